@@ -149,7 +149,7 @@ class _Renewal(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Node:
+class _ShareNode:
     """A node with which the member has a share session.
 
     Attributes:
@@ -213,7 +213,7 @@ class ShareMachine:
         self.assignment: dict[PartitionId, TopicPartition] = {}
         self.lock_s: float | None = None
         self._partitions: dict[PartitionId, TopicPartition] = {}  # also of partitions that are no longer assigned
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, _ShareNode] = {}
         self._buffer: list[AcquiredBatch] = []
         self._locks: dict[RecordKey, _RecordLock] = {}  # of records that the caller has not acknowledged
         self._results: list[AcknowledgementResult] = []
@@ -448,13 +448,13 @@ class ShareMachine:
     def _must_fetch(self) -> bool:
         return self.member.is_waiting and not self._buffer and not self._errors
 
-    def _send(self, state: _Node, request: NodeRequest, now: float) -> NodeRequest:
+    def _send(self, state: _ShareNode, request: NodeRequest, now: float) -> NodeRequest:
         state.request, state.sent_at = request, now
         state.must_send = False
         return request
 
     def _node_request(
-        self, state: _Node, assigned_partitions: Sequence[PartitionId] | None, now: float
+        self, state: _ShareNode, assigned_partitions: Sequence[PartitionId] | None, now: float
     ) -> NodeRequest | None:
         """Return the next request to a node."""
         session = state.session
@@ -473,14 +473,14 @@ class ShareMachine:
             return ShareAcknowledge(state.node, FINAL_EPOCH, {})
         return None
 
-    def _is_unused(self, state: _Node) -> bool:
+    def _is_unused(self, state: _ShareNode) -> bool:
         """Return whether a session has no partitions, no acknowledgements to send, and no records of the caller."""
         session, node_id = state.session, state.node.node_id
         if not session.is_open or session.partitions or session.pending:
             return False
         return not any(lock.node_id == node_id for lock in self._locks.values())
 
-    def _may_fetch(self, state: _Node, assigned_partitions: Sequence[PartitionId]) -> bool:
+    def _may_fetch(self, state: _ShareNode, assigned_partitions: Sequence[PartitionId]) -> bool:
         """Return whether to send a ShareFetch: also to remove the last partitions from a session."""
         if not assigned_partitions and not state.session.partitions:
             return False
@@ -500,7 +500,7 @@ class ShareMachine:
                 continue
             state = self._nodes.get(leader.node_id)
             if state is None:
-                self._nodes[leader.node_id] = _Node(leader)
+                self._nodes[leader.node_id] = _ShareNode(leader)
             elif state.node != leader and state.request is None:
                 state.node = leader
             result.setdefault(leader.node_id, []).append(partition_id)
@@ -584,7 +584,7 @@ class ShareMachine:
         if not any(str(entry) == str(error) for entry in self._errors):
             self._errors.append(error)
 
-    def _state_of(self, request: NodeRequest) -> _Node | None:
+    def _state_of(self, request: NodeRequest) -> _ShareNode | None:
         """Return the node of a request in flight; None if nothing waits for its response."""
         state = self._nodes.get(request.node.node_id)
         return state if state is not None and state.request is request else None
@@ -631,7 +631,7 @@ class ShareMachine:
 
     # ----------------------------------------------------------------------------------------------- share sessions
 
-    def _fetch_answered(self, state: _Node, request: ShareFetch, answer: ShareFetchAnswer) -> None:
+    def _fetch_answered(self, state: _ShareNode, request: ShareFetch, answer: ShareFetchAnswer) -> None:
         session = state.session
         session.partitions.update(request.added_partitions)
         session.partitions.difference_update(request.removed_partitions)
@@ -655,7 +655,7 @@ class ShareMachine:
         if partition is not None:
             self._cluster.expire(partition.topic)
 
-    def _take_acquired(self, state: _Node, partition_id: PartitionId, row: ShareFetchRow) -> None:
+    def _take_acquired(self, state: _ShareNode, partition_id: PartitionId, row: ShareFetchRow) -> None:
         """Buffer acquired records. Acknowledge acquired offsets without a record as gaps."""
         partition, session = self.partition_of(partition_id), state.session
         if self._is_ending:  # the end of the session releases them
@@ -695,7 +695,9 @@ class ShareMachine:
                 session.acknowledge(entry.partition_id, entry.offsets, RELEASE)
         self._send_pending()
 
-    def _acknowledge_answered(self, state: _Node, request: ShareAcknowledge, answer: ShareAcknowledgeAnswer) -> None:
+    def _acknowledge_answered(
+        self, state: _ShareNode, request: ShareAcknowledge, answer: ShareAcknowledgeAnswer
+    ) -> None:
         if request.epoch == FINAL_EPOCH:
             self._close_session(state)
         else:
@@ -711,7 +713,7 @@ class ShareMachine:
         else:
             self._record_rows(state, request.acknowledgements, answer.rows)
 
-    def _extend_locks(self, state: _Node, partition_id: PartitionId, offsets: Iterable[int]) -> None:
+    def _extend_locks(self, state: _ShareNode, partition_id: PartitionId, offsets: Iterable[int]) -> None:
         """Store when the renewed locks of buffered records expire."""
         if self.lock_s is not None:
             expires_at, renewed_offsets = state.sent_at + self.lock_s, set(offsets)
@@ -722,19 +724,19 @@ class ShareMachine:
                 for entry in self._buffer
             ]
 
-    def _close_session(self, state: _Node) -> None:
+    def _close_session(self, state: _ShareNode) -> None:
         state.session.reset()
         self._nodes.pop(state.node.node_id, None)
 
     def _record_rows(
-        self, state: _Node, kinds: Acknowledgements, rows: Mapping[PartitionId, BrokerError | None]
+        self, state: _ShareNode, kinds: Acknowledgements, rows: Mapping[PartitionId, BrokerError | None]
     ) -> None:
         """Record the result of each partition. A partition without a row has failed."""
         for partition_id, offsets in kinds.items():
             self._record_result({partition_id: offsets}, _row_error(partition_id, rows, state.node), state)
 
     def _record_result(
-        self, kinds: Acknowledgements, error: AcknowledgementError | None, state: _Node | None = None
+        self, kinds: Acknowledgements, error: AcknowledgementError | None, state: _ShareNode | None = None
     ) -> None:
         """Record the result of acknowledgements, for the caller and for the commits that wait for the node."""
         result: dict[TopicPartition, list[int]] = {}
@@ -749,14 +751,14 @@ class ShareMachine:
         if result:
             self._results.append(AcknowledgementResult(result, error))
 
-    def _finish_commits(self, state: _Node) -> None:
+    def _finish_commits(self, state: _ShareNode) -> None:
         """Complete the commits that wait for a node, if no acknowledgement is left."""
         if not state.has_unanswered:
             for completion in state.commits:
                 completion.node_ids.discard(state.node.node_id)
             state.commits.clear()
 
-    def _node_failed(self, state: _Node, request: NodeRequest, error: Exception, now: float) -> None:
+    def _node_failed(self, state: _ShareNode, request: NodeRequest, error: Exception, now: float) -> None:
         """Process a request without a result. It is unknown whether the node has processed it."""
         state.request = None
         renewal, state.renewal = state.renewal, None
@@ -784,7 +786,7 @@ class ShareMachine:
             self._close_session(state)
         self._finish_commits(state)
 
-    def _lose_session(self, state: _Node) -> None:
+    def _lose_session(self, state: _ShareNode) -> None:
         """Start over with a new session. Acknowledgements and renewals of the lost session fail."""
         pending, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)
         state.session.reset()
@@ -793,7 +795,7 @@ class ShareMachine:
         self._fail_renewals(state, _session_lost(state.node))
         self._buffer = [entry for entry in self._buffer if entry.node_id != state.node.node_id]
 
-    def _record_unsent(self, state: _Node, kinds: Acknowledgements, *, is_awaited: bool = False) -> None:
+    def _record_unsent(self, state: _ShareNode, kinds: Acknowledgements, *, is_awaited: bool = False) -> None:
         """Record the failure of acknowledgements of a lost session, for the commit that awaits them or for the next."""
         error = _session_lost(state.node)
         if not is_awaited:
@@ -804,11 +806,11 @@ class ShareMachine:
             }
         self._record_result(kinds, error, state if is_awaited else None)
 
-    def _fail_renewals(self, state: _Node, error: AcknowledgementError) -> None:
+    def _fail_renewals(self, state: _ShareNode, error: AcknowledgementError) -> None:
         while state.renewals:
             self._fail_renewal(state, state.renewals.popleft(), error)
 
-    def _fail_renewal(self, state: _Node, renewal: _Renewal, error: AcknowledgementError) -> None:
+    def _fail_renewal(self, state: _ShareNode, renewal: _Renewal, error: AcknowledgementError) -> None:
         for partition_id in renewal.kinds:
             renewal.completion.add(self._partitions[partition_id], error)
         renewal.completion.node_ids.discard(state.node.node_id)

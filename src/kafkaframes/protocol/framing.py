@@ -408,7 +408,7 @@ def choose_version(
     """Return the newest version of an API that both ends support, within the caller's limits.
 
     Raises:
-        BrokerError: there is no such version (UNSUPPORTED_VERSION).
+        BrokerError: client and broker have no common version (UNSUPPORTED_VERSION).
     """
     versions = broker_versions.get(api_key)
     name = catalog.api(api_key).name if specs is None else f"API {api_key}"

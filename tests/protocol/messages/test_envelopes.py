@@ -75,7 +75,7 @@ def test_an_offset_commit_by_hand():
         ("7fff", None, "no record of type 32767"),
         ("0001 0001 67", None, "$.key.topic"),
         ("0001 0001 67 0001 74 00000002", "", "$.value"),
-        ("0001 0001 67 0001 74 00000002", "0063", "versions are 0-4"),
+        ("0001 0001 67 0001 74 00000002", "0063", "expected 0-4"),
         ("0001 0001 67 0001 74 00000002 00", None, "left over"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_broken_coordinator_record_says_where(key, value, place):
         ("00 00 00", "frame version 0"),
         ("02", "version 2"),
         ("01 7f 00", "type 127"),
-        ("01 14 09 00", "versions are 0"),
+        ("01 14 09 00", "expected 0"),
     ],
 )
 def test_a_broken_metadata_record_says_where(raw, place):

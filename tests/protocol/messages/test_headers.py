@@ -82,7 +82,7 @@ def test_an_api_versions_response_at_version_0_is_recognised():
     ("raw", "place"),
     [
         ("0003", "RequestHeader"),
-        ("03e7000000000007ffff", "there is no API 999"),
+        ("03e7000000000007ffff", "unknown API 999"),
         ("0003006300000007ffff", "no version 99"),
         ("0003000c00000007ffff00", "$.MetadataRequest.Topics"),
         ("0003000c000000070005", "$.RequestHeader.ClientId"),

@@ -34,8 +34,8 @@ def test_what_a_reader_in_reference_mode_keeps_is_shown_even_where_it_cannot_be_
 @pytest.mark.parametrize(
     ("tags", "reason"),
     [
-        (None, "null where an array"),
-        ({}, "an object where an array"),
+        (None, "expected an array, found null"),
+        ({}, "expected an array, found an object"),
         ([7], r"7 where .*\$._unknownTags\[0\]"),
         ([{"tag": 1}], "an object where"),
         ([{"tag": 1, "data": "", "more": 1}], "an object where"),
@@ -63,7 +63,7 @@ def test_what_cannot_be_written_is_refused_when_it_is(tag, version, reason):
 
 
 def test_data_that_is_no_bytes_is_an_error():
-    with pytest.raises(EncodeError, match="unknown tag 1 holds str"):
+    with pytest.raises(EncodeError, match="unknown tag 1: expected bytes, found str"):
         VALUE(unknown_tags=[(1, "text")]).to_json(4)
 
 
@@ -92,5 +92,5 @@ def test_an_int8_is_read_as_kafkas_converter_reads_it(given, taken):
 def test_an_int8_above_256_is_refused():
     form = message("DescribeConfigsRequest")().to_json(1)
     form["resources"] = [{"resourceType": 257, "resourceName": "", "configurationKeys": None}]
-    with pytest.raises(EncodeError, match=r"257 is no int8"):
+    with pytest.raises(EncodeError, match=r"257 is not a valid int8"):
         message("DescribeConfigsRequest").from_json(form, 1)

@@ -126,7 +126,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
             12,
             "$.Topics[0].Partitions[0].ReplicaNodes[1]",
         ),
-        ({}, 99, "MetadataResponse has no version 99, its versions are 0-13"),
+        ({}, 99, "MetadataResponse has no version 99; expected 0-13"),
     ],
 )
 def test_an_encode_error_names_the_field(change, version, place):
@@ -146,7 +146,7 @@ def test_a_decode_error_names_the_field_and_the_byte():
         TruncatedError, match=r"int32 of 4 bytes; bytes left: 1 \(at \$\.Topics\[0\].Partitions\[0\]\.ReplicaNodes\[1\]"
     ):
         Metadata.decode(data[:-12], 12)
-    with pytest.raises(DecodeError, match="versions are 0-13"):
+    with pytest.raises(DecodeError, match="expected 0-13"):
         Metadata.decode(data, 14)
     with pytest.raises(OptionError, match="reference or strict"):
         Metadata.decode(data, 12, mode="lenient")

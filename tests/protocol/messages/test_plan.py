@@ -76,7 +76,7 @@ def test_a_plan_is_made_once():
 
 @pytest.mark.parametrize("version", [-1, 4, 99])
 def test_a_version_that_does_not_exist_is_refused(version):
-    with pytest.raises(OptionError, match=r"versions are 0-3"):
+    with pytest.raises(OptionError, match=r"expected 0-3"):
         _plan(version)
 
 

@@ -61,7 +61,7 @@ def test_records_of_the_coordinators():
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(SpecError, match="MetadataRequest"):
         catalog.load("metadata")
-    with pytest.raises(SpecError, match="no API"):
+    with pytest.raises(SpecError, match="unknown API"):
         catalog.api(9999)
 
 

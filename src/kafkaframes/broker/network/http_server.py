@@ -224,7 +224,7 @@ class HttpServer:
         self.routes = tuple(routes)
         self.content_type = content_type
         self._patterns = [_pattern(route.path) for route in self.routes]
-        self._server = _HttpServer((host, port), self)
+        self._server = _SocketServer((host, port), self)
         self.guard = Guard(host=host, port=self.port, token=token, body_types=body_types)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -304,7 +304,7 @@ def _decode_body(body: bytes) -> Any:
     return value
 
 
-class _HttpServer(ThreadingHTTPServer):
+class _SocketServer(ThreadingHTTPServer):
     """Counts its connections, and ends those that take too long to send a request."""
 
     daemon_threads = True
@@ -392,7 +392,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_SECONDS
-    server: _HttpServer
+    server: _SocketServer
 
     def setup(self) -> None:
         super().setup()

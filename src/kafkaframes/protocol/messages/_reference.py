@@ -5,8 +5,8 @@ handles the input that these do not: data that is not canonical, and all errors,
 Modes:
 
 * ``reference``: accepts exactly what Kafka's generated readers accept: overlong varints, any non-zero bool, malformed
-  UTF-8, any negative length as null, and tags in any order. Of repeated known tags the last one counts, and the size of
-  a known tag is not checked.
+  UTF-8, any negative length as null, and tags in any order. If a known tag is repeated, the
+  last one counts. The size of a known tag is not checked.
 * ``strict``: accepts only bytes that Kafka's writers produce, so that encoding the value again gives the same bytes.
 """
 
@@ -301,7 +301,7 @@ class PlanWriter:
                 self.path.pop()
         raw = check_tags(value._tags or (), plan)
         write_unsigned_varint(out, len(section) + len(raw))
-        for tag, data in (*section, *raw):  # Kafka writes unknown tags last, whatever their numbers are
+        for tag, data in (*section, *raw):  # Kafka writes unknown tags last, also if their numbers are lower
             self.tag_header.write(out, tag, len(data))
             out += data
 

@@ -54,7 +54,7 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> SourceText:
     lists: list[str] = []
     for field in plan.fields:
         if is_fixed(field):
-            reader.fixed_size_value(field, f"o.{field.attribute}")
+            reader.read_fixed_size(field, f"o.{field.attribute}")
             continue
         index = len(checks)
         checks.append(f"n{index} == {counts[index]}")
@@ -192,14 +192,14 @@ class _DecoderWriter:
 
     def field(self, field: FieldPlan, target: str, *, is_tag: bool = False) -> None:
         if is_fixed(field):
-            self.fixed_size_value(field, target)
+            self.read_fixed_size(field, target)
         elif field.struct is not None and not field.array:
             self.one_struct(field, field.struct, target, is_tag=is_tag)
         else:
             self.length(field)
-            self.variable_size_value(field, target)
+            self.read_variable_size(field, target)
 
-    def fixed_size_value(self, field: FieldPlan, target: str) -> None:
+    def read_fixed_size(self, field: FieldPlan, target: str) -> None:
         if field.type in ("bool", "uuid"):
             temporary = f"x{len(self.after)}"
             self.number("B" if field.type == "bool" else "16s", temporary)
@@ -224,7 +224,7 @@ class _DecoderWriter:
                         with self.text.block("if n > 32768:"):
                             self.text.add("raise malformed")
 
-    def variable_size_value(self, field: FieldPlan, target: str) -> None:
+    def read_variable_size(self, field: FieldPlan, target: str) -> None:
         """Read the value whose length or count is ``n``."""
         add = self.text.add
         with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
@@ -289,7 +289,7 @@ class _DecoderWriter:
                 for index, field in enumerate(self.plan.tagged_fields):
                     with block(f"{'el' if index else ''}if tag == {field.tag}:"):
                         self.field(field, "x1" if is_fixed(field) else "value", is_tag=True)
-                        self.declared_tag(field)
+                        self.assign_tag(field)
                 if self.plan.refused_tags:
                     with block(f"{'el' if self.plan.tagged_fields else ''}if tag in {set(self.plan.refused_tags)}:"):
                         add("raise malformed")
@@ -308,7 +308,7 @@ class _DecoderWriter:
         with self.text.block("else:"):
             self.text.add("p += 1")
 
-    def declared_tag(self, field: FieldPlan) -> None:
+    def assign_tag(self, field: FieldPlan) -> None:
         self.flush()
         value = "x1" if is_fixed(field) else "value"
         with self.text.block(f"if not ({not_default(field, value, self.text)}):"):

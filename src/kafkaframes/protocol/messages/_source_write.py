@@ -142,7 +142,7 @@ class _EncoderWriter:
         ):
             self.numbers(field, value)
         else:
-            self.variable_size_value(field, value)
+            self.write_variable_size(field, value)
 
     def numbers(self, field: FieldPlan, value: str) -> None:
         """Add an array of numbers to the run."""
@@ -155,7 +155,7 @@ class _EncoderWriter:
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
         self.arrays = [*self.arrays, (variable, FORMATS[field.type])]
 
-    def variable_size_value(self, field: FieldPlan, value: str) -> None:
+    def write_variable_size(self, field: FieldPlan, value: str) -> None:
         add, block = self.text.add, self.text.block
         add(f"v = {value}")
         if not field.nullable:

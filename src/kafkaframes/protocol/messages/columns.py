@@ -102,7 +102,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     if not pa.types.is_struct(array.type):
         raise EncodeError(f"{array.type} is not a struct array")
     if not pa.types.is_struct(array.type):
-        raise EncodeError(f"{array.type} where a struct array belongs")
+        raise EncodeError(f"expected a struct array, found {array.type}")
     program = compile_program(plan)
     present = np.ones(len(array), bool) if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
     gatherer = Gatherer(program, len(array))

@@ -110,7 +110,7 @@ def encode_coordinator_record(key: Message, value: Message | None, value_version
     """
     number = key.spec.api_key
     if key.spec.type != "coordinator-key" or number is None:
-        raise EncodeError(f"{key.spec.name} is no key of a coordinator's record")
+        raise EncodeError(f"{key.spec.name} is not the key of a coordinator record")
     key_bytes = number.to_bytes(2) + key.encode(0)
     if value is None or value_version is None:
         return key_bytes, None
@@ -143,7 +143,7 @@ def encode_metadata_record(value: Message, version: int) -> bytes:
         EncodeError: the message is not a metadata record, or cannot be encoded.
     """
     if value.spec.type != "metadata" or value.spec.api_key is None:
-        raise EncodeError(f"{value.spec.name} is no metadata record")
+        raise EncodeError(f"{value.spec.name} is not a metadata record")
     out = bytearray()
     for number in (FRAME_VERSION, value.spec.api_key, version):
         write_unsigned_varint(out, number)

@@ -3,7 +3,7 @@
 Kafka differs from KIP-482's page: the flexible request header is version 2 (not 1), and its client ID has an int16
 length. An ApiVersions response always has header version 0, so that every client can read it (KIP-511). KIP-1313's
 request header 3 with the client instance ID is supported for specs with ``headerVersions``. No release up to 4.4 uses
-it; its layout is that of the KIP, since no spec is published.
+it; its layout is that of the KIP, because its spec is not published.
 """
 
 from __future__ import annotations
@@ -156,9 +156,7 @@ def decode_request(
     cls = _find_class(key, "request", specs)
     is_known = cls.spec.valid_versions.contains(version)
     if not is_known and key != API_VERSIONS:
-        raise DecodeError(
-            f"{cls.__name__} has no version {version}; its versions are {cls.spec.valid_versions}", position=2
-        )
+        raise DecodeError(f"{cls.__name__} has no version {version}; expected {cls.spec.valid_versions}", position=2)
     header_version = cls.spec.header_version(version if is_known else cls.spec.valid_versions.highest)
     header, position = read_request_header(data, header_version, mode=mode)
     if not is_known:

@@ -115,7 +115,7 @@ class _JsonDecoder:
 
     def struct(self, cls: type[Struct], plan: StructPlan | None, value: Any, path: _Path) -> Any:
         if not isinstance(value, dict):
-            raise EncodeError(f"{_kind(value)} where an object belongs", path=path)
+            raise EncodeError(f"expected an object, found {_kind(value)}", path=path)
         if plan is None:
             raise EncodeError(f"version {self.version} has no {cls.__name__}", path=path)
         mandatory = {field.name: field for field in plan.fields}
@@ -126,7 +126,7 @@ class _JsonDecoder:
                 fields[info.attribute] = self.value(info, value[name], (*path, info.spec.name))
             elif info.spec.name in mandatory:
                 raise EncodeError(
-                    f"{name} is missing, version {self.version} must have it", path=(*path, info.spec.name)
+                    f"{name} is missing; version {self.version} requires it", path=(*path, info.spec.name)
                 )
         if UNKNOWN_TAGS in value:
             fields["unknown_tags"] = _tags(value[UNKNOWN_TAGS], (*path, UNKNOWN_TAGS))
@@ -141,7 +141,7 @@ class _JsonDecoder:
         if not spec.type.is_array:
             return self.value_of(info, value, path)
         if not isinstance(value, list):
-            raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
+            raise EncodeError(f"expected an array, found {_kind(value)}", path=path)
         return [self.value_of(info, item, (*path, index)) for index, item in enumerate(value)]
 
     def value_of(self, info: FieldInfo, value: Any, path: _Path) -> Any:
@@ -150,7 +150,7 @@ class _JsonDecoder:
         try:
             return _PRIMITIVES[info.spec.type.name](value)
         except (ValueError, binascii.Error) as error:
-            raise EncodeError(f"{_kind(value)} is no {info.spec.type.name}: {error}", path=path) from None
+            raise EncodeError(f"{_kind(value)} is not a valid {info.spec.type.name}: {error}", path=path) from None
 
 
 def _float_to_json(value: Any) -> Any:
@@ -161,14 +161,14 @@ def _float_to_json(value: Any) -> Any:
 
 def _tag_to_json(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes", path=path)
+        raise EncodeError(f"unknown tag {tag}: expected bytes, found {type(data).__name__}", path=path)
     return {"tag": tag, "data": base64.b64encode(data).decode("ascii")}
 
 
 def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
     """Return the unknown tags of a struct; the encoder validates their order and numbers."""
     if not isinstance(value, list):
-        raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
+        raise EncodeError(f"expected an array, found {_kind(value)}", path=path)
     tags = []
     for index, element in enumerate(value):
         if not isinstance(element, dict) or element.keys() != {"tag", "data"}:
@@ -176,7 +176,7 @@ def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
         try:
             tags.append((_PRIMITIVES["int32"](element["tag"]), _PRIMITIVES["bytes"](element["data"])))
         except ValueError as error:
-            raise EncodeError(f"no tag with base64: {error}", path=(*path, index)) from None
+            raise EncodeError(f"expected a tag and base64 data: {error}", path=(*path, index)) from None
     return tags
 
 

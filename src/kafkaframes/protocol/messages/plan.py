@@ -1,6 +1,6 @@
 """The plan of a message at one version: its fields in wire order, with all encoding decisions made. Data only.
 
-A plan is made once from a ``MessageSpec`` and a version (:func:`plan_message`). Afterwards, nothing depends on the
+A plan is created once from a ``MessageSpec`` and a version (:func:`plan_message`). Afterwards, nothing depends on the
 version. All executors read the same plan and nothing else: the plain interpreter (``_reference.py``), the source
 generator for objects (``_source.py``), and the columns. A plan therefore refers to no class, buffer or mode.
 
@@ -242,7 +242,7 @@ def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
     """
     version = spec.canonical_version(version)
     if not spec.valid_versions.contains(version):
-        raise OptionError(f"{spec.name} has no version {version}, its versions are {spec.valid_versions}")
+        raise OptionError(f"{spec.name} has no version {version}; expected {spec.valid_versions}")
     plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec
     if version not in plans:
         planner = _Planner(spec, version)

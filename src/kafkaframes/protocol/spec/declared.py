@@ -139,7 +139,7 @@ class _Object:
             return value
         raise self.refusal(f"{key} must be text, not {_words(value)}", key)
 
-    def required_text(self, key: str, hint: str) -> str:
+    def require_text(self, key: str, hint: str) -> str:
         value = self.text(key)
         if value is None:
             raise self.refusal(f"{key} is missing: {hint}", *(() if key not in self._values else (key,)))
@@ -251,7 +251,9 @@ def parse_type(text: str) -> FieldType:
         if not element:
             raise SpecError("type [] names no element type: write []int32, or []Name with fields")
         if element.startswith("[]"):
-            raise SpecError(f"type {name}: no arrays of arrays; use an array of structs that contain an array")
+            raise SpecError(
+                f"type {name}: arrays of arrays are not supported; use an array of structs that contain an array"
+            )
         return FieldType(parse_type(element).name, is_array=True)
     if name in PRIMITIVES or name[:1].isupper():
         return FieldType(name)
@@ -260,17 +262,17 @@ def parse_type(text: str) -> FieldType:
 
 def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
     json_object = _Object(value, FIELD_KEYS, where=where, path=parents)
-    name = json_object.required_text("name", "every field has one")
+    name = json_object.require_text("name", "every field has one")
     json_object.path = path = (*parents, name)
     try:
-        field_type = parse_type(json_object.required_text("type", "such as int32, string, []Topic"))
+        field_type = parse_type(json_object.require_text("type", "such as int32, string, []Topic"))
     except SpecError as error:
         raise json_object.refusal(error.reason, "type") from None
     tagged_versions = _tag_versions(json_object)
     versions, tag = json_object.versions("versions"), json_object.integer("tag", 32)
     if versions is None:
         if tagged_versions.is_empty and tag is None:  # a later rule checks tags without versions
-            raise json_object.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
+            raise json_object.refusal(f"{name} has no versions: add its range, such as 0+")
         versions = tagged_versions
     return FieldDecl(
         where=where,
@@ -303,11 +305,11 @@ def _fields(of: _Object) -> tuple[FieldDecl, ...]:
 
 def _struct(value: Any, where: JsonPath) -> StructDecl:
     json_object = _Object(value, STRUCT_KEYS, where=where, path=())
-    name = json_object.required_text("name", "every common struct has one")
+    name = json_object.require_text("name", "every common struct has one")
     json_object.path = (name,)
     versions = json_object.versions("versions")
     if versions is None:
-        raise json_object.refusal(f"common struct {name} has no versions: say in which versions it is, such as 0+")
+        raise json_object.refusal(f"common struct {name} has no versions: add its range, such as 0+")
     json_object.versions("deprecatedVersions")
     return StructDecl(
         where=where, path=json_object.path, name=name, versions=versions, fields=_fields(json_object), is_common=True
@@ -321,10 +323,10 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
         DeclarationError: a key is unknown or missing, or has a value that Jackson could not coerce.
     """
     json_object = _Object(value, MESSAGE_KEYS, where=(), path=())
-    name = json_object.required_text("name", "it is the name of the class")
+    name = json_object.require_text("name", "it is the name of the class")
     valid = json_object.versions("validVersions")
     if valid is None:
-        raise json_object.refusal("validVersions is missing: say which versions exist, such as 0-3")
+        raise json_object.refusal("validVersions is missing: add the range of all versions, such as 0-3")
     listeners = tuple(
         json_object.choice("listeners", listener, LISTENERS)
         for listener in json_object.elements("listeners")
@@ -352,7 +354,7 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
 def _tag_versions(json_object: _Object) -> Versions:
     versions = json_object.versions("taggedVersions") or Versions.NONE
     if versions.is_empty and trim(json_object.text("taggedVersions") or "") not in ("", "none"):
-        raise json_object.refusal("taggedVersions end before they begin", "taggedVersions")
+        raise json_object.refusal("taggedVersions: the end is lower than the start", "taggedVersions")
     return versions
 
 

@@ -55,7 +55,7 @@ def _parse_integer(name: str) -> Callable[[str], Default]:
             return 0
         value = parse_integer(digits, base=16 if hexadecimal else 10)
         if value is None:
-            raise BadDefaultError(f"{text!r} is no whole number: write decimal digits, or 0x and hex digits")
+            raise BadDefaultError(f"{text!r} is not a whole number: write decimal digits, or 0x and hex digits")
         if not low <= value <= high:
             raise BadDefaultError(f"{text} does not fit {name} ({low} to {high})")
         return value
@@ -66,7 +66,7 @@ def _parse_integer(name: str) -> Callable[[str], Default]:
 def _parse_bool(text: str) -> Default:
     lower_text = text.lower()
     if lower_text not in ("", "true", "false"):
-        raise BadDefaultError(f"{text!r} is no bool: write true or false")
+        raise BadDefaultError(f"{text!r} is not a bool: write true or false")
     return lower_text == "true"
 
 
@@ -75,7 +75,7 @@ def _parse_double(text: str) -> Default:
         return 0.0
     bare = trim(text)
     if not _JAVA_DOUBLE.fullmatch(bare):
-        raise BadDefaultError(f"{text!r} is no float64: write it as 1.5, 1e9, NaN or Infinity")
+        raise BadDefaultError(f"{text!r} is not a float64: write it as 1.5, 1e9, NaN or Infinity")
     if "x" in bare.lower():
         return _hex_double(bare.rstrip("fFdD"))
     return float(bare if bare[-1] not in "fFdD" else bare[:-1])
@@ -95,11 +95,11 @@ def _parse_uuid(text: str) -> Default:
     bare = text.rstrip("=")
     has_padding = len(bare) != len(text)
     if not _BASE64URL.fullmatch(text) or len(bare) % 4 == 1 or (has_padding and len(text) % 4):
-        raise BadDefaultError(f"{text!r} is no uuid: write 22 characters of base64url")
+        raise BadDefaultError(f"{text!r} is not a uuid: write 22 characters of base64url")
     try:
         raw = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
     except binascii.Error:
-        raise BadDefaultError(f"{text!r} is no uuid: write 22 characters of base64url") from None
+        raise BadDefaultError(f"{text!r} is not a uuid: write 22 characters of base64url") from None
     if len(raw) < 16:
         raise BadDefaultError(f"{text!r} is a uuid of {len(raw)} bytes: write 22 characters of base64url")
     return uuid.UUID(bytes=raw[:16])

@@ -79,7 +79,7 @@ class MessageDraft:
         if field.tag is not None:
             return f"it is tag {field.tag} already"
         if not field.is_present(self.before):
-            return f"version {self.before} has it no more: its versions are {field.versions}"
+            return f"version {self.before} does not have it: its versions are {field.versions}"
         return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
 
     def tag(self, at: FieldAt) -> FieldSpec:
@@ -207,7 +207,9 @@ class MessageDraft:
         before = _shape(self.old, self.before, self.changed_fields, compact=compact)
         if before != _shape(new, self.version, self.changed_fields, compact=compact):
             version = self.version
-            raise SpecError(f"{self.old.name}: it declares other fields for version {version}, which is no version yet")
+            raise SpecError(
+                f"{self.old.name}: version {version} does not exist yet, but the spec declares other fields for it"
+            )
 
 
 def _shape(
@@ -306,7 +308,7 @@ class Kip:
             field_paths = [
                 KipField(self._draft(name), at).path for name in self._names(path) for at in self._fields_of(name)
             ]
-            raise SpecError(f"there is no field {path!r}{did_you_mean(path, field_paths)}")
+            raise SpecError(f"unknown field {path!r}{did_you_mean(path, field_paths)}")
         return selected_fields
 
     def _names(self, path: str) -> list[str]:
@@ -371,7 +373,7 @@ class Kip:
                 raise SpecError(f"{path}: {message} has no struct {wrong}{did_you_mean(wrong, structs)}")
             struct = field.type.name
         if any(at.field.name == name and at.struct == struct for at in draft.fields()):
-            raise SpecError(f"{path} is there already")
+            raise SpecError(f"{path} already exists")
         versions = Versions(draft.version, MAX_VERSION)
         new_field = FieldSpec(
             name=name,
@@ -391,7 +393,7 @@ class Kip:
         """
         api_names = [spec.name.removesuffix("Request") for spec in self._old.values() if spec.type == "request"]
         if api not in api_names:
-            raise SpecError(f"there is no API {api!r}{did_you_mean(api, api_names)}")
+            raise SpecError(f"unknown API {api!r}{did_you_mean(api, api_names)}")
         for half in ("Request", "Response"):
             self._bumped_messages.add(self._draft(f"{api}{half}").old.name)
 

@@ -101,7 +101,7 @@ class _Comparison:
                 self._say("api-removed", (), f"versions {old} are gone")
             return
         if new.highest < old.highest:
-            self._span("versions-lowered", "the highest version went down", new.highest + 1, old.highest)
+            self._span("versions-lowered", "the highest version is lower", new.highest + 1, old.highest)
         if new.highest > old.highest:
             self._span("versions-added", "new versions", max(old.highest + 1, new.lowest), new.highest)
         if new.lowest < old.lowest:
@@ -171,13 +171,13 @@ class _Comparison:
 
     def _report_removed(self, slot: Slot, new: tuple[Slot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in new):
-            self._say("became-tagged", path, "was mandatory in this version", version)
+            self._say("became-tagged", path, "the field was mandatory in this version", version)
         else:
-            self._say("field-removed", path, f"{slot.type} is gone", version)
+            self._say("field-removed", path, f"{slot.type} was removed", version)
 
     def _report_added(self, slot: Slot, old: tuple[Slot, ...], path: Path, version: int) -> None:
         if any(one.name == slot.name for one in old):
-            self._say("became-mandatory", path, "was tagged in this version", version)
+            self._say("became-mandatory", path, "the field was tagged in this version", version)
         else:
             self._say("field-added", path, f"{slot.type} was not in this version", version)
 
@@ -219,7 +219,7 @@ class _Comparison:
             now = self._now(path)
             struct = struct_at(self.new, now)
             if struct is None:
-                continue  # the struct is gone, which the layout comparison reports
+                continue  # the struct was removed, which the layout comparison reports
             successor = after.get((now, tag))
             if successor is None or successor.name.lower() != before.name.lower():
                 self._tag_lost(before, successor, struct, now)
@@ -237,7 +237,7 @@ class _Comparison:
         elif successor is not None:
             self._say("tag-reused", (*path, successor.name), f"tag {old_field.tag} belonged to {old_field.name}")
         else:
-            self._say("tag-removed", (*path, old_field.name), f"tag {old_field.tag} is declared no more")
+            self._say("tag-removed", (*path, old_field.name), f"tag {old_field.tag} is no longer declared")
 
     def _tag(self, old: FieldSpec, new: FieldSpec, path: Path) -> None:
         if (old.type.is_struct, old.type.is_array) != (new.type.is_struct, new.type.is_array) or (
@@ -277,7 +277,7 @@ class _Comparison:
             if old.ignorable != new.ignorable:
                 self._say("ignorable", now, "now refused" if old.ignorable else "now dropped")
             if old.map_key != new.map_key:
-                self._say("map-key", now, "is no key any more" if old.map_key else "is a key now")
+                self._say("map-key", now, "is no longer a key" if old.map_key else "is a key now")
 
     def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
         """Whether a default has changed from empty text or bytes to null; neither carries information."""
@@ -392,7 +392,7 @@ def _words(names: tuple[str, ...]) -> str:
 def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[SpecChange]:
     """Yield every change from one set of specs (by name) to the next, message by message.
 
-    If a message is gone and another one has its type and API key, it counts as renamed.
+    A removed message counts as renamed if a new one has its type and API key.
     """
     new_names = dict(_pair_messages(old, new))
     unstable = {one.api_key for one in old.values() if one.type == "request" and one.latest_version_unstable}

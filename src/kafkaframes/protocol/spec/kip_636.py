@@ -24,10 +24,10 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import Versions
 
 _BY_DOCUMENT: Final = {
-    SASL_HANDSHAKE: "the document leaves it out: clients up to 2.4 negotiate its version wrongly (KAFKA-9577)",
+    SASL_HANDSHAKE: "KIP-636 excludes it: clients up to 2.4 negotiate its version incorrectly (KAFKA-9577)",
 }
 _BY_KIP_511: Final = {
-    API_VERSIONS: "every client must be able to read its error code, whatever the version (KIP-511)",
+    API_VERSIONS: "every client must be able to read its error code in any version (KIP-511)",
 }
 
 
@@ -215,7 +215,7 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
         request = specs.get(own_name if own_name in specs else requests.get(response.api_key, ""))
         reason = _reason_to_keep(request, response, left_out)
         if reason is not None or request is None:
-            unchanged_items.append(UnchangedItem(response.name, (), reason or "there is no request to it"))
+            unchanged_items.append(UnchangedItem(response.name, (), reason or "its request is missing"))
             continue
         before = response.valid_versions.highest
         version = before if request.latest_version_unstable and not as_written else before + 1
@@ -224,7 +224,7 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
         unchanged_items += unchanged_fields
         if not tagged_fields:
             unchanged_items.append(
-                UnchangedItem(response.name, (), "no error code or message that is not tagged already")
+                UnchangedItem(response.name, (), "all its error codes and messages are already tagged")
             )
             continue
         new = draft.spec()

@@ -1,7 +1,7 @@
 """The wire layout of one version of a message: a tree of slots in byte order.
 
-Specs with equal layouts write equal bytes. By KIP-482, untagged fields come first, then the tag section in ascending
-order.
+Specs with equal layouts write equal bytes. By KIP-482, untagged fields precede the tag section, whose tags
+are ascending.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 def _leftover(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     valid = message.declaration.struct.versions
     if valid.intersect(field.versions).is_empty:
-        yield f"versions {field.versions} are none of the valid versions, {valid}: the field is never there"
+        yield f"versions {field.versions} contain none of the valid versions, {valid}: the field never exists"
 
 
 def _nullable_outside(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
@@ -33,13 +33,13 @@ def _nullable_outside(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
 
 def _fields_ignored(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.fields and not field.type.is_struct:
-        yield f"the fields of {field.type} are ignored: its elements are no structs"
+        yield f"the fields of {field.type} are ignored: its elements are not structs"
 
 
 def _reject_undefined_struct(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     struct = message.structs.get(field.type.name)
     if struct is not None and not struct.is_common and not struct.fields:
-        yield f"struct {field.type.name} is declared nowhere, so it is an empty struct: a slip of the pen?"
+        yield f"struct {field.type.name} is not declared, so it is an empty struct: check its spelling"
 
 
 def _reject_tagged_zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _records_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
 
 def _octal_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.type.name in _INTEGERS and not field.type.is_array and _OCTAL.fullmatch(field.default):
-        yield f"default {field.default} is checked as decimal and compiled as octal: drop the leading 0"
+        yield f"default {field.default} is checked as decimal and compiled as octal: remove the leading 0"
 
 
 def _incomplete_hex_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
@@ -69,17 +69,17 @@ def _long_uuid_default(field: FieldDecl, _message: RuleContext) -> Iterator[str]
 
 FIELD_LINTS: tuple[SpecRule[FieldDecl], ...] = (
     SpecRule("leftover-field", "a range should meet validVersions", _leftover),
-    SpecRule("nullable-outside", "null says nothing about a version without the field", _nullable_outside),
+    SpecRule("nullable-outside", "null has no meaning in a version without the field", _nullable_outside),
     SpecRule("fields-ignored", "only structs have fields", _fields_ignored),
     SpecRule(
         "undefined-struct",
-        "StructRegistry takes a name it has not seen for a new, empty struct",
+        "StructRegistry treats an unknown name as a new, empty struct",
         _reject_undefined_struct,
     ),
-    SpecRule("tagged-zero-copy", "the generated writer asks a ByteBuffer for its length", _reject_tagged_zero_copy),
-    SpecRule("records-default", "FieldSpec never looks at it", _records_default),
-    SpecRule("octal-default", "the text is pasted into Java", _octal_default),
-    SpecRule("odd-hex-default", "the text is pasted into Java", _incomplete_hex_default),
+    SpecRule("tagged-zero-copy", "the generated writer requires a ByteBuffer", _reject_tagged_zero_copy),
+    SpecRule("records-default", "FieldSpec ignores it", _records_default),
+    SpecRule("octal-default", "the text is copied into Java", _octal_default),
+    SpecRule("odd-hex-default", "the text is copied into Java", _incomplete_hex_default),
     SpecRule("long-uuid-default", "Kafka's Uuid is 22 characters of base64url", _long_uuid_default),
 )
 
@@ -109,7 +109,7 @@ def _suffix(declaration: MessageDecl, _message: RuleContext) -> Iterator[str]:
 def _reject_unused_common(declaration: MessageDecl, message: RuleContext) -> Iterator[Reason]:
     used_names = {field.type.name for _, field in _every_field(message)}
     yield from (
-        f"common struct {common.name} is used nowhere"
+        f"common struct {common.name} is not used"
         for common in declaration.common_structs
         if common.name not in used_names
     )
@@ -119,19 +119,19 @@ def _key_of_no_array(_one: MessageDecl, message: RuleContext) -> Iterator[Reason
     in_arrays = {field.type.name for _, field in _every_field(message) if field.type.is_array}
     for name, struct in message.structs.items():
         if name not in in_arrays and any(field.map_key for field in struct.fields):
-            yield f"struct {name} has a mapKey, but no array of it is used", struct
+            yield f"struct {name} has a mapKey, but no array uses it", struct
 
 
 def _flexible_never(declaration: MessageDecl, message: RuleContext) -> Iterator[str]:
     flexible, valid = message.flexible_versions, declaration.struct.versions
     if not flexible.is_empty and not valid.is_empty and valid.intersect(flexible).is_empty:
-        yield f"flexibleVersions {flexible} are none of the valid versions, {valid}"
+        yield f"flexibleVersions {flexible} contain none of the valid versions, {valid}"
 
 
 MESSAGE_LINTS: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule("api-key", "ApiMessageTypeGenerator needs it", _no_api_key),
     SpecRule("name-suffix", "ApiMessageTypeGenerator needs it", _suffix),
-    SpecRule("unused-common-struct", "a struct that nobody uses", _reject_unused_common),
+    SpecRule("unused-common-struct", "a struct that is not used", _reject_unused_common),
     SpecRule("key-of-no-array", "keys are for collections", _key_of_no_array),
     SpecRule("flexible-never", "a range should meet validVersions", _flexible_never),
 )
@@ -152,7 +152,7 @@ def lint(document: JsonText, declaration: MessageDecl, *, tagged_errors: bool = 
     yield from judge(MESSAGE_LINTS, declaration, message, (), ())
     yield from _find_untagged_errors(declaration, structs, is_required=tagged_errors)
     yield from (
-        Violation("key-twice", f"key {key!r} is given twice: the last wins", (), ()) for key in _twice(document)
+        Violation("key-twice", f"key {key!r} occurs twice: the last value is used", (), ()) for key in _twice(document)
     )
 
 
@@ -198,8 +198,8 @@ def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:
             continue
         first = owners.setdefault((spec.type, spec.api_key), spec.name)
         if first != spec.name:
-            yield "api-key-twice", spec.name, f"apiKey {spec.api_key} is {first}'s already"
+            yield "api-key-twice", spec.name, f"apiKey {spec.api_key} already belongs to {first}"
     for (kind, key), name in owners.items():
         other = "response" if kind == "request" else "request"
         if (other, key) not in owners:
-            yield "half-an-api", name, f"there is no {other} with apiKey {key}"
+            yield "half-an-api", name, f"no {other} has apiKey {key}"

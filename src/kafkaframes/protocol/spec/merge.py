@@ -43,7 +43,7 @@ def _flexible(merged_spec: MessageSpec, source: MessageSpec, version: int) -> bo
 
 
 def _same(first: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
-    """Return whether two layouts write the same bytes for the same JSON, whatever the names of structs."""
+    """Return whether two layouts write the same bytes for the same JSON. Names of structs may differ."""
     return len(first) == len(other) and all(
         (a.name, a.type.is_array, a.is_nullable, a.is_compact, a.tag) == (b.name, b.type.is_array, *_rest(b))
         and (a.type.is_struct or a.type == b.type)
@@ -81,7 +81,7 @@ class _Merge:
         return StructSpec(name, self._join(newer.versions, older.versions), fields, newer.is_common)
 
     def _fields(self, newer: StructSpec, older: StructSpec) -> Iterator[FieldSpec]:
-        """Yield the newer fields in order, each followed by the removed fields that came after it in the older spec."""
+        """Yield the newer fields in order, each with the removed fields that follow it in the older spec."""
         names = {one.name for one in newer.fields}
         waiting: dict[str | None, list[FieldSpec]] = {}
         previous: str | None = None

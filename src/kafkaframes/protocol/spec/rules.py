@@ -266,7 +266,7 @@ MESSAGE_RULES: tuple[SpecRule[MessageDecl], ...] = (
     SpecRule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
     SpecRule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
     SpecRule(
-        "unstable-of-request", "MessageSpec: stability is said once for an API", _unstable, "latestVersionUnstable"
+        "unstable-of-request", "MessageSpec: an API declares its stability once", _unstable, "latestVersionUnstable"
     ),
     SpecRule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
     SpecRule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),

@@ -57,7 +57,7 @@ def registry(declaration: MessageDecl) -> tuple[dict[str, StructDecl], list[Viol
         if not common.name[:1].isupper():
             _speak(wrong, "common-struct-capital", f"struct {common.name} must start with a capital", common)
         if common.name in structs:
-            _speak(wrong, "common-struct-once", f"common struct {common.name} is declared twice: drop one", common)
+            _speak(wrong, "common-struct-once", f"common struct {common.name} is declared twice: remove one", common)
         structs[common.name] = common
     _register_inline(declaration.struct.fields, structs, wrong)
     return structs, wrong
@@ -76,7 +76,7 @@ def _register_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDec
             reason = f"struct {name} is declared twice: move it to commonStructs, or give one of them another name"
             _speak(wrong, "inline-struct-once", reason, field)
         elif field.fields:
-            reason = f"{name} is a common struct, so the field that uses it cannot declare fields: drop them"
+            reason = f"{name} is a common struct, so the field that uses it cannot declare fields: remove them"
             _speak(wrong, "common-struct-no-fields", reason, field)
         _register_inline(field.fields, structs, wrong)
 
@@ -109,7 +109,7 @@ def _name(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
 
 def _nullable_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if not field.nullable_versions.is_empty and not field.type.can_be_nullable:
-        yield f"type {field.type} cannot be nullable: drop nullableVersions, or choose a value that means nothing"
+        yield f"type {field.type} cannot be nullable: remove nullableVersions, and use a value such as -1 for null"
 
 
 def _entity_type(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _zero_copy(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
 
 def _tag_pair(field: FieldDecl, message: RuleContext) -> Iterator[str]:
     if field.tag is None and not field.tagged_versions.is_empty:
-        yield f"taggedVersions {field.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
+        yield f"taggedVersions {field.tagged_versions} without a tag: give the field a tag, or remove taggedVersions"
     if field.tag is not None and field.tagged_versions.is_empty:
         yield f"tag {field.tag} without taggedVersions: {_propose_tagged_versions(field, message)}"
 
@@ -163,7 +163,7 @@ def _flexible(field: FieldDecl, message: RuleContext) -> Versions:
 
 def _tag_key(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
     if field.tag is not None and field.map_key:
-        yield "a tagged field cannot be a mapKey: drop one of the two"
+        yield "a tagged field cannot be a mapKey: remove one of the two"
 
 
 def _tag_negative(field: FieldDecl, _message: RuleContext) -> Iterator[str]:
@@ -264,7 +264,7 @@ FIELD_RULES: tuple[SpecRule[FieldDecl], ...] = (
 
 def _unique_names(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:
     for field in _find_duplicates(struct.fields, lambda field: field.name):
-        yield f"two fields are called {field.name}: rename one", field
+        yield f"two fields are named {field.name}: rename one", field
 
 
 def _unique_tags(struct: StructDecl, _message: RuleContext) -> Iterator[Reason]:

@@ -51,7 +51,7 @@ def import_catalog(spec_files: Iterable[PublishedSpec]) -> dict[str, str]:
     """
     files = sorted(spec_files, key=lambda file: (release_order(file.release), file.file), reverse=True)
     if not files:
-        raise SpecError("there is no message spec in what was given")
+        raise SpecError("found no message spec in the files; expected JSON files of Kafka's message definitions")
     newest = files[0].release
     entries: dict[str, _CatalogEntry] = {}
     releases: list[tuple[str, MessageSpec]] = []

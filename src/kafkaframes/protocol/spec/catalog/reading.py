@@ -191,7 +191,7 @@ def api(key_or_name: int | str) -> Api:
         return _apis_by_key_and_name()[key_or_name]
     except KeyError:
         hint = did_you_mean(str(key_or_name), [one.name for one in apis()])
-        raise SpecError(f"there is no API {key_or_name!r}{hint}") from None
+        raise SpecError(f"unknown API {key_or_name!r}{hint}") from None
 
 
 def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
