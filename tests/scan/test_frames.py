@@ -39,7 +39,7 @@ def runs(monkeypatch):
     seen = []
     to_batches = Scan.to_batches
 
-    def watched(self, *, workers=1):
+    def watched(self, *, workers=None):
         seen.append(self)
         return to_batches(self, workers=workers)
 

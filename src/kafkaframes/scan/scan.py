@@ -232,12 +232,12 @@ class Scan:
         ]
         return ScanPlan(tuple(slices), self.schema, self.most, source_plan.notes)
 
-    def to_batches(self, *, workers: int = 1) -> RecordBatches:
+    def to_batches(self, *, workers: int | None = None) -> RecordBatches:
         """Return an iterator over Arrow record batches. Memory is bounded, whatever the amount of data.
 
         Args:
             workers: Number of slices that are read at the same time: by threads, since the reader is compiled code, or
-                by processes if values are decoded.
+                by processes if values are decoded. None: 1. A limited scan reads one slice after the other.
 
         Returns:
             An iterator with ``schema``, ``errors`` (the damage up to now) and ``notes`` (records that an open
@@ -247,18 +247,23 @@ class Scan:
             OptionError, LogDirError, NetworkError, BrokerError: While iterating, as for ``plan``.
             CorruptRecordError: While iterating: damage in a live topic, or in a log if ``on_damage`` is ``fail``.
         """
-        return self._start_reading(workers)[0]
+        return self._start_reading(workers, collects=False)[0]
 
-    def _start_reading(self, workers: int) -> tuple[RecordBatches, Running]:
+    def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, Running]:
         running = Running([])
-        return RecordBatches(run(self, running, workers), self.schema, running.errors, running.notes), running
+        rows = run(self, running, workers, collects=collects)
+        return RecordBatches(rows, self.schema, running.errors, running.notes), running
 
-    def to_arrow(self, *, workers: int = 1) -> pa.Table:
+    def to_arrow(self, *, workers: int | None = None) -> pa.Table:
         """Return all rows as a table. Exceptions are those of ``to_batches``.
 
         Damage and notes are logged as warnings of the logger ``kafkaframes.scan``.
+
+        Args:
+            workers: As for ``to_batches``. None: the number of cores that the process may use for logs; 1 for live
+                topics, captures and decoded values.
         """
-        batches, running = self._start_reading(workers)
+        batches, running = self._start_reading(workers, collects=True)
         table = pa.Table.from_batches(list(show_progress(batches, running, self.source.label)), schema=batches.schema)
         warn([*batches.errors, *batches.notes])
         return table
@@ -281,11 +286,11 @@ class Scan:
             self.source.close()
         return total if self.most is None else min(total, self.most)
 
-    def to_pandas(self, *, workers: int = 1, **options: Any) -> pd.DataFrame:
+    def to_pandas(self, *, workers: int | None = None, **options: Any) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame.
 
         Args:
-            workers: As for ``to_batches``.
+            workers: As for ``to_arrow``.
             options: Keyword arguments of ``pyarrow.Table.to_pandas``.
 
         Raises:
@@ -293,11 +298,11 @@ class Scan:
         """
         return frames.to_pandas(self.to_arrow(workers=workers), **options)
 
-    def to_polars(self, *, workers: int = 1) -> pl.DataFrame:
+    def to_polars(self, *, workers: int | None = None) -> pl.DataFrame:
         """Return all rows as a Polars DataFrame.
 
         Args:
-            workers: As for ``to_batches``.
+            workers: As for ``to_arrow``.
 
         Raises:
             MissingExtraError: Polars is not installed.

@@ -10,7 +10,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from html import escape
 from multiprocessing import get_context
@@ -20,7 +20,10 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
+from kafkaframes.kernels.workers import count_cores
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.scan.decoded import ValueDecoding
+from kafkaframes.scan.read_ahead import ReadAhead
 from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
 from kafkaframes.scan.where import Where
 
@@ -108,6 +111,20 @@ class Source(Protocol):
         Records that arrive later, and early timestamps that no header contains, can still be out of range.
         """
         return False
+
+    @property
+    def reads_in_threads(self) -> bool:
+        """Whether a scan reads several slices at the same time by default."""
+        return False
+
+    @property
+    def budget_bytes(self) -> int:
+        """Largest size of a scan's rows in memory, in bytes, if several slices are read at the same time."""
+        return DEFAULT_BUDGET_BYTES
+
+    def share_budget(self, readers: int) -> Source:
+        """Return the source for a scan with several concurrent readers, each with an equal share of the budget."""
+        return self
 
     def close(self) -> None:
         """Close connections that reads left open."""
@@ -237,11 +254,16 @@ class Rows(Protocol):
     def plan(self, *, parts: int = 1) -> ScanPlan:  # noqa: D102
         ...
 
-    def to_batches(self, *, workers: int = 1) -> RecordBatches:  # noqa: D102
+    @property
+    def decoding(self) -> ValueDecoding | None:  # noqa: D102
+        ...
+
+    def to_batches(self, *, workers: int | None = None) -> RecordBatches:  # noqa: D102
         ...
 
 
 _LOGGER = logging.getLogger("kafkaframes.scan")
+_SMALL_SLICES = 1 << 20  # as many parts as possible, so each slice has the smallest size that is worth a read
 _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 
@@ -262,22 +284,37 @@ class Running:
     done_bytes: int = 0
 
 
-def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
+def run(scan: Rows, running: Running, workers: int | None, *, collects: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, as ``Scan.to_batches`` does.
+
+    Args:
+        scan: The scan.
+        running: Progress, which is updated.
+        workers: Number of slices that are read at the same time. None: the number of usable cores if the caller
+            collects the plain rows of a log, otherwise 1. A caller that drops each batch gets no benefit from more: its
+            rows stay in the processor's cache, and rows that wait do not (benchmarks/results/scans.md).
+        collects: Whether the caller keeps all rows, so that no limit holds for the rows that are read ahead.
 
     Raises:
         OptionError: ``workers`` is less than 1.
     """
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise OptionError(f"`workers` is at least 1, not {workers}")
-    plan = scan.plan(parts=workers)
+    is_decoded = scan.decoding is not None
+    if workers is None:
+        workers = count_cores() if collects and scan.source.reads_in_threads and not is_decoded else 1
+    reads_ahead = workers > 1 and not is_decoded
+    # Rows wait until all earlier ones are taken, so slices are small if the rows that wait are limited.
+    plan = scan.plan(parts=_SMALL_SLICES if reads_ahead and not collects else workers)
     running.notes += plan.notes
     running.total_bytes = plan.size_bytes
     try:
         if plan.limit is not None or workers == 1 or len(plan) < 2:  # with a limit, read-ahead could be wasted
             yield from plan.rows(running)
+        elif reads_ahead:
+            yield from _read_in_threads(plan, running, workers, collects=collects)
         else:
-            yield from _read_in_pool(plan, running, workers)
+            yield from _read_in_processes(plan, running, workers)
     finally:
         scan.source.close()
 
@@ -318,11 +355,21 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             return
 
 
-def _read_in_pool(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
-    """Read ``workers`` slices in parallel, with one more queued."""
+def _read_in_threads(plan: ScanPlan, running: Running, workers: int, *, collects: bool) -> Iterator[pa.RecordBatch]:
+    """Read slices in threads. Half of the memory budget is for open batches, and half for rows that wait."""
+    budget_bytes = plan.slices[0].source.budget_bytes
+    slices = [replace(part, source=part.source.share_budget(2 * workers)) for part in plan.slices]
+    with ReadAhead(slices, threads=workers, max_bytes=None if collects else budget_bytes // 2) as ahead:
+        for index, part in enumerate(slices):
+            yield from ahead.rows_of(index, running.errors)
+            running.done_bytes += part.size_bytes
+
+
+def _read_in_processes(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
+    """Read ``workers`` slices in parallel, with one more queued: values are decoded in Python, which holds the GIL."""
     waiting = iter(plan.slices)
     ahead: deque[tuple[ScanSlice, Future[_Result]]] = deque()
-    with _executor(plan, workers) as pool:
+    with ProcessPoolExecutor(min(workers, len(plan)), mp_context=get_context("spawn")) as pool:
         try:
             while True:
                 while len(ahead) <= workers and (part := next(waiting, None)) is not None:
@@ -337,17 +384,6 @@ def _read_in_pool(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa
         finally:
             for _, future in ahead:
                 future.cancel()
-
-
-def _executor(plan: ScanPlan, workers: int) -> Executor:
-    """Return a pool of threads, or of processes if values are decoded in Python.
-
-    In threads, kernels release the GIL and rows are not copied.
-    """
-    count = min(workers, len(plan))
-    if plan.slices[0].decoding is None:
-        return ThreadPoolExecutor(count, thread_name_prefix="kafkaframes scan")
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
 
 
 def _read(part: ScanSlice) -> _Result:

@@ -71,6 +71,20 @@ class LogSource(Source):
         return bool(self.files)
 
     @property
+    def reads_in_threads(self) -> bool:
+        """True: kernels read segments without the GIL."""
+        return True
+
+    @property
+    def budget_bytes(self) -> int:
+        """The budget of the options."""
+        return self.options.budget_bytes
+
+    def share_budget(self, readers: int) -> LogSource:
+        """Return the source with an equal share of the budget for each reader."""
+        return replace(self, options=replace(self.options, budget_bytes=max(self.options.budget_bytes // readers, 1)))
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics that are selected by name."""
         return tuple(name for name in self.names if not has_magic(name))
