@@ -53,7 +53,7 @@ class ReadAhead:
         self._next_slice = 0  # the slice that the next idle thread reads
         self._current_slice = 0  # the slice whose rows the caller takes
         self._is_stopped = False
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         # Daemons, because an iterator that is still open at the end of the process must not prevent its exit.
         self._threads = [
             threading.Thread(target=self._run, name=f"kafkaframes scan {number}", daemon=True)
@@ -68,9 +68,9 @@ class ReadAhead:
     def __exit__(self, *exception: object) -> None:
         if sys.is_finalizing():  # the interpreter has stopped the threads, wherever they were
             return
-        with self._changed:
+        with self._condition:
             self._is_stopped = True
-            self._changed.notify_all()
+            self._condition.notify_all()
         for thread in self._threads:
             thread.join()
 
@@ -82,20 +82,20 @@ class ReadAhead:
             errors: List to which the slice's damage is appended.
         """
         rows = self._rows[index]
-        reported = 0
-        with self._changed:
+        reported_count = 0
+        with self._condition:
             self._current_slice = index
-            self._changed.notify_all()
+            self._condition.notify_all()
         while True:
-            with self._changed:
+            with self._condition:
                 while not rows.batches and not rows.is_complete:
-                    self._changed.wait()
+                    self._condition.wait()
                 batch = rows.batches.popleft() if rows.batches else None
                 if batch is not None:
                     self._waiting_bytes -= batch.nbytes
-                    self._changed.notify_all()
-                errors += rows.errors[reported:]
-                reported = len(rows.errors)
+                    self._condition.notify_all()
+                errors += rows.errors[reported_count:]
+                reported_count = len(rows.errors)
             if batch is None:
                 break
             yield batch
@@ -112,14 +112,14 @@ class ReadAhead:
                             return
             except BaseException as failure:  # raised by ``rows_of``, in the caller's thread
                 rows.failure = failure
-            with self._changed:
+            with self._condition:
                 rows.is_complete = True
                 if rows.failure is not None:
                     self._next_slice = len(self._slices)  # the caller does not reach later slices
-                self._changed.notify_all()
+                self._condition.notify_all()
 
     def _claim_slice(self) -> int | None:
-        with self._changed:
+        with self._condition:
             if self._is_stopped or self._next_slice >= len(self._slices):
                 return None
             self._next_slice += 1
@@ -127,14 +127,14 @@ class ReadAhead:
 
     def _put(self, index: int, batch: pa.RecordBatch) -> bool:
         """Add a batch as soon as the limit permits it; return False if the caller has stopped."""
-        with self._changed:
+        with self._condition:
             while not self._is_stopped and not self._may_put(index):
-                self._changed.wait()
+                self._condition.wait()
             if self._is_stopped:
                 return False
             self._rows[index].batches.append(batch)
             self._waiting_bytes += batch.nbytes
-            self._changed.notify_all()
+            self._condition.notify_all()
             return True
 
     def _may_put(self, index: int) -> bool:
