@@ -210,7 +210,7 @@ def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_en
             "sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{silent_copy(alice, tmp_path)}";'
         }
         monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
-        with Admin(client_properties) as admin, pytest.raises(NetworkError, match="did not answer"):
+        with Admin(client_properties) as admin, pytest.raises(NetworkError, match="did not respond"):
             admin.list_topics()
         waiting = [thread for thread in threading.enumerate() if thread.name == "kafkaframes-apart"]
         assert waiting

@@ -75,7 +75,7 @@ def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         result = ask("topics", "list", "-b", where, "--timeout", "1.5")
     assert isinstance(result.exception, NetworkError)
-    assert f"waiting up to 1.5 s for {where}: no answer yet" in result.stderr
+    assert f"waiting up to 1.5 s for {where}: no response yet" in result.stderr
 
 
 @pytest.mark.parametrize("words", ["--quiet topics list", "topics --quiet list", "topics list --quiet"])
@@ -118,7 +118,7 @@ def test_a_topic_that_nobody_makes_is_told_at_once():
     with Broker(config={"auto.create.topics.enable": False}) as broker:
         result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0", stdin=b"x\n")
     assert isinstance(result.exception, BrokerError)
-    assert "there is none, and the brokers make none" in str(result.exception)
+    assert "it does not exist, and the brokers do not create it" in str(result.exception)
 
 
 def test_a_port_that_wants_sasl_is_told_at_once():
@@ -126,7 +126,7 @@ def test_a_port_that_wants_sasl_is_told_at_once():
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0")
     assert isinstance(result.exception, NetworkError)
-    assert "does this port want SASL? (security.protocol is PLAINTEXT)" in str(result.exception)
+    assert "does this port require SASL? (security.protocol is PLAINTEXT)" in str(result.exception)
 
 
 @pytest.mark.parametrize("what", ["topics", "groups"])

@@ -136,9 +136,12 @@ def test_access_rules_are_created_described_and_deleted(admin):
         ),
         (AclBinding("topic", "a", "User:b", "reed"), "operation 'reed' does not exist"),
         (AclBinding("topic", "a", "User:b", "read", permission="maybe"), "permission 'maybe' does not exist"),
-        (AclBinding("any", "a", "User:b", "read"), "resource type 'any' is for filters"),
-        (AclBinding("topic", "a", "User:b", "read", pattern_type="match"), "pattern type 'match' is for filters"),
-        (AclBinding("topic", "a", "User:b", "any"), "'any' is for filters"),
+        (AclBinding("any", "a", "User:b", "read"), "resource type 'any' is only valid in filters"),
+        (
+            AclBinding("topic", "a", "User:b", "read", pattern_type="match"),
+            "pattern type 'match' is only valid in filters",
+        ),
+        (AclBinding("topic", "a", "User:b", "any"), "'any' is only valid in filters"),
     ],
 )
 def test_a_rule_that_no_broker_stores_is_rejected_before_it_is_sent(admin, binding, message):
@@ -239,7 +242,7 @@ def test_quotas_are_set_described_and_removed(admin):
 def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
     with pytest.raises(OptionError, match="needs a user, a client id or an ip"):
         admin.alter_client_quotas({QuotaEntity(): {"producer_byte_rate": 1.0}})
-    with pytest.raises(OptionError, match="ANY_ENTITY is for conditions"):
+    with pytest.raises(OptionError, match="ANY_ENTITY is only valid in filters"):
         admin.alter_client_quotas({QuotaEntity(user=ANY_ENTITY): {"producer_byte_rate": 1.0}})
     good, bad = QuotaEntity(user="gina"), QuotaEntity(user="hugo")
     with pytest.raises(PartialFailureError) as error_info:
@@ -352,7 +355,7 @@ def test_values_are_appended_to_and_subtracted_from_lists(admin, topic):
     assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
     admin.alter_configs("topic", topic, {"retention.ms": "9"}, validate_only=True)
     assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
-    with pytest.raises(OptionError, match="a setting is named twice: cleanup"):
+    with pytest.raises(OptionError, match="a setting is specified twice: cleanup"):
         admin.alter_configs("topic", topic, {"cleanup.policy": "x"}, append={"cleanup.policy": "compact"})
 
 
@@ -417,7 +420,7 @@ def test_a_hanging_transaction_of_one_partition_is_aborted(servers, admin, topic
 def test_what_transactions_do_not_exist_is_an_error_by_name(admin, topic):
     with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_NOT_FOUND"):
         admin.describe_transactions(["missing"])
-    with pytest.raises(OptionError, match="does not know 'Lost'"):
+    with pytest.raises(OptionError, match="does not support 'Lost'"):
         admin.list_transactions(states=["Lost"])
     known_partition = TopicPartition(topic, 0)
     with pytest.raises(PartialFailureError) as error_info:

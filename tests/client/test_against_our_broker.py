@@ -559,7 +559,7 @@ def test_each_request_has_its_own_time_to_be_answered():
             )
             await asyncio.sleep(0)
             for waiting in (connection.request(settings.message("ListGroupsRequest")(), timeout_ms=200), slow):
-                with pytest.raises(NetworkError, match="did not answer ListGroupsRequest in 200 ms"):
+                with pytest.raises(NetworkError, match="did not respond to ListGroupsRequest within 200 ms"):
                     await waiting
             assert not connection.is_usable
             await is_gone.wait()

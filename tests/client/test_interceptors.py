@@ -472,7 +472,7 @@ def test_interceptors_that_a_client_would_never_call_are_refused():
     ]:
         with pytest.raises(OptionError, match=reason):
             settings("a:1", interceptors=interceptors)
-    with pytest.raises(OptionError, match=r"interceptor\.classes has no meaning in a share group"):
+    with pytest.raises(OptionError, match=r"interceptor\.classes is not a setting of share consumers"):
         ShareConsumer({"bootstrap.servers": "a:1", "group.id": "g", "interceptor.classes": f"{__name__}:Closing"})
     assert ProducerSettings.of({"bootstrap.servers": "a:1", "interceptor.classes": ""}).interceptors == ""
     assert ConsumerSettings.of({"bootstrap.servers": "a:1"}).interceptors == ()

@@ -228,7 +228,7 @@ def test_retried_refusals_are_logged_with_their_origin_and_number(broker, caplog
     lines = [record.getMessage() for record in caplog.records if "NOT_ENOUGH_REPLICAS" in record.getMessage()]
     assert len(lines) == 1  # the next one is due after ten seconds
     assert "'shop': node 1 at 127.0.0.1:" in lines[0]
-    assert "refuses once" in lines[0]
+    assert "rejected a request once" in lines[0]
 
 
 def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
@@ -238,7 +238,7 @@ def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
             log.add("kind", BrokerError("no"), "node 1", float(second))
         log.add("other", BrokerError("no"), "node 1", 200.0)
         log.add("kind", BrokerError("no"), "node 1", 1_000.0)
-    counts = [record.getMessage().split("refuses ")[1].split(",")[0] for record in caplog.records]
+    counts = [record.getMessage().split("rejected a request ")[1].split(";")[0] for record in caplog.records]
     expected_texts = ["once", "11 times in 10 s", "41 times in 40 s", "101 times in 100 s", "161 times in 160 s"]
     assert counts == [*expected_texts, "once", "once"]
 

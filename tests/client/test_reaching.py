@@ -58,7 +58,7 @@ def test_an_advertised_address_where_nobody_listens_is_named(free_port):
     with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", free_port))]) as broker:
         line = first_line(broker)
     where = f"127.0.0.1:{broker.port}"
-    assert line.startswith(f"waiting up to 60 s for {where}: {where} answers, and says that its brokers are at ")
+    assert line.startswith(f"waiting up to 60 s for {where}: {where} responds, but advertises its brokers at ")
     assert f"at 127.0.0.1:{free_port} (advertised.listeners); 127.0.0.1:{free_port} cannot be reached" in line
 
 
@@ -80,7 +80,7 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
                 return f"{port}", str(waits.error)
 
     port, line = asyncio.run(run())
-    assert line.endswith(f"says that its brokers are at 127.0.0.1:{port} (advertised.listeners); none answers there")
+    assert line.endswith(f"advertises its brokers at 127.0.0.1:{port} (advertised.listeners); none of them responds")
 
 
 async def _step(settings, waits) -> None:
@@ -133,7 +133,7 @@ def test_a_consumer_whom_nobody_answers_is_told_so_and_does_not_wait_for_records
 @pytest.mark.parametrize("begin", BEGINNINGS, ids=["assign at", "assign", "subscribe"])
 def test_a_client_without_sasl_at_a_port_that_wants_it_is_told_what_may_be_missing(begin):
     with Broker(security=Security(users={"u": "p"})) as broker:
-        message = r"closed the connection, although it has answered ApiVersions; does this port want SASL\?"
+        message = r"closed the connection, although it has responded to ApiVersions; does this port require SASL\?"
         with pytest.raises(NetworkError, match=message):
             consuming(f"127.0.0.1:{broker.port}", begin, reads=False)
 

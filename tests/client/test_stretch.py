@@ -106,13 +106,14 @@ def test_an_answer_that_passes_over_lost_offsets_says_so_itself():
 
 
 def test_silence_is_an_error_of_the_network_where_the_log_goes_on_and_else_a_loss():
-    with pytest.raises(NetworkError, match=r"t-0: nothing came from offset 4 on for 0 ms \(the.setting\)"):
+    with pytest.raises(NetworkError, match=r"t-0: no records arrived from offset 4 on for 0 ms \(the.setting\)"):
         read(Scripted([answer(0, 4)]), silence_ms=0)
     problems: list[str] = []
     consumer = Scripted([answer(0, 4)], end=4)
     assert read(consumer, problems, silence_ms=0) == [0]
     assert consumer.at == [0, 10]
-    assert problems == ["ends at 4, and was to be read up to 10: nothing came from offset 4 on for 0 ms (the.setting)"]
+    silence = "no records arrived from offset 4 on for 0 ms (the.setting)"
+    assert problems == [f"ends at offset 4, but offsets up to 10 were expected: {silence}"]
 
 
 def test_another_error_of_the_broker_is_raised_as_it_is():

@@ -61,4 +61,4 @@ def test_a_broker_that_takes_connections_and_says_nothing_is_named_too(caplog):
         producer = Producer(where, max_block_ms=1_300)
         with caplog.at_level(logging.WARNING), closing(producer), pytest.raises(NetworkError, match=where):
             producer.send("numbers", b"v")
-    assert f"{where}: no answer yet" in caplog.text
+    assert f"{where}: no response yet" in caplog.text

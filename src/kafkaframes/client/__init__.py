@@ -1,9 +1,10 @@
-"""A client of Kafka's protocol: producer, consumer and admin, columns first; asyncio inside, plain classes around it.
+"""Clients of Kafka's protocol: producer, consumers and admin, for records and for Arrow tables.
 
-``Producer``, ``Consumer`` and ``Admin`` for plain code, their ``Async`` twins on an event loop. Versions are
-negotiated with each broker, as far back as 0.8.
+``Producer``, ``Consumer``, ``ShareConsumer`` and ``Admin`` are synchronous. Their ``Async`` twins run on an event loop.
+API versions are negotiated with each broker, from Kafka 0.8 on.
 
-Names are imported when they are first used: to read settings alone, as Spark does at each ``load()``, loads no client.
+Classes are imported when they are first used. A program that only reads settings, such as Spark at each ``load()``,
+therefore imports no client.
 """
 
 from typing import TYPE_CHECKING

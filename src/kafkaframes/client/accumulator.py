@@ -269,7 +269,7 @@ class Accumulator:
             return topic_state.targets.get(topic_state.number(key) if partition is None else partition)
 
     def _topic(self, topic: str) -> _TopicState:
-        """Return a topic whose metadata was given to ``learn``.
+        """Return the state of a topic that was added with ``update_topic``.
 
         Raises:
             NetworkError: the producer was closed in the meantime.

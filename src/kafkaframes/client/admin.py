@@ -70,7 +70,7 @@ _OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.
 _COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
 _FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
-_TOPIC_STATE_VERSION: Final = 6  # DeleteTopics' first version that takes topic states in place of names
+_TOPIC_STATE_VERSION: Final = 6  # first version of DeleteTopics with topic states instead of names
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,7 @@ class AsyncAdmin(
         connection = await self._retry(self._cluster.any_connection)
         takes_ids = connection.version_of(cls()) >= _TOPIC_STATE_VERSION
         if not takes_ids and any(isinstance(entry, UUID) for entry in topic_list):
-            raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
+            raise OptionError("deleting topics by id requires brokers of Kafka 2.8 or later (KIP-516); pass names")
 
         def to_request(entries: Iterable[str | UUID]) -> Any:
             body = cls(timeout_ms=self.settings.request_timeout_ms)
@@ -493,7 +493,7 @@ class AsyncAdmin(
         names = [*changes, *lists["append"], *lists["subtract"]]
         if len(set(names)) < len(names):
             raise OptionError(
-                f"a setting is named twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
+                f"a setting is specified twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
             )
         connection = await self._retry(self._cluster.any_connection)
         if INCREMENTAL_ALTER_CONFIGS in connection.ranges:

@@ -133,7 +133,7 @@ class Batch:
         first: position of the first record in the undivided batch.
         header_stamp: stamp in the batch header.
         assigned_stamp: base sequence, kept for retries; None before the batch is first sent.
-        order: position among the partition's batches, in the order of ``put``.
+        order: position among the partition's batches, in the order of ``enqueue``.
         in_doubt: whether the batch was written to a connection and its result is unknown.
         last_error: rejection or connection error after which the batch was last retried.
         is_reported: whether the caller has the result. A batch whose ``delivery_timeout_ms`` has expired in flight

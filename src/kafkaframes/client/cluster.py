@@ -539,7 +539,7 @@ class UnreachableBrokers:
         if address in self._failures:
             return False
         now = time.monotonic()
-        self._failures[address] = _Failure(now, now + _FIRST_WARNING_DELAY_S, "no answer yet")
+        self._failures[address] = _Failure(now, now + _FIRST_WARNING_DELAY_S, "no response yet")
         return True
 
     def record_failure(self, address: str, cause: str) -> None:

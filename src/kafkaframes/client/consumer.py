@@ -1,6 +1,6 @@
-"""The consumer, on asyncio: Arrow batches straight from fetched bytes, records one by one, or the bytes themselves.
+"""The asyncio consumer, which returns fetched data as Arrow tables, as single records, or as bytes.
 
-``assign`` reads the partitions that the caller names; ``subscribe`` joins a group that shares partitions out.
+``assign`` reads given partitions. ``subscribe`` joins a group, which distributes the partitions of its topics.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
         self._reading_task: asyncio.Task[Any] | None = None
-        self._iteration: tuple[RecordIterator, int] | None = None  # what an iteration reads, and what was left of it
+        self._iteration: tuple[RecordIterator, int] | None = (
+            None  # the records of the current iteration, and how many were unread
+        )
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
         self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
@@ -237,7 +239,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         partition_list = to_partitions(partitions)
         end_offsets = None if ends is None else to_partition_mapping(ends)
         await self._check_reachable(partition_list)
-        self._positions.errors.clear()  # of earlier reads: a partition that still fails reports its error again
+        self._positions.errors.clear()  # errors of earlier reads; a partition that still fails reports its error again
         states = self._positions.states
         for entry in partition_list:
             if entry not in states:
@@ -939,9 +941,9 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 self._machine.raise_later(error)
                 self._task.change_event.set()
                 return
-            _LOG.warning("offsets were not committed, and are again at the next interval: %s", error)
+            _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
         except NetworkError as error:
-            _LOG.warning("offsets were not committed, and are again at the next interval: %s", error)
+            _LOG.warning("offsets were not committed; the next attempt is at the next interval: %s", error)
 
 
 def _deadline(timeout_ms: int | None) -> float | None:

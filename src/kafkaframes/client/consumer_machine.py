@@ -6,7 +6,7 @@ request, or new metadata. ``requests`` returns the requests to send, ``next_time
 ``tests/soak/consumer_schedules.py`` explores its states. Rules:
 
 1. Heartbeats, joins, look-ups and fetches are sent without the caller. Callbacks and the removal of partitions happen
-   only in calls of the caller: ``next_callback``, ``callback_begun``, the caller's function, ``callback_returned``.
+   only in calls of the caller: ``next_callback``, ``begin_callback``, the caller's function, ``end_callback``.
 2. A new partition is ``PENDING`` until its position is found. The caller owns it from ``on_assign`` on. If
    ``on_assign`` raises an error, it is called again at the next poll.
 3. No records of a partition are returned after its ``on_revoke`` has begun. The group may assign it to other members

@@ -1,7 +1,7 @@
 """The background task of a consumer: it sends the requests of the state machine, and passes the responses to it.
 
 It runs from ``start`` to ``close`` on the consumer's event loop, for both group protocols and without a group.
-``changed`` is set when the caller may find records, a callback or an error.
+``change_event`` is set when the caller may find records, a callback or an error.
 """
 
 from __future__ import annotations

@@ -105,19 +105,19 @@ class FetchedBatches:
         control_records: bool = False,
         errors: list[ReadError] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Return the records from ``fetch_offset`` on, without aborted ones.
+        """Return the records from ``fetch_offset`` on, without those of aborted transactions.
 
         Args:
-            columns: of ``kafkaframes.read_records``.
-            end_offset: leave out this offset and what follows.
+            columns: column names, as for ``kafkaframes.read_records``.
+            end_offset: exclusive end offset; None reads to the end.
             verify_crc: whether a wrong CRC is an error.
-            memory: for the arrays of many reads.
-            on_damage: ``keep``, ``drop`` or ``fail``.
+            memory: memory pool for arrays, shared by several reads.
+            on_damage: treatment of damaged batches: ``keep``, ``drop`` or ``fail``.
             control_records: whether control records are returned.
-            errors: damaged batches are appended, unless they raise.
+            errors: list to which the errors of damaged batches are appended, unless ``on_damage`` is ``fail``.
 
         Raises:
-            CorruptRecordError: a batch is damaged and ``on_damage`` is ``fail``; its position counts in ``data``.
+            CorruptRecordError: a batch is damaged and ``on_damage`` is ``fail``. Its position is relative to ``data``.
         """
         batches, name = self.batches, str(self.partition)
         begins_before = bool(len(batches)) and not (

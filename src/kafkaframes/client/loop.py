@@ -33,7 +33,7 @@ _LOG: Final = logging.getLogger("kafkaframes.client")
 _CLOSE_TIMEOUT_S: Final = 60.0  # a safeguard against hanging
 _EXIT_TIMEOUT_S: Final = 10.0  # time for unclosed clients to send their batches when the program ends
 _IDLE_TIMEOUT_S: Final = 10.0
-CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
+CLOSE_TIMEOUT_MS: Final = 30_000  # for consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _of_parent: list[LoopThread] = []  # references for a child process, so that the parent's loops are not collected there
@@ -75,7 +75,9 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._is_stopped:
-                with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task: its caller gets the exception
+                with contextlib.suppress(
+                    SystemExit, KeyboardInterrupt
+                ):  # raised by a task, whose caller gets the exception
                     self._loop.run_forever()
         finally:
             self._fail_calls()
@@ -209,7 +211,7 @@ class LoopThread:
         try:
             self._wait(closing(), timeout_s)
         except TimeoutError:
-            _LOG.warning("%s: closing it took longer than %g s; what was open is given up", self._name, timeout_s)
+            _LOG.warning("%s: close did not finish within %g s; open requests were abandoned", self._name, timeout_s)
         finally:
             self.close()
 
@@ -255,7 +257,7 @@ class LoopThread:
                 if self._closing is not None:
                     await self._closing()
         except Exception as error:
-            _LOG.warning("%s: closing it failed, what it held may be lost: %r", self._name, error)
+            _LOG.warning("%s: close failed, and unsent data may be lost: %r", self._name, error)
         await self._stop()
 
     def _begin_stop(self) -> None:

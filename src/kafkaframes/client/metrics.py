@@ -1,6 +1,6 @@
-"""Metrics of a client under Java's names: what sensors measure, and how ``metrics()`` reports it.
+"""Metrics of a client under Java's names: their sensors, and the values that ``metrics()`` returns.
 
-A ``Sensor`` takes one value for each response, batch or call, never for each record. It has a total since the start
+A ``Sensor`` records one value for each response, batch or call, never for each record. It has a total since the start
 and a window of samples (``metrics.sample.window.ms``, ``metrics.num.samples``) for rates, averages and maxima, as in
 Java. Gauges are computed when they are read. ``METRICS`` lists every metric; the documentation is generated from it.
 """
@@ -37,7 +37,7 @@ class MetricName(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the value; empty for a number of things."""
+        """The unit of the value; empty for a count."""
         return _UNITS[self.name]
 
 
@@ -45,12 +45,12 @@ class MetricSpec(NamedTuple):
     """One metric of the clients.
 
     Attributes:
-        name: name, as Java has it.
+        name: Java's name of the metric.
         group: group without the client's prefix.
         clients: prefixes of the clients that have it.
         sensor: name of the sensor; empty for a gauge.
         statistic: what is reported of the sensor.
-        unit: unit of the value; empty for a number of things.
+        unit: unit of the value; empty for a count.
         meaning: one sentence for the documentation.
     """
 
@@ -69,7 +69,7 @@ class MetricReading(NamedTuple):
     Attributes:
         name: name of the metric.
         value: value; NaN for an average, maximum or minimum of no values.
-        unit: unit of the value; empty for a number of things.
+        unit: unit of the value; empty for a count.
         is_total: whether the value is a sum or count since the client's start.
     """
 
@@ -92,7 +92,7 @@ class _WindowSample:
         self.smallest = math.inf
 
 
-_NO_SAMPLE: Final = _WindowSample(0.0)  # of a sensor without a value; the first value begins one
+_NO_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without values; the first value starts another
 
 
 class Sensor:
@@ -110,7 +110,7 @@ class Sensor:
         self.count = 0
 
     def record(self, value: float, now: float | None = None) -> None:
-        """Take a value; ``now`` is of the monotonic clock, in seconds."""
+        """Record a value at ``now``, in seconds of the monotonic clock."""
         if now is None:
             now = time.monotonic()
         if now >= self._sample_end:
@@ -149,7 +149,7 @@ class Sensor:
         return (count if statistic == "count rate" else total) / window_s
 
     def _window_s(self, samples: list[_WindowSample], now: float) -> float:
-        """Return the time that a rate is of: like Java's, never less than all samples but one."""
+        """Return the time window of a rate, in seconds. As in Java, it covers at least all samples but one."""
         elapsed_s = now - samples[0].start if samples else 0.0
         full = int(elapsed_s // self._sample_s)
         missing = max(self._max_samples - 1 - full, 0)
@@ -240,7 +240,7 @@ def _format_tags(pairs: Iterable[tuple[str, object]]) -> Tags:
 
 
 def seconds_since(time_s: float | None) -> float:
-    """Return the seconds since a time of the monotonic clock; -1 for None, as Java reports what never happened."""
+    """Return the seconds since a time of the monotonic clock; -1 for None, as in Java if an event never happened."""
     return -1.0 if time_s is None else time.monotonic() - time_s
 
 

@@ -171,7 +171,9 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         if first is None:
             return
         if first.deadline <= self._loop.time():
-            self.end(NetworkError(f"{self.host_port} did not answer {first.request_name} in {first.wait_ms} ms"))
+            self.end(
+                NetworkError(f"{self.host_port} did not respond to {first.request_name} within {first.wait_ms} ms")
+            )
         else:
             self._schedule_check(first.deadline)
 
@@ -205,7 +207,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
     def _end_undecoded(self, error: Exception) -> None:
         """End the connection because a response cannot be decoded."""
         if isinstance(error, KafkaframesError):
-            error = NetworkError(f"{self.host_port} answers what cannot be read: {error}")
+            error = NetworkError(f"a response of {self.host_port} cannot be decoded: {error}")
         self.end(error)
 
     def _count_close(self) -> None:
@@ -273,7 +275,7 @@ class Connection:
             async with asyncio.timeout(limit_ms / 1000):
                 addresses = await _resolve_host(host, port)
         except TimeoutError:
-            raise NetworkError(f"{host_port} did not answer in {limit_ms} ms") from None
+            raise NetworkError(f"{host_port} did not respond within {limit_ms} ms") from None
         except (OSError, UnicodeError, OverflowError) as error:  # an invalid host name such as a..b, an invalid port
             raise NetworkError(f"{host_port} cannot be reached: {error or type(error).__name__}") from None
         errors: list[NetworkError] = []
@@ -302,14 +304,14 @@ class Connection:
             async with asyncio.timeout(timeout_s):
                 return await cls._connect(host, address, settings, host_port, metrics)
         except TimeoutError:
-            raise NetworkError(f"{host_port} did not answer in {timeout_s * 1000:.0f} ms") from None
+            raise NetworkError(f"{host_port} did not respond within {timeout_s * 1000:.0f} ms") from None
         except ssl.SSLError as error:
             raise NetworkError(f"{host_port}: TLS failed: {error}") from None
         except (OSError, UnicodeError, OverflowError) as error:
             if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(
-                    f"{host_port} ended the TLS handshake; is this port one for TLS? ({protocol})"
+                    f"{host_port} ended the TLS handshake; does this port use TLS? ({protocol})"
                 ) from None
             raise NetworkError(f"{host_port} cannot be reached: {error or type(error).__name__}") from None
 
@@ -344,8 +346,8 @@ class Connection:
             if settings.uses_sasl:
                 await connection._authenticate(host)
             elif settings.api_version is None:
-                question = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
-                wire.hint = f", although it has answered ApiVersions; {question}"
+                question = f"does this port require SASL? (security.protocol is {settings.security_protocol})"
+                wire.hint = f", although it has responded to ApiVersions; {question}"
         except BaseException:
             connection.close()
             raise
@@ -466,12 +468,12 @@ class Connection:
             frame = await self.exchange(body, find_supported_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
             hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
-            raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
+            raise NetworkError(f"{error}; it has not responded to any request yet ({hint})") from None
         fallback = fallback_version(frame, specs=self._settings.specs)
         if fallback is not None:
             frame = await self.exchange(body, fallback)
         if frame.body.error_code:
-            raise broker_error(frame.body.error_code, f"{self._wire.host_port} refuses ApiVersions")
+            raise broker_error(frame.body.error_code, f"{self._wire.host_port} rejected ApiVersions")
         self.ranges = parse_advertised_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
@@ -484,7 +486,7 @@ class Connection:
             mechanisms = ", ".join(handshake.mechanisms) or "none"
             raise broker_error(
                 handshake.error_code,
-                f"{self._wire.host_port} does not take {settings.sasl_mechanism}; it takes {mechanisms}",
+                f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}",
             )
         token = await _get_token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
         exchange = exchange_for(settings, host, token)
@@ -505,7 +507,7 @@ class Connection:
         if answer.error_code:
             reason = answer.error_message or "no reason given"
             raise broker_error(
-                answer.error_code, f"{self._wire.host_port} refuses {self._settings.sasl_mechanism}: {reason}"
+                answer.error_code, f"{self._wire.host_port} rejected {self._settings.sasl_mechanism}: {reason}"
             )
         return answer.auth_bytes, answer.session_lifetime_ms
 
@@ -518,7 +520,7 @@ class Connection:
         try:
             return (await answer).body, 0
         except NetworkError as error:
-            reason = f"{self._wire.host_port} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
+            reason = f"{self._wire.host_port} rejected {self._settings.sasl_mechanism} or its credentials: {error}"
             raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 

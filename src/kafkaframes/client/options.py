@@ -230,9 +230,9 @@ class ShareConsumerOptions(ClientOptions, total=False):
     share_acquire_mode: str
     """batch_optimized, or record_limit for at most max_poll_records (KIP-1206). Default: batch_optimized."""
     fetch_min_bytes: int
-    """A broker waits until it has so many bytes of records. Default: 1."""
+    """Minimum size of a response, in bytes of records. Default: 1."""
     fetch_max_wait_ms: int
-    """How long a broker waits for records, in milliseconds. Default: 500."""
+    """Longest wait of a broker for records, in milliseconds. Default: 500."""
     fetch_max_bytes: int
     """Largest size of a response, in bytes. Default: 52428800."""
     max_poll_records: int

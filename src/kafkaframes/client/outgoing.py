@@ -49,7 +49,7 @@ def check_record(
         EncodeError: an argument has a wrong type, or the record is larger than ``max_bytes`` bytes.
     """
     if not isinstance(topic, str) or not topic:
-        raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; it has to be a topic's name")
+        raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; expected a topic name")
     size = _OVERHEAD_BYTES
     if value is not None:
         value = value if type(value) is bytes else bytes_of("value", value) or b""
@@ -68,7 +68,7 @@ def check_record(
     else:
         timestamp = _check_integer("timestamp_ms", timestamp_ms, "milliseconds since 1970", _MIN_INT64, _MAX_INT64)
     if size > max_bytes:
-        raise EncodeError(f"a record of about {size} bytes; `max_request_size` is {max_bytes}")
+        raise EncodeError(f"the record has about {size} bytes; `max_request_size` is {max_bytes}")
     return topic, key, value, pairs, partition, timestamp, size
 
 
@@ -87,10 +87,10 @@ def bytes_of(name: str, value: object) -> bytes | None:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise EncodeError(f"{name} is no text that UTF-8 has: {error}") from None
+            raise EncodeError(f"{name} cannot be encoded as UTF-8: {error}") from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise EncodeError(f"{name} is {_type_name(value)}; it has to be bytes, text or None")
+    raise EncodeError(f"{name} is {_type_name(value)}; expected bytes, text or None")
 
 
 def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
@@ -105,14 +105,14 @@ def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
     if headers is None:
         return []
     if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
-        raise EncodeError(f"headers is {_type_name(headers)}; it has to be a dict, or pairs of name and bytes")
+        raise EncodeError(f"headers is {_type_name(headers)}; expected a dict, or pairs of name and bytes")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [_header(pair) for pair in pairs]
 
 
 def _header(pair: object) -> tuple[str, bytes | None]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
-        raise EncodeError(f"headers has {pair!r:.80}, which is no pair of a text and bytes")
+        raise EncodeError(f"headers has {pair!r:.80}; expected a pair of a name and bytes")
     return pair[0], bytes_of(f"the value of {pair[0]!r:.80} in headers", pair[1])
 
 
@@ -120,9 +120,9 @@ def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximu
     try:
         number = operator.index(value)
     except TypeError:
-        raise EncodeError(f"{name} is {_type_name(value)}; it has to be a whole number: {expectation}") from None
+        raise EncodeError(f"{name} is {_type_name(value)}; expected an integer: {expectation}") from None
     if isinstance(value, bool) or not minimum <= number <= maximum:
-        raise EncodeError(f"{name} is {value}; it has to be {expectation}")
+        raise EncodeError(f"{name} is {value}; expected {expectation}")
     return number
 
 
@@ -141,7 +141,7 @@ def topics_of(table: pa.Table, topic: str | None) -> list[str]:
     if topic is not None:
         return [topic]
     if "topic" not in table.schema.names:
-        raise OptionError("no topic: give topic=, or a column topic")
+        raise OptionError("no topic; pass topic=, or add a column topic")
     names: list[str] = table.column("topic").unique().to_pylist()
     if None in names:
         raise EncodeError("a row has no topic").within("topic")
@@ -163,7 +163,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
         sizes = record_sizes(rows_of(batch))
         if sizes.max(initial=0) > max_request_size:
             row = int(np.flatnonzero(sizes > max_request_size)[0])
-            reason = f"a record of about {sizes[row]} bytes; `max_request_size` is {max_request_size}"
+            reason = f"the record has about {sizes[row]} bytes; `max_request_size` is {max_request_size}"
             raise EncodeError(reason).within(first_row + row)
         first_row += batch.num_rows
 

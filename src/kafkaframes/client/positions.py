@@ -467,7 +467,7 @@ class Positions:
     ) -> None:
         """Process the offsets that a leader has looked up."""
         for state in self._current(request.versions):
-            answer = answers.get(state.partition, NetworkError(f"no answer for {state.partition}"))
+            answer = answers.get(state.partition, NetworkError(f"the response has no result for {state.partition}"))
             if not isinstance(answer, Exception) and answer.offset < 0 and state.reset_timestamp >= 0:
                 self._reset_to(state, LATEST)  # all records are older than the timestamp of by_duration
                 continue
@@ -483,7 +483,7 @@ class Positions:
     ) -> None:
         """Process the end offsets of epochs; None if a leader does not report them (before OffsetForLeaderEpoch 3)."""
         for state in self._current(request.versions):
-            answer = answers.get(state.partition, NetworkError(f"no answer for {state.partition}"))
+            answer = answers.get(state.partition, NetworkError(f"the response has no result for {state.partition}"))
             if isinstance(answer, Exception):
                 self._retry_later(state, answer, now)
             elif answer is None:

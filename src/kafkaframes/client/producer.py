@@ -1,7 +1,7 @@
-"""The producer, on asyncio: records one by one, Arrow tables by kernels, or whole batches as bytes.
+"""The asyncio producer, which sends single records, Arrow tables, or encoded batches.
 
-One by one, records gather per partition for ``linger_ms`` or until ``batch_size``; tables are cut into batches at
-once. Either way batches are built and compressed by ``records.build`` and go out through ``Sender``.
+Single records are collected in a batch of their partition for ``linger_ms``, or until it has ``batch_size`` bytes.
+Tables are divided into batches at once. ``records.build`` encodes and compresses the batches. ``Sender`` sends them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brough
 
 
 class TransactionRefused(Exception):  # noqa: N818
-    """A partition could not be added to the transaction: the record's future says so, not ``send``."""
+    """The error of a partition that cannot be added to the transaction. The record's future raises it, not ``send``."""
 
     def __init__(self, reason: KafkaframesError) -> None:
         self.reason = reason
@@ -166,7 +166,7 @@ class AsyncProducer(TelemetryMethods):
         )
         self._format = max_format if self._format is None else min(self._format, 2)
         if self._format > max_format:
-            raise OptionError(f"record_format {self._format}: the broker's newest is {max_format}")
+            raise OptionError(f"record_format {self._format}: the broker supports at most {max_format}")
         if self._format < 2 and not accepts_format(connection, self._format):
             reason = "the broker accepts format 2 only, as all brokers of Kafka 4.0 and later do (KIP-724)"
             raise OptionError(f"record_format {self._format}: {reason}; leave `record_format` out")
@@ -191,11 +191,12 @@ class AsyncProducer(TelemetryMethods):
             warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, flush: bool = True, timeout_ms: int | None = None) -> None:
-        """Send what waits (unless ``flush`` is False) and end.
+        """Send the queued records (unless ``flush`` is False), and close the connections.
 
         Args:
-            flush: wait until every record has succeeded or failed.
-            timeout_ms: end after this although records wait; they fail then. None waits for all.
+            flush: whether to wait until every record has succeeded or failed.
+            timeout_ms: longest wait for results, in milliseconds. Records without a result then fail. None waits
+                without limit.
         """
         self._home.check()
         self._is_closed = True
@@ -443,25 +444,26 @@ class AsyncProducer(TelemetryMethods):
     async def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows, and wait until the broker has them.
 
-        What is called first is sent first; rows without partition and key are shared out in runs of ``batch_size``.
-        Of a table that cannot be sent as a whole some rows may be: an open transaction can only be aborted then.
+        Tables and records are sent in the order of the calls. Rows without partition and key are distributed over the
+        partitions in runs of about ``batch_size`` bytes. If sending fails, some rows may have been written, and an open
+        transaction can only be aborted.
 
         Args:
-            table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
-                struct<key, value>), ``timestamp`` (ms, or an Arrow timestamp, rounded down to ms; null and absent are
-                now), ``partition``, and ``topic``. Other columns of a reader (``offset``, ``timestamp_type``, ...) are
-                accepted and not written.
-            topic: of all rows.
+            table: rows with the columns ``key`` and ``value`` (binary or string). Optional columns are ``headers``
+                (list of struct<key, value>), ``timestamp`` (milliseconds or an Arrow timestamp, rounded down to
+                milliseconds; now if it is null or missing), ``partition`` and ``topic``. Other columns that readers
+                return (``offset``, ``timestamp_type``, ...) are ignored.
+            topic: topic of all rows; None if the table has a column ``topic``.
 
         Returns:
-            One row per batch that was written: topic, partition, base_offset, count. A batch that was larger than its
-            leader accepts was written in parts, and has a row for each.
+            A row for each written batch: topic, partition, base_offset, count. A batch that is larger than its leader
+            accepts is divided, and has a row for each part.
 
         Raises:
-            EncodeError: a column is unknown, or a row does not fit or is larger than ``max_request_size``; nothing is
-                sent, and ``path`` names the column and the row.
-            BrokerError, NetworkError: the first batch that was refused; others may have been written.
-            OptionError: an interceptor has ``on_send`` or ``on_acknowledgement``, and not the same for tables.
+            EncodeError: a column is unknown, a value has a wrong type, or a row is larger than ``max_request_size``.
+                Nothing is sent, and ``path`` names the column and the row.
+            BrokerError, NetworkError: error of the first batch that failed. Other batches may have been written.
+            OptionError: an interceptor has ``on_send`` or ``on_acknowledgement`` without its twin for tables.
         """
         if self._interceptors is None:
             return await self._send_table(table, topic)
@@ -604,7 +606,7 @@ class AsyncProducer(TelemetryMethods):
         return batch
 
     async def flush(self) -> None:
-        """Wait until everything that was sent has an answer, good or bad; also tables of earlier calls."""
+        """Wait until every queued record and table has succeeded or failed."""
         with measure_ns(self._cluster.metrics.client["flush"]):
             await self._flush()
 
@@ -721,7 +723,7 @@ class AsyncProducer(TelemetryMethods):
 
 
 async def results_of(batches: list[Batch]) -> list[list[PartResult]]:
-    """Wait for all batches; return the parts of each (one, unless it was divided), or raise the first error."""
+    """Wait for all batches. Return the parts of each (one, unless it was divided), or raise the first error."""
     results = await asyncio.gather(*(batch.delivery.results for batch in batches))
     for part in chain.from_iterable(results):
         if part.error is not None:

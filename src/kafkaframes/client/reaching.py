@@ -2,7 +2,7 @@
 
 Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
 would wait as long. A command therefore first connects to a bootstrap server, and to one of the addresses that the
-cluster advertises, because all later requests go there. Only then it continues with Kafka's own timeouts.
+cluster advertises, because all later requests go there. After that it continues with Kafka's own timeouts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def wait_until_reachable(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     new_topic: str | None = None,
 ) -> None:
-    """Wait until a broker of the cluster responds. Let it create a topic to write to.
+    """Wait until a broker of the cluster responds. If a new topic is needed, let the broker create it.
 
     Args:
         settings: settings of the client.
@@ -62,15 +62,15 @@ async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Wait
     """Connect to one of the advertised brokers, unless the given address is one of them.
 
     Raises:
-        NetworkError: no broker can be reached. The error names the addresses, which the user has not typed.
+        NetworkError: no broker can be reached. The error lists the advertised addresses.
         BrokerError: a broker rejects the client.
     """
     brokers = {format_address(entry.host, entry.port): entry for entry in cluster.cluster.brokers.values()}
     if not brokers or address in brokers:
         return
     broker_addresses = ", ".join(brokers)
-    reason = f"{address} answers, and says that its brokers are at {broker_addresses} (advertised.listeners)"
-    waiting.error = NetworkError(f"{reason}; none answers there")
+    reason = f"{address} responds, but advertises its brokers at {broker_addresses} (advertised.listeners)"
+    waiting.error = NetworkError(f"{reason}; none of them responds")
     connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
     try:
         for attempt in asyncio.as_completed(connecting):
@@ -93,7 +93,7 @@ async def _create_topic(cluster: ClusterClient, topic: str) -> None:
     result = cluster.cluster.topics.get(topic)
     if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise broker_error(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: there is none, and the brokers make none"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}: it does not exist, and the brokers do not create it"
         )
     if result.error:
         raise broker_error(result.error, f"topic {topic}")
@@ -116,7 +116,7 @@ class _WaitReport:
     def report_once(self) -> None:
         if not self.is_reported and self.timeout_s > 0:
             self.is_reported = True
-            reason = self.error or "no answer yet"
+            reason = self.error or "no response yet"
             self.report(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
@@ -141,5 +141,5 @@ async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClie
         hanging.cancel()
     if isinstance(waiting.error, BrokerError):
         raise waiting.error
-    reason = waiting.error or f"{waiting.servers} does not answer"
+    reason = waiting.error or f"{waiting.servers} does not respond"
     raise NetworkError(f"{reason} (waited {waiting.timeout_s:g} s; `timeout` waits longer)")

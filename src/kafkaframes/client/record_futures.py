@@ -23,7 +23,7 @@ from kafkaframes.errors import KafkaframesError
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _FIRST: Final = attrgetter("first")
-_PENDING, _FINISHED = "PENDING", "FINISHED"  # the names in ``concurrent.futures``
+_PENDING, _FINISHED = "PENDING", "FINISHED"  # state names of ``concurrent.futures``
 
 
 class FutureOwner(Protocol):

@@ -61,5 +61,5 @@ class RefusalLog:
         refusals.next_line = now + _LOG_INTERVALS_S[min(refusals.lines, len(_LOG_INTERVALS_S) - 1)]
         refusals.lines += 1
         times = "once" if refusals.count == 1 else f"{refusals.count} times in {now - refusals.since:.0f} s"
-        message = "client %r: %s refuses %s, and the request is sent again: %s"
+        message = "client %r: %s rejected a request %s; retrying: %s"
         _LOG.warning(message, self._client_id, broker, times, error)

@@ -369,7 +369,7 @@ class Sender:
         now = time.monotonic()
         if answer is None:
             self._process_loss(
-                leader, batch, NetworkError(f"the answer does not name partition {batch.partition}"), now
+                leader, batch, NetworkError(f"the response has no row for partition {batch.partition}"), now
             )
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.limits.accept(batch.partition.topic, len(batch.data))

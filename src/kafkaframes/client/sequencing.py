@@ -1,7 +1,7 @@
 """Decides which of a producer's batches may be sent, and what a response or a lost connection means for them.
 
 This module uses no socket, clock or task. Events are method calls with the current time, and finished batches are added
-to ``ended``. The rules for each partition:
+to ``finished_batches``. The rules for each partition:
 
 1. A batch is sent only if every earlier batch has its result or was written on the same connection.
 2. If a batch must be retried, nothing else is sent until all in-flight batches have their responses. Then all are
@@ -274,7 +274,7 @@ class Sequencer:
         """
         queue = self._queues[partition]
         if queue.waiting or queue.in_flight:
-            raise OptionError(f"batches for {partition} are under way: their sequences must have an end first")
+            raise OptionError(f"{partition} has open batches; wait for their results before you set a sequence")
         queue.restart_sequences(self.producer)
         queue.next_sequence = queue.acknowledged_sequence = sequence
 
@@ -356,10 +356,10 @@ class Sequencer:
 
     def _expiry(self, batch: Batch) -> BrokerError:
         """Return the error of an expired batch, with the last reason for which it was retried."""
-        reason = f"{batch.partition} took nothing for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
+        reason = f"{batch.partition} accepted no batch for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
         reason += str(ErrorCode.REQUEST_TIMED_OUT)
         if batch.last_error is not None:
-            reason += f"; sent {batch.attempts} times, the last answer: {batch.last_error}"
+            reason += f"; sent {batch.attempts} times, last error: {batch.last_error}"
         error = BrokerError(reason, ErrorCode.REQUEST_TIMED_OUT)
         error.__cause__ = batch.last_error
         return error

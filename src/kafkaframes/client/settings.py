@@ -105,7 +105,7 @@ class ClientSettings:
         """
         if self.specs is not None:  # a directory is read once, not for each request
             object.__setattr__(self, "specs", with_catalog(self.specs))
-        if self.api_version is not None and not isinstance(self.api_version, str):  # (2, 8), as kafka-python has it
+        if self.api_version is not None and not isinstance(self.api_version, str):  # such as (2, 8), as in kafka-python
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
             release(self.api_version)  # raises if the release is unknown
@@ -118,7 +118,7 @@ class ClientSettings:
             reason = "only brokers that advertise client telemetry accept it"
             raise OptionError(f"enable_metrics_push does not work with api_version: {reason}; leave `api_version` out")
         if not self.servers:
-            raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
+            raise OptionError("bootstrap_servers is empty; expected host:port, or several with commas")
         for name, value in resolve_logins(self).items():
             object.__setattr__(self, name, value)
         check_choice("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
@@ -314,10 +314,10 @@ class ShareConsumerSettings(ClientSettings):
         """Return settings as ``ClientSettings.of`` does; reject those that share groups do not have (KIP-932)."""
         for name in options:
             if name.replace("_", ".") in ("interceptors", "interceptor.classes") and options[name]:
-                raise OptionError(f"{name} has no meaning in a share group: share consumers call no interceptors")
+                raise OptionError(f"{name} is not a setting of share consumers, which have no interceptors")
             if name.replace("_", ".") in _REJECTED_SHARE_SETTINGS:
                 raise OptionError(
-                    f"{name} has no meaning in a share group; set what the group has with `alter_configs`"
+                    f"{name} is not a setting of share consumers; set the group's configuration with `alter_configs`"
                 )
         return super().of(options)
 
@@ -419,7 +419,7 @@ def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
 def check_choice(name: str, value: Any, allowed_values: Sequence[Any]) -> None:
     """Raise an OptionError unless ``value`` is in ``allowed_values``."""
     if value not in allowed_values:
-        raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, allowed_values))}")
+        raise OptionError(f"{name} is {value!r}; expected one of {', '.join(map(str, allowed_values))}")
 
 
 def _convert_value(hint: Any, value: Any, name: str) -> Any:
@@ -431,11 +431,11 @@ def _convert_value(hint: Any, value: Any, name: str) -> Any:
         return value
     if bool in kinds:
         if value.lower() not in _BOOLEANS:
-            raise OptionError(f"{name} is {value!r}; there are true, false")
+            raise OptionError(f"{name} is {value!r}; expected true or false")
         return _BOOLEANS[value.lower()]
     if int in kinds:
         try:
             return int(value)
         except ValueError:
-            raise OptionError(f"{name} is {value!r}, which is no whole number") from None
+            raise OptionError(f"{name} is {value!r}; expected an integer") from None
     return value

@@ -386,7 +386,9 @@ def record_keys(records: Any, mask: Mask | None) -> list[RecordKey]:
         return [(record.topic, record.partition, record.offset) for record in records]
     missing = [name for name in ("topic", "partition", "offset") if name not in records.schema.names]
     if missing:
-        raise OptionError(f"the table has no column {', '.join(missing)}, which name a record")
+        raise OptionError(
+            f"the table has no column {', '.join(missing)}; topic, partition and offset identify a record"
+        )
     if mask is not None:
         mask = mask if isinstance(mask, (pa.Array, pa.ChunkedArray)) else pa.array(mask, pa.bool_())
         if len(mask) != records.num_rows:

@@ -212,13 +212,14 @@ class ShareMachine:
         self.member = ShareMember(backoff_s=backoff_s, max_poll_s=settings.max_poll_interval_ms / 1000)
         self.assignment: dict[PartitionId, TopicPartition] = {}
         self.lock_s: float | None = None
-        self._partitions: dict[PartitionId, TopicPartition] = {}  # also of partitions that are no longer assigned
+        self._partitions: dict[PartitionId, TopicPartition] = {}  # includes partitions that are no longer assigned
         self._nodes: dict[int, _ShareNode] = {}
         self._buffer: list[AcquiredBatch] = []
-        self._locks: dict[RecordKey, _RecordLock] = {}  # of records that the caller has not acknowledged
+        self._locks: dict[RecordKey, _RecordLock] = {}  # locks of records that the caller has not acknowledged
         self._results: list[AcknowledgementResult] = []
         self._errors: deque[Exception] = deque()
-        self._unsent_errors: dict[TopicPartition, AcknowledgementError] = {}  # of acknowledgements since the last poll
+        # errors of acknowledgements since the last poll
+        self._unsent_errors: dict[TopicPartition, AcknowledgementError] = {}
         self._is_ending = False
         self._metadata_request: FetchMetadata | None = None
         self._metadata_not_before = 0.0
@@ -338,7 +339,7 @@ class ShareMachine:
     def renew(self, keys: Sequence[RecordKey]) -> Completion:
         """Extend the locks of delivered records. Pending acknowledgements of the same nodes are sent first.
 
-        The locks of buffered records are extended, too: the caller takes longer than they last.
+        The locks of buffered records are extended as well, because the caller needs more time than their duration.
 
         Raises:
             OptionError: a record was not in the last poll or is already acknowledged.

@@ -1,6 +1,6 @@
 """The background task of a share consumer: it sends the requests of the state machine, and passes it the responses.
 
-It runs on the consumer's event loop while there is a subscription. ``changed`` is set after each response.
+It runs on the consumer's event loop while there is a subscription. ``change_event`` is set after each response.
 """
 
 from __future__ import annotations

@@ -91,10 +91,10 @@ class RangeReader:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
         last = self._bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
-        silence = f"nothing came from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
+        silence = f"no records arrived from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
         if self.next_offset < last:
             raise NetworkError(f"{self.target}: {silence}")
-        self.on_loss(f"ends at {last}, and was to be read up to {self.end}: {silence}")
+        self.on_loss(f"ends at offset {last}, but offsets up to {self.end} were expected: {silence}")
         self.next_offset = self.end
         self.consumer.seek(self.target, self.end)
 

@@ -1,7 +1,7 @@
-"""Producer, Consumer and Admin for plain code: each runs its asyncio twin on a thread of its own.
+"""The synchronous producer, consumers and admin client. Each runs its asyncio twin on an event loop in another thread.
 
-Every method does what the twin's does and raises what it raises; those that only wait for it are made of it, with its
-arguments and its docstring (``tools/twin_methods.py`` for the site).
+Methods have the same arguments, results and errors as the twin's. Methods that only wait for the twin are generated
+from it with their docstrings (``tools/twin_methods.py`` does this for the documentation).
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Producer(SyncClient):
 
     @wraps(AsyncProducer.send_arrow)
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
-        """Write a table's rows; interceptors are called in the caller's thread."""
+        """Write a table's rows. Interceptors are called in the caller's thread."""
         if self._interceptors is None:
             return self._loop.call(self._twin._send_table(table, topic))
         table = self._twin._intercept_table(self._interceptors, table, topic)
@@ -278,7 +278,7 @@ async def _close_producer(
 
 @contextlib.asynccontextmanager
 async def _limit(timeout_ms: int | None) -> AsyncIterator[None]:
-    """Go on after this time."""
+    """End the block after ``timeout_ms`` without an error."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             yield

@@ -52,11 +52,13 @@ class AsyncTopicLookupClient:
         partitions: list[TopicPartition] = []
         for topic in topics:
             await self._cluster.topic(topic)
-            partitions += self._cluster.cluster.partitions_of(topic)  # at once: what is known can be dropped meanwhile
+            partitions += self._cluster.cluster.partitions_of(
+                topic
+            )  # at once: the known metadata can be removed in the meantime
         return partitions
 
     async def topics(self) -> list[str]:
-        """List the topics that this client may see, internal ones left out."""
+        """List the topics that this client may describe, without internal topics."""
         await self._cluster.retry(self._cluster.refresh)
         return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
 

@@ -151,7 +151,7 @@ class Transactions:
         if not self._is_open:
             raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
         if self.has_joined:
-            raise OptionError("who has joined a transaction writes batches that were given their sequences")
+            raise OptionError("a producer that has joined a transaction can only write batches with given sequences")
         await self.add([partition])
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:

@@ -99,16 +99,17 @@ def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the
     monkeypatch.setattr(topic_reading.Consumer, "fetch", fetch_what_is_there)
     short = {"kafkaConsumer.pollTimeoutMs": "50"}
     with pytest.raises(
-        OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*fail_on_data_loss"
+        OptionError,
+        match=r"ends at offset 100, but offsets up to 101 were expected: no records arrived .*fail_on_data_loss",
     ):
         read(filled, 90, 101, **short)
     assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
-    assert "ends at 100, and was to be read up to 101" in caplog.text
+    assert "ends at offset 100, but offsets up to 101 were expected" in caplog.text
 
 
 def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled, monkeypatch):
     monkeypatch.setattr(Consumer, "fetch", lambda *_: None)
-    with pytest.raises(NetworkError, match="nothing came from offset 90 on for 10 ms"):
+    with pytest.raises(NetworkError, match="no records arrived from offset 90 on for 10 ms"):
         read(filled, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
 
 

@@ -202,9 +202,9 @@ def _operations_of_bits(bits: int) -> frozenset[str]:
 def _to_creation_fields(binding: AclBinding) -> dict[str, Any]:
     for setting, value in (("resource type", binding.resource_type), ("pattern type", binding.pattern_type)):
         if value in ("any", "match"):
-            raise OptionError(f"{setting} {value!r} is for filters; an access rule names one {setting}")
+            raise OptionError(f"{setting} {value!r} is only valid in filters; an access rule specifies one {setting}")
     if "any" in (binding.operation, binding.permission):
-        raise OptionError("'any' is for filters; an access rule names one operation and one permission")
+        raise OptionError("'any' is only valid in filters; an access rule specifies one operation and one permission")
     return {
         "resource_type": protocol_number("resource type", binding.resource_type, RESOURCE_TYPES),
         "resource_name": binding.resource_name,

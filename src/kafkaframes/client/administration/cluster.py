@@ -257,7 +257,7 @@ class ClusterMethods(AdminRequests):
             voter_id: node id of the controller.
             directory_id: id of its metadata directory, as in its ``meta.properties``.
             endpoints: listeners at which other controllers reach it.
-            cluster_id: expected cluster id. Brokers of another cluster reject the request. None is not checked.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts any cluster.
 
         Raises:
             BrokerError: the controller already is a voter, or ``kraft.version`` is 0.
@@ -278,7 +278,7 @@ class ClusterMethods(AdminRequests):
         Args:
             voter_id: node id of the controller.
             directory_id: id of its metadata directory, as ``describe_quorum`` returns it.
-            cluster_id: expected cluster id. Brokers of another cluster reject the request. None is not checked.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None accepts any cluster.
 
         Raises:
             BrokerError: the controller is not a voter, it is the last voter, or ``kraft.version`` is 0.

@@ -229,7 +229,7 @@ class ReplicaMethods(AdminRequests):
             response = await connection.request(body)
             subject = f"log directories of broker {broker.node_id}"
             error = row_error(response, subject) if connection.version_of(body) >= _LOG_DIRS_ERROR_VERSION else None
-            if not error and not response.results:  # older brokers respond so to an unauthorized request
+            if not error and not response.results:  # older brokers respond to an unauthorized request in this way
                 error = broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
             directories = {row.log_dir: _to_log_dir_description(row) for row in response.results}
             return dict.fromkeys(node_ids, error or directories)

@@ -138,7 +138,7 @@ class TransactionMethods(AdminRequests):
         for broker, response in await self._send_to_every_broker(body, "transactions", check_version):
             if response.unknown_state_filters:
                 names = ", ".join(map(repr, response.unknown_state_filters))
-                raise OptionError(f"states: broker {broker.node_id} does not know {names}")
+                raise OptionError(f"states: broker {broker.node_id} does not support {names}")
             listings += [
                 TransactionListing(row.transactional_id, row.producer_id, row.transaction_state, broker.node_id)
                 for row in response.transaction_states

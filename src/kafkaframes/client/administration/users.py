@@ -169,8 +169,8 @@ class UserMethods(AdminRequests):
 
         Args:
             user: user name, ``DEFAULT_ENTITY`` or ``ANY_ENTITY``; None does not filter by user.
-            client_id: the same for the client id.
-            ip: the same for the client address.
+            client_id: client id; otherwise as ``user``.
+            ip: client address; otherwise as ``user``.
             strict: exclude entities that have components which the filter does not name.
 
         Raises:
@@ -245,7 +245,7 @@ def _to_entity_rows(entity: QuotaEntity) -> list[dict[str, Any]]:
     rows = []
     for name, value in zip(_ENTITY_TYPES.values(), entity, strict=True):
         if value is QuotaMatch.ANY:
-            raise OptionError(f"{name}: ANY_ENTITY is for conditions; specify one name, or DEFAULT_ENTITY")
+            raise OptionError(f"{name}: ANY_ENTITY is only valid in filters; specify one name, or DEFAULT_ENTITY")
         if value is not None:
             rows.append({"entity_type": name, "entity_name": None if value is QuotaMatch.DEFAULT else value})
     if not rows:

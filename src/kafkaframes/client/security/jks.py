@@ -48,7 +48,9 @@ class _StoreReader:
 
     def take(self, count: int) -> bytes:
         if count > len(self.raw) - self.position:
-            raise DecodeError(f"need {count} bytes, {len(self.raw) - self.position} left", position=self.position)
+            raise DecodeError(
+                f"expected {count} more bytes, found {len(self.raw) - self.position} left", position=self.position
+            )
         start, self.position = self.position, self.position + count
         return self.raw[start : self.position]
 
@@ -74,7 +76,7 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         DecodeError: the file is not a JKS store, or is damaged at the byte ``position``.
     """
     if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(MAGIC):
-        raise DecodeError("no JKS key store", position=0)
+        raise DecodeError("not a JKS keystore", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
         computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
@@ -83,7 +85,7 @@ def read(raw: bytes, password: str | None) -> KeyStore:
     reader = _StoreReader(body, len(MAGIC))
     version = reader.number(4)
     if version not in (1, 2):
-        raise DecodeError(f"JKS version {version}; there are 1 and 2", position=len(MAGIC))
+        raise DecodeError(f"unsupported JKS version {version}; expected 1 or 2", position=len(MAGIC))
     keys, certificates = [], []
     for _ in range(reader.number(4)):
         start = reader.position
@@ -96,7 +98,7 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         elif kind == _CERTIFICATE:
             certificates.append(_certificate(reader, version))
         else:
-            raise DecodeError(f"an entry of kind {kind}", position=start)
+            raise DecodeError(f"unknown entry type {kind}", position=start)
     return KeyStore(tuple(keys), tuple(certificates))
 
 
@@ -111,7 +113,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
     _value(outer, _SEQUENCE)  # the algorithm: JKS has only one
     salted_bytes = _value(outer, _OCTETS)
     if len(salted_bytes) < _SALT_BYTES + _DIGEST_BYTES:
-        raise DecodeError("a hidden key without salt or digest", position=0)
+        raise DecodeError("the encrypted key is too short for its salt and digest", position=0)
     salt, secret, digest = (
         salted_bytes[:_SALT_BYTES],
         salted_bytes[_SALT_BYTES:-_DIGEST_BYTES],
@@ -131,7 +133,7 @@ def _certificate(reader: _StoreReader, version: int) -> bytes:
     start = reader.position
     kind = reader.text() if version > 1 else "X.509"
     if kind not in ("X.509", "X509"):
-        raise DecodeError(f"a certificate of kind {kind!r}", position=start)
+        raise DecodeError(f"unsupported certificate type {kind!r}; expected X.509", position=start)
     return reader.read_sized()
 
 
@@ -139,12 +141,12 @@ def _value(reader: _StoreReader, tag: int) -> bytes:
     """Return the contents of a DER value."""
     start = reader.position
     if reader.number(1) != tag:
-        raise DecodeError(f"no DER value of tag {tag:#x}", position=start)
+        raise DecodeError(f"expected a DER value with tag {tag:#x}", position=start)
     length = reader.number(1)
     if length & 0x80:
         width = length & 0x7F
         if not 1 <= width <= 4:
-            raise DecodeError("a DER length that no key has", position=start)
+            raise DecodeError("the DER length is too large for a key", position=start)
         length = reader.number(width)
     return reader.take(length)
 

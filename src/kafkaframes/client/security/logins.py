@@ -31,7 +31,7 @@ def resolve_logins(settings: Any) -> dict[str, Any]:
         return _kerberos(settings, login)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
         mechanisms = " or ".join(login.mechanisms)
-        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {mechanisms}")
+        raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} requires {mechanisms}")
     options = {} if login is None else dict(login.options)
     if is_iam:
         from kafkaframes.client.security.tokens import iam_token
@@ -66,7 +66,7 @@ def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
     if login is None:
         login = jaas.Login(jaas.KERBEROS, {})
     if login.module != jaas.KERBEROS:
-        raise OptionError(f"sasl.mechanism is GSSAPI; {login.module} wants {' or '.join(login.mechanisms)}")
+        raise OptionError(f"sasl.mechanism is GSSAPI; {login.module} requires {' or '.join(login.mechanisms)}")
     service = login.service_name(settings.sasl_kerberos_service_name)
     if service is None and settings.uses_sasl:
         raise OptionError("GSSAPI needs sasl.kerberos.service.name, or serviceName in sasl.jaas.config")

@@ -43,7 +43,7 @@ def oauthbearer(token: str) -> Exchange:
     answer = yield b"n,," + _KVSEP + b"auth=Bearer " + token.encode() + _KVSEP + _KVSEP
     if answer:
         yield _KVSEP
-        raise BrokerError(f"the broker refuses the token: {answer.decode(errors='replace')}")
+        raise BrokerError(f"the broker rejected the token: {answer.decode(errors='replace')}")
 
 
 def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
@@ -86,13 +86,13 @@ def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
     attributes: Mapping[str, str] = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     combined_nonce = attributes.get("r", "")
     if not combined_nonce.startswith(nonce) or len(combined_nonce) == len(nonce):
-        raise BrokerError("the broker's SCRAM challenge does not carry our nonce")
+        raise BrokerError("the broker's SCRAM challenge does not contain the client's nonce")
     try:
         salt, iterations = base64.b64decode(attributes["s"], validate=True), int(attributes["i"])
     except (KeyError, ValueError, binascii.Error):
         raise BrokerError("the broker's SCRAM challenge has no salt or no iterations") from None
     if not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
-        raise BrokerError(f"the broker's SCRAM challenge asks for {iterations} iterations")
+        raise BrokerError(f"the broker's SCRAM challenge requests {iterations} iterations")
     return salt, iterations, combined_nonce
 
 
@@ -133,7 +133,7 @@ def gssapi(settings: Any, host: str) -> Exchange:
             raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
         answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
     except library.exceptions.GSSError as error:
-        raise BrokerError(f"the broker's answer is no valid GSSAPI message: {error.gen_message()}") from None
+        raise BrokerError(f"the broker's response is not a valid GSSAPI message: {error.gen_message()}") from None
     yield answer
 
 

@@ -45,7 +45,7 @@ def context_of(settings: Any) -> ssl.SSLContext:
         if settings.ssl_certfile:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
     except OSError as error:  # includes ssl.SSLError
-        raise OptionError(f"ssl: the certificates given cannot be used: {error}") from None
+        raise OptionError(f"ssl: the certificates cannot be used: {error}") from None
     _limit_versions(context, settings.tls_versions)
     context.check_hostname = settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != ""
     if key_store.is_present:
@@ -56,7 +56,7 @@ def context_of(settings: Any) -> ssl.SSLContext:
 def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
     unknown = [name for name in names if name not in _TLS_VERSIONS]
     if unknown:
-        raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; there are {', '.join(_TLS_VERSIONS)}")
+        raise OptionError(f"ssl.enabled.protocols has {unknown[0]!r}; expected {', '.join(_TLS_VERSIONS)}")
     if names:
         context.minimum_version, context.maximum_version = _TLS_VERSIONS[names[0]], _TLS_VERSIONS[names[-1]]
 
@@ -70,7 +70,7 @@ def _chain(settings: Any) -> str | None:
     """Return the key and certificates that the settings have as text (KIP-651)."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if (key is None) != (chain is None):
-        raise OptionError("ssl.keystore.key and ssl.keystore.certificate.chain are given together")
+        raise OptionError("ssl.keystore.key and ssl.keystore.certificate.chain must be set together")
     return None if key is None else f"{key}\n{chain}"
 
 
@@ -114,7 +114,7 @@ def load_trusted_certificates(store: Store) -> str:
     """
     result = _open_store(store, None).certificates
     if "-----BEGIN CERTIFICATE" not in result:
-        raise _store_error(store, "no certificates in it")
+        raise _store_error(store, "contains no certificates")
     return result
 
 
@@ -132,7 +132,7 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
     """
     result = _open_store(store, key_password)
     if result.key is None:
-        raise _store_error(store, "no private key in it")
+        raise _store_error(store, "contains no private key")
     with _private_file(result.key + result.certificates) as path:
         try:
             # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
@@ -143,7 +143,7 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
 
 def _open_store(store: Store, key_password: str | None) -> StoreContent:
     if store.kind.upper() not in TYPES:
-        raise OptionError(f"{store.option}.type is {store.kind!r}; there are {', '.join(TYPES)}")
+        raise OptionError(f"{store.option}.type is {store.kind!r}; expected one of {', '.join(TYPES)}")
     if store.text is not None:
         return _read_pem(store.text, key_password)
     raw = _read(store)
@@ -151,13 +151,14 @@ def _open_store(store: Store, key_password: str | None) -> StoreContent:
         return _read_jks(store, raw, key_password)
     if raw.startswith(_JCEKS):
         raise _store_error(
-            store, "is a JCEKS store; keytool -importkeystore -deststoretype PKCS12 makes one that is read"
+            store,
+            "is a JCEKS store, which is not supported; convert it with keytool -importkeystore -deststoretype PKCS12",
         )
     if raw[:1] == b"\x30":
         return _read_pkcs12(store, raw)
     if b"-----BEGIN " in raw:
         return _read_pem(raw.decode("utf-8", "replace"), key_password)
-    raise _store_error(store, "is no PEM, JKS or PKCS#12 store")
+    raise _store_error(store, "is not a PEM, JKS or PKCS#12 store")
 
 
 def _read(store: Store) -> bytes:
@@ -195,7 +196,7 @@ def _read_jks(store: Store, raw: bytes, key_password: str | None) -> StoreConten
     try:
         result = jks.read(raw, store.password)
         if len(result.keys) > 1:
-            raise OptionError(f"has {len(result.keys)} private keys; it must have one")
+            raise OptionError(f"has {len(result.keys)} private keys; expected one")
         if not result.keys:
             return StoreContent(_certificates(result.certificates))
         password = key_password if key_password is not None else store.password

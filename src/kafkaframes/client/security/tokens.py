@@ -60,7 +60,7 @@ class ClientCredentials:
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise OptionError("sasl.oauthbearer.token.endpoint.url is no http(s) URL")
+            raise OptionError("sasl.oauthbearer.token.endpoint.url is not an http or https URL")
 
     def __call__(self) -> str:
         """Return a valid token.
@@ -88,10 +88,12 @@ class ClientCredentials:
                 with error:
                     reason = redact_text(error.read(500).decode(errors="replace"))
                 if error.code < 500 or attempt == _MAX_ATTEMPTS - 1:
-                    raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {reason}") from None
+                    raise NetworkError(
+                        f"{self._shown} returned no token: {error.code} {error.reason} {reason}"
+                    ) from None
             except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
                 if attempt == _MAX_ATTEMPTS - 1:
-                    raise NetworkError(f"{self._shown} gives no token: {error!r}") from None
+                    raise NetworkError(f"{self._shown} returned no token: {error!r}") from None
             time.sleep(0.2 * 2**attempt)
         raise AssertionError("unreachable")
 
@@ -114,7 +116,7 @@ class ClientCredentials:
             fields: Any = json.loads(answer.read(_MAX_RESPONSE_BYTES))
         token = fields["access_token"]
         if not isinstance(token, str) or not token:
-            raise ValueError("access_token is no text")
+            raise ValueError("access_token is not text")
         return token, float(fields.get("expires_in") or _UNKNOWN_LIFETIME_S)
 
 
@@ -130,7 +132,7 @@ def load_provider(name: str) -> Callable[[], Any]:
     """
     result = load_object("sasl.oauthbearer.token.provider", name)
     if not callable(result):
-        raise OptionError(f"sasl.oauthbearer.token.provider={name}: is no function")
+        raise OptionError(f"sasl.oauthbearer.token.provider={name}: expected a function")
     provider: Callable[[], Any] = result
     return provider
 

@@ -89,7 +89,7 @@ class _ConsumerPlan:
         member, old: the member after and before the heartbeat; ``old`` is None for a new member.
         replaced_member: static member that the new member replaces.
         regexes: new matches of patterns that have changed; None removes an unused pattern.
-        visible: topics that members see of their patterns, where they have changed.
+        visible: changed topics of members' patterns that the members may see.
         targets: target assignments that have changed.
         is_assigned: whether all target assignments were computed again.
     """

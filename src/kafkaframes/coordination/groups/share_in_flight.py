@@ -115,7 +115,7 @@ class InFlightRun:
 
 
 def runs_of(values: Iterable[tuple[int, int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
-    """Join adjacent runs of offsets that have the same value. Yield (first, last, value).
+    """Merge adjacent runs of offsets that have the same value. Yield (first, last, value).
 
     >>> list(runs_of([(0, 4, "a"), (5, 5, "a"), (6, 6, "b"), (8, 8, "b")]))
     [(0, 5, 'a'), (6, 6, 'b'), (8, 8, 'b')]

@@ -138,7 +138,7 @@ def check_topology(topology: Topology) -> None:
     """Reject an invalid topology.
 
     Raises:
-        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka returns that error.
+        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR in the cases in which Kafka returns it.
     """
     for topic in (topic for subtopology in topology.subtopologies for topic in subtopology.changelog_topics):
         if topic.partitions != 0:

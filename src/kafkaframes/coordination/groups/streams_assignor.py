@@ -299,7 +299,7 @@ def _assign_standby(partial_assignment: _PartialAssignment, task_ids: list[TaskI
     queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
     for task_id, count in sorted(unassigned, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
-            passed_processes = []  # processes that have the task already; the last of them is put back first
+            passed_processes = []  # processes that already have the task; the last of them is added to the queue first
             while (process := queue.pop()) is not None and task_id in process.tasks:
                 passed_processes.append(process)
             if process is not None:

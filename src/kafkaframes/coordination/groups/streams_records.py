@@ -189,7 +189,7 @@ def _read_internal_topics(rows: Iterable[Any]) -> tuple[InternalTopic, ...]:
 def _names_at(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
     positions = list(indexes)
     if any(not 0 <= index < len(names) for index in positions):
-        raise DecodeError("a copartition group is of topics that the subtopology does not have")
+        raise DecodeError("a copartition group refers to topics that the subtopology does not have")
     return tuple(sorted(names[index] for index in positions))
 
 

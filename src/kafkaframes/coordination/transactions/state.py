@@ -264,8 +264,8 @@ class EndAction(Enum):
     """The action for an EndTxn request."""
 
     WRITE = "write the markers of the open transaction"
-    NOTHING_TO_END = "bump the epoch: nothing was added"
-    DONE = "it has been done: answer again"
+    NOTHING_TO_END = "bump the epoch of a transaction without partitions"
+    DONE = "repeat the previous response"
 
 
 _IS_COMMIT_BY_STATE = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
