@@ -41,7 +41,7 @@ JAVA_RATIO = {"gzip": "7.6 / 10", "snappy": "2.3 / 3.4", "lz4": "3.2 / 5.4", "zs
 def batches(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes], int]:
     """Build sets whose inner offsets start at ``first``: from 0 on they are taken in place."""
     rng = np.random.default_rng(magic)
-    made, size = [], 0
+    sets, size = [], 0
     for _ in range(count):
         values = [
             f'{{"order_id":{n},"customer":"c{n % 99991:05}","note":"{rng.bytes(18).hex()}"}}'.ljust(100)[:100].encode()
@@ -54,9 +54,9 @@ def batches(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes]
                 "value": values,
             }
         )
-        made.append(build_batch(rows, record_format=magic, codec=codec_of(codec)))
+        sets.append(build_batch(rows, record_format=magic, codec=codec_of(codec)))
         size += RECORDS * 110 + 61
-    return made, size
+    return sets, size
 
 
 def seconds(sets: list[bytes], settings: AppendSettings) -> tuple[float, list[bytes]]:
@@ -64,9 +64,9 @@ def seconds(sets: list[bytes], settings: AppendSettings) -> tuple[float, list[by
     for _ in range(3):
         before, offset, out = time.process_time(), 0, []
         for one in sets:
-            appended = validate_and_assign(one, offset, settings)
-            offset = appended.next_offset
-            out.append(appended.records)
+            append_result = validate_and_assign(one, offset, settings)
+            offset = append_result.next_offset
+            out.append(append_result.records)
         best = min(best, time.process_time() - before)
     return best, out
 

@@ -57,21 +57,21 @@ def fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench",
     return encode_request(types(max_bytes=1 << 22, session_epoch=-1, topics=topics), version, client_id="bench")
 
 
-def sized(frame: bytes) -> bytes:
+def sized_frame(frame: bytes) -> bytes:
     """A frame with its size."""
     return len(frame).to_bytes(4, "big") + frame
 
 
 def best(*calls: Callable[[], object], count: int = REQUESTS) -> list[float]:
     """Return each call's microseconds of CPU, the best of several turns; the calls take turns."""
-    found = [float("inf")] * len(calls)
+    best_us = [float("inf")] * len(calls)
     for _ in range(TURNS):
         for place, call in enumerate(calls):
-            begun = time.process_time()
+            start_s = time.process_time()
             for _ in range(count):
                 call()
-            found[place] = min(found[place], (time.process_time() - begun) / count * 1e6)
-    return found
+            best_us[place] = min(best_us[place], (time.process_time() - start_s) / count * 1e6)
+    return best_us
 
 
 def in_process(directory: str) -> list[str]:
@@ -99,8 +99,8 @@ def in_process(directory: str) -> list[str]:
     rows.append(f"| Fetch of 1 MB to what is sent: a stretch of its file, bytes | {parts:.0f} us, {plain:.0f} us |")
     request = dispatcher.request_of(frame, session)
     body = dispatcher.answer(request)
-    (encoded,) = best(lambda: dispatcher.encode(request, body), count=100)
-    rows.append(f"| of it encoding and framing, records in memory | {encoded:.0f} us |")
+    (encoding_us,) = best(lambda: dispatcher.encode(request, body), count=100)
+    rows.append(f"| of it encoding and framing, records in memory | {encoding_us:.0f} us |")
     log = state.topics["bench"].partitions[0].log
     (read,) = best(lambda: log.read(150, max_bytes=150))
     (append,) = best(lambda: log.append_as_leader(BATCH, leader_epoch=0, now_ms=NOW_MS))
@@ -121,15 +121,15 @@ def in_process(directory: str) -> list[str]:
 
 def idempotent(log: object) -> float:
     """Return the microseconds of an append of a producer with an id; the batches are made before."""
-    found = float("inf")
+    best_us = float("inf")
     for turn in range(TURNS):
         fields = {"producer_id": turn, "producer_epoch": 0}
         ready = [build_records(COLUMNS, base_sequence=number, **fields) for number in range(REQUESTS)]
-        begun = time.process_time()
+        start_s = time.process_time()
         for records in ready:
             log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
-        found = min(found, (time.process_time() - begun) / REQUESTS * 1e6)
-    return found
+        best_us = min(best_us, (time.process_time() - start_s) / REQUESTS * 1e6)
+    return best_us
 
 
 def cpu_seconds(pid: int) -> float:
@@ -145,20 +145,20 @@ async def load(port: int, frame: bytes, seconds: float) -> int:
 
     async def one() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        frames, done, sent = FrameBuffer(), 0, 0
+        frames, done_count, sent_count = FrameBuffer(), 0, 0
         writer.write(frame * IN_FLIGHT)
-        sent += IN_FLIGHT
-        while done < sent:
+        sent_count += IN_FLIGHT
+        while done_count < sent_count:
             frames.receive_data(await reader.read(1 << 16))
             came = 0
             while frames.next_view() is not None:
                 came += 1
-            done += came
+            done_count += came
             if time.perf_counter() < deadline and came:
                 writer.write(frame * came)
-                sent += came
+                sent_count += came
         writer.close()
-        return done
+        return done_count
 
     return sum(await asyncio.gather(*(one() for _ in range(CONNECTIONS))))
 
@@ -177,19 +177,19 @@ def over_sockets(directory: str, seconds: float) -> list[str]:
     rows, start = [], time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as broker:
         port = int(broker.stderr.readline().rsplit(":", 1)[1])
-        used = cpu_seconds(broker.pid)
+        used_cpu_s = cpu_seconds(broker.pid)
         took = time.perf_counter() - start
-        rows.append(f"| the command, until it listens | {took:.2f} s, {used:.2f} s of CPU |")
+        rows.append(f"| the command, until it listens | {took:.2f} s, {used_cpu_s:.2f} s of CPU |")
         types = message("MetadataRequest")
-        made = encode_request(types(topics=[types.MetadataRequestTopic(name="bench")]), 9)
-        asyncio.run(load(port, sized(made), 0.1))
-        for name, frame in (("Produce", sized(produce_frame())), ("Fetch", sized(fetch_frame()))):
+        metadata_request = encode_request(types(topics=[types.MetadataRequestTopic(name="bench")]), 9)
+        asyncio.run(load(port, sized_frame(metadata_request), 0.1))
+        for name, frame in (("Produce", sized_frame(produce_frame())), ("Fetch", sized_frame(fetch_frame()))):
             asyncio.run(load(port, frame, 0.5))
-            before, begun = cpu_seconds(broker.pid), time.perf_counter()
+            before, start_s = cpu_seconds(broker.pid), time.perf_counter()
             count = asyncio.run(load(port, frame, seconds))
-            used, wall = cpu_seconds(broker.pid) - before, time.perf_counter() - begun
+            used_cpu_s, wall = cpu_seconds(broker.pid) - before, time.perf_counter() - start_s
             rows.append(
-                f"| {name} over sockets | {count / used:,.0f} per CPU second ({count / wall:,.0f} per second) |"
+                f"| {name} over sockets | {count / used_cpu_s:,.0f} per CPU second ({count / wall:,.0f} per second) |"
             )
         broker.terminate()
     return rows

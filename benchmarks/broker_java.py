@@ -58,8 +58,8 @@ class Measured(NamedTuple):
 
 def measure(address: str, pid: int, topic: str, load: Load, libraries: Path) -> Measured:
     """Run one load; a topic is made by being written to."""
-    given = {"--topic": topic, "--num-records": load.count, "--record-size": load.size, "--throughput": load.rate}
-    words = [str(word) for pair in given.items() for word in pair]
+    arguments = {"--topic": topic, "--num-records": load.count, "--record-size": load.size, "--throughput": load.rate}
+    words = [str(word) for pair in arguments.items() for word in pair]
     settings = ["--producer-props", f"bootstrap.servers={address}", *load.settings]
     command = [
         "java",
@@ -71,11 +71,11 @@ def measure(address: str, pid: int, topic: str, load: Load, libraries: Path) -> 
         *settings,
     ]
     before = cpu_seconds(pid)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = SAID.search(done.stdout.strip().splitlines()[-1])
-    if said is None:
-        raise RuntimeError(done.stdout + done.stderr)
-    return Measured(*map(float, said.groups()), cpu_seconds(pid) - before)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    match = SAID.search(process.stdout.strip().splitlines()[-1])
+    if match is None:
+        raise RuntimeError(process.stdout + process.stderr)
+    return Measured(*map(float, match.groups()), cpu_seconds(pid) - before)
 
 
 def row_of(name: str, cells: tuple[str, ...]) -> str:
@@ -83,10 +83,12 @@ def row_of(name: str, cells: tuple[str, ...]) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def rows_of(found: dict[str, list[Measured]]) -> list[str]:
+def rows_of(measured_by_side: dict[str, list[Measured]]) -> list[str]:
     """The rows of a load: the median of each side, and ours divided by theirs."""
     shapes = ("{:.2f} MB/s", "{:.0f} ms", "{:.0f} ms", "{:.2f} s")
-    medians = {name: Measured(*map(statistics.median, zip(*ones, strict=True))) for name, ones in found.items()}
+    medians = {
+        name: Measured(*map(statistics.median, zip(*ones, strict=True))) for name, ones in measured_by_side.items()
+    }
     rows = []
     for name, one in medians.items():
         rows.append(row_of(name, tuple(shape.format(value) for shape, value in zip(shapes, one, strict=True))))
@@ -103,33 +105,40 @@ def main() -> None:
     parser.add_argument(
         "--count", type=float, default=1.0, metavar="FACTOR", help="of the records; a trial is not saved"
     )
-    given = parser.parse_args()
-    if given.kafka is None or not given.libraries.is_dir():
+    options = parser.parse_args()
+    if options.kafka is None or not options.libraries.is_dir():
         print("give the command that starts a Kafka (--kafka), and its jars (--libraries): nothing was measured")
         return
     commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
-    commands[THEIRS] = given.kafka
+    commands[THEIRS] = options.kafka
     lines = [
         "# Kafka's own producer beside both brokers",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared (load {os.getloadavg()[0]:.1f} at the start), Java's",
-        f"ProducerPerformance with its defaults; median of {given.rounds} rounds, brokers in turn, one before them not",
+        f"ProducerPerformance with its defaults; median of {options.rounds} rounds in turn, one before them not",
         "counted. Milliseconds until a record is acknowledged; CPU seconds are the broker's.",
     ]
     with broker(commands[OURS]) as ours, broker(commands[THEIRS]) as theirs:
         for number, load in enumerate(LOADS):
-            smaller = load._replace(count=max(1, int(load.count * given.count)))
-            found: dict[str, list[Measured]] = {OURS: [], THEIRS: []}
-            for turn in range(-1, given.rounds):
+            smaller = load._replace(count=max(1, int(load.count * options.count)))
+            measured_by_side: dict[str, list[Measured]] = {OURS: [], THEIRS: []}
+            for turn in range(-1, options.rounds):
                 for name, (address, pid, _) in ((OURS, ours), (THEIRS, theirs)):
-                    one = measure(address, pid, f"load-{number}-{turn + 1}", smaller, given.libraries)
+                    one = measure(address, pid, f"load-{number}-{turn + 1}", smaller, options.libraries)
                     if turn >= 0:
-                        found[name].append(one)
+                        measured_by_side[name].append(one)
                     print(load.name, name, one, f"load {os.getloadavg()[0]:.1f}", flush=True)
-            lines += ["", f"## {load.name}", "", "| | in | p50 | p99 | CPU |", "|---|---|---|---|---|", *rows_of(found)]
+            lines += [
+                "",
+                f"## {load.name}",
+                "",
+                "| | in | p50 | p99 | CPU |",
+                "|---|---|---|---|---|",
+                *rows_of(measured_by_side),
+            ]
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
     print("\n".join(lines))
-    if given.count == 1:
+    if options.count == 1:
         RESULTS.write_text("\n".join(lines) + "\n")
 
 

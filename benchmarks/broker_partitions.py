@@ -60,13 +60,13 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush
 
 
 class Subject:
-    """A broker in a process of its own; ``started`` is [wall, CPU] seconds."""
+    """A broker in a process of its own; ``start_costs`` is [wall, CPU] seconds."""
 
     def __init__(self, directory: str, durability: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", BROKER, directory, durability], stdout=subprocess.PIPE, text=True
         )
-        self.port, *self.started = self._line()
+        self.port, *self.start_costs = self._line()
 
     def _line(self) -> list[Any]:
         assert self.process.stdout is not None
@@ -167,25 +167,25 @@ def measure(partitions: int, durability: str, *, is_filled: bool) -> list[str]:
     """Return the cells of a row."""
     with tempfile.TemporaryDirectory() as directory:
         subject = Subject(directory, durability)
-        made, slowest = make(subject.port, partitions)
-        filled = f"{fill(subject.port, partitions):.2f}" if is_filled else ""
-        stopped = subject.stop()
+        create_s, slowest = make(subject.port, partitions)
+        fill_text = f"{fill(subject.port, partitions):.2f}" if is_filled else ""
+        stop_costs = subject.stop()
         subject = Subject(directory, durability)
-        clean, memory, descriptors = subject.started, subject.memory_bytes(), subject.descriptors()
+        clean, memory, descriptors = subject.start_costs, subject.memory_bytes(), subject.descriptors()
         if is_filled:
             fill(subject.port, partitions)
         subject.kill()
         subject = Subject(directory, durability)
-        after_kill = subject.started
+        after_kill = subject.start_costs
         again = subject.stop()
-    times = [f"{wall:.2f} ({cpu:.2f})" for wall, cpu in (stopped, clean, after_kill, again)]
+    times = [f"{wall:.2f} ({cpu:.2f})" for wall, cpu in (stop_costs, clean, after_kill, again)]
     kind = "a record each" if is_filled else "empty"
     return [
         f"{partitions:,}",
         kind,
-        f"{made:.2f}",
+        f"{create_s:.2f}",
         f"{slowest * 1000:.0f}",
-        filled,
+        fill_text,
         *times,
         f"{memory >> 20}",
         str(descriptors),

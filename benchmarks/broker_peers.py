@@ -91,10 +91,10 @@ def fields_of(pid: int | str) -> list[str]:
 def family(pid: int) -> list[int]:
     """A process and those that it started: some brokers are started by a script."""
     parents = {int(one.name): fields_of(one.name)[1:2] for one in Path("/proc").iterdir() if one.name.isdigit()}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == [str(one)]]
-    return found
+    pids = [pid]
+    for one in pids:
+        pids += [child for child, parent in parents.items() if parent == [str(one)]]
+    return pids
 
 
 def cpu_seconds(pid: int) -> float:
@@ -114,16 +114,16 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def first_metadata(port: int, begun: float) -> float:
+def first_metadata(port: int, start_s: float) -> float:
     """Seconds until the first answer to Metadata 1."""
     request = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
-    while time.perf_counter() - begun < PATIENCE:
+    while time.perf_counter() - start_s < PATIENCE:
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as client:
                 client.sendall(request)
                 client.settimeout(5)
                 if len(client.recv(8)) >= 4:
-                    return time.perf_counter() - begun
+                    return time.perf_counter() - start_s
         except OSError:
             time.sleep(0.002)
     raise TimeoutError(f"nobody answers on port {port}")
@@ -134,10 +134,10 @@ def broker(command: str) -> Iterator[tuple[str, int, float]]:
     """Start a broker; its address, its process and the seconds to its first answer."""
     port, directory = free_port(), tempfile.mkdtemp()
     words = shlex.split(command.format(port=port, dir=directory))
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        yield f"127.0.0.1:{port}", process.pid, first_metadata(port, begun)
+        yield f"127.0.0.1:{port}", process.pid, first_metadata(port, start_s)
     finally:
         _end(process)
         shutil.rmtree(directory, ignore_errors=True)
@@ -146,13 +146,13 @@ def broker(command: str) -> Iterator[tuple[str, int, float]]:
 @contextmanager
 def mock() -> Iterator[tuple[str, int, float]]:
     """Start librdkafka's mock in a process of its own."""
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", MOCK_CODE], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         address = process.stdout.readline().strip()
-        yield address, process.pid, first_metadata(int(address.rsplit(":", 1)[1]), begun)
+        yield address, process.pid, first_metadata(int(address.rsplit(":", 1)[1]), start_s)
     finally:
         _end(process)
 
@@ -194,12 +194,12 @@ def produce(address: str, load: Load) -> float:
             "message.timeout.ms": int(PATIENCE * 1000),
         }
     )
-    taken = [0, 0]
+    acknowledged_counts = [0, 0]
 
     def note(error, _message) -> None:
-        taken[error is not None] += 1
+        acknowledged_counts[error is not None] += 1
 
-    values, pack, begun = values_of(load.size), struct.Struct(">q").pack, time.perf_counter()
+    values, pack, start_s = values_of(load.size), struct.Struct(">q").pack, time.perf_counter()
     for number in range(load.count):
         while True:
             try:
@@ -210,9 +210,9 @@ def produce(address: str, load: Load) -> float:
         if not number & 4095:
             producer.poll(0)
     producer.flush(PATIENCE)
-    if taken != [load.count, 0]:
-        raise RuntimeError(f"{taken[0]} of {load.count} records acknowledged")
-    return time.perf_counter() - begun
+    if acknowledged_counts != [load.count, 0]:
+        raise RuntimeError(f"{acknowledged_counts[0]} of {load.count} records acknowledged")
+    return time.perf_counter() - start_s
 
 
 def consume(address: str, load: Load) -> float:
@@ -230,26 +230,26 @@ def consume(address: str, load: Load) -> float:
             "fetch.queue.backoff.ms": 1,
         }
     )
-    unpack, wanted, begun = struct.Struct(">q").unpack_from, 0, time.perf_counter()
+    unpack, next_number, start_s = struct.Struct(">q").unpack_from, 0, time.perf_counter()
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     try:
-        while wanted < load.count:
-            found = consumer.consume(min(20_000, load.count - wanted), 20)
-            if not found:
-                raise RuntimeError(f"{wanted} of {load.count} records read, then none for 20 seconds")
-            for one in found:
-                if one.error() is not None or unpack(one.value())[0] != wanted:
-                    raise RuntimeError(f"record {wanted}: {one.error() or 'another one came'}")
-                wanted += 1
-        return time.perf_counter() - begun
+        while next_number < load.count:
+            messages = consumer.consume(min(20_000, load.count - next_number), 20)
+            if not messages:
+                raise RuntimeError(f"{next_number} of {load.count} records read, then none for 20 seconds")
+            for one in messages:
+                if one.error() is not None or unpack(one.value())[0] != next_number:
+                    raise RuntimeError(f"record {next_number}: {one.error() or 'another one came'}")
+                next_number += 1
+        return time.perf_counter() - start_s
     finally:
         consumer.close()
 
 
-def measure(started, load: Load, *, reads: bool) -> Measured:
+def measure(running_broker, load: Load, *, reads: bool) -> Measured:
     """Run one load against one broker."""
-    with started as (address, pid, seconds):
-        found = Measured(started=seconds)
+    with running_broker as (address, pid, seconds):
+        measured = Measured(started=seconds)
         if reads:  # the mock makes the topic when it is asked for
             admin = AdminClient(at(address))
             admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=10)[TOPIC].result(15)
@@ -257,14 +257,14 @@ def measure(started, load: Load, *, reads: bool) -> Measured:
         try:
             rate = megabytes / produce(address, load)
             middle = cpu_seconds(pid)
-            found = found._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
+            measured = measured._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
             if reads:
                 rate = megabytes / consume(address, load)
-                used = cpu_seconds(pid) - middle
-                found = found._replace(out_rate=rate, out_cpu=used, peak_mb=peak_megabytes(pid))
+                used_cpu_s = cpu_seconds(pid) - middle
+                measured = measured._replace(out_rate=rate, out_cpu=used_cpu_s, peak_mb=peak_megabytes(pid))
         except (RuntimeError, KafkaException) as error:
             print(f"    {error}", flush=True)
-        return found
+        return measured
 
 
 def floor(load: Load) -> Measured:
@@ -279,7 +279,7 @@ def floor(load: Load) -> Measured:
         client, _ = server.accept()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         buffer, answer = bytearray(size), bytes(60)
-        view, begun, before = memoryview(buffer), time.perf_counter(), time.process_time()
+        view, start_s, before = memoryview(buffer), time.perf_counter(), time.process_time()
         for _ in range(count):
             have = 0
             while have < size:
@@ -287,10 +287,10 @@ def floor(load: Load) -> Measured:
             google_crc32c.value(bytes(buffer))
             os.write(file.fileno(), view)
             client.sendall(answer)
-        used, took = time.process_time() - before, time.perf_counter() - begun
+        used_cpu_s, took = time.process_time() - before, time.perf_counter() - start_s
         client.close()
         os.waitpid(child, 0)
-    return Measured(in_rate=count * size / took / 1e6, in_cpu=used)
+    return Measured(in_rate=count * size / took / 1e6, in_cpu=used_cpu_s)
 
 
 def _send_bytes(port: int, size: int, count: int) -> None:
@@ -305,9 +305,9 @@ def _send_bytes(port: int, size: int, count: int) -> None:
             pass
 
 
-def middle_of(found: list[Measured]) -> Measured:
+def middle_of(measurements: list[Measured]) -> Measured:
     """The median of each figure."""
-    columns = ([one for one in column if one is not None] for column in zip(*found, strict=True))
+    columns = ([one for one in column if one is not None] for column in zip(*measurements, strict=True))
     return Measured(*(statistics.median(column) if column else None for column in columns))
 
 
@@ -323,26 +323,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
-    commands |= dict(one.split("=", 1) for one in given.peer)
+    commands |= dict(one.split("=", 1) for one in options.peer)
     lines = [
         "# Brokers under load",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared (load {os.getloadavg()[0]:.1f} at the start), Python",
-        f"{platform.python_version()}; median of {given.rounds} rounds, brokers in turn. CPU seconds are the broker's,",
+        f"{platform.python_version()}; median of {options.rounds} rounds in turn. CPU seconds are the broker's,",
         "memory is its peak; kafkaframes with `log` durability.",
     ]
     for load in LOADS:
-        found: dict[str, list[Measured]] = {name: [] for name in (*commands, MOCK, FLOOR)}
-        for _ in range(given.rounds):
+        measured_by_name: dict[str, list[Measured]] = {name: [] for name in (*commands, MOCK, FLOOR)}
+        for _ in range(options.rounds):
             for name, command in commands.items():
-                found[name].append(measure(broker(command), load, reads=True))
-                print(row_of(f"{load.name}: {name}", found[name][-1]), flush=True)
-            found[MOCK].append(measure(mock(), load, reads=False))  # it keeps the last 5 MiB only
-            found[FLOOR].append(floor(load))
+                measured_by_name[name].append(measure(broker(command), load, reads=True))
+                print(row_of(f"{load.name}: {name}", measured_by_name[name][-1]), flush=True)
+            measured_by_name[MOCK].append(measure(mock(), load, reads=False))  # it keeps the last 5 MiB only
+            measured_by_name[FLOOR].append(floor(load))
         lines += ["", f"## {load.name}", "", "| | first answer | in | CPU in | out | CPU out | memory |"]
-        lines += ["|---|---|---|---|---|---|---|", *(row_of(name, middle_of(ones)) for name, ones in found.items())]
+        lines += [
+            "|---|---|---|---|---|---|---|",
+            *(row_of(name, middle_of(ones)) for name, ones in measured_by_name.items()),
+        ]
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
     print("\n".join(lines))
     RESULTS.write_text("\n".join(lines) + "\n")

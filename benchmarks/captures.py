@@ -74,20 +74,20 @@ def make(path: Path, size_bytes: int, *, small: bool) -> None:
                 request, response = calls[number % len(calls)]
                 number += 1
                 correlation = number.to_bytes(4, "big")
-                asked = request[:4] + correlation + request[8:]
-                for side, data in ((0, asked), (1, correlation + response[4:])):
-                    framed = len(data).to_bytes(4, "big") + data
-                    for at in range(0, len(framed), SEGMENT):
-                        for packet in talk.data(side, framed[at : at + SEGMENT], START_NS + number * 1000):
+                request_bytes = request[:4] + correlation + request[8:]
+                for side, data in ((0, request_bytes), (1, correlation + response[4:])):
+                    framed_bytes = len(data).to_bytes(4, "big") + data
+                    for at in range(0, len(framed_bytes), SEGMENT):
+                        for packet in talk.data(side, framed_bytes[at : at + SEGMENT], START_NS + number * 1000):
                             file.write(packet)
 
 
-def timed(work: Callable[[], int]) -> tuple[float, int]:
+def time_second_run(work: Callable[[], int]) -> tuple[float, int]:
     """Return the CPU seconds of the second run, and its answer."""
     work()
     start = time.process_time()
-    found = work()
-    return time.process_time() - start, found
+    answer = work()
+    return time.process_time() - start, answer
 
 
 def by_dpkt(path: Path) -> int:
@@ -107,7 +107,7 @@ def by_dpkt(path: Path) -> int:
     return len(flows)
 
 
-def measured(path: Path) -> list[tuple[str, float, str]]:
+def measure(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
     from kafkaframes.jobs.analyze.proposals import Question
     from kafkaframes.jobs.analyze.traffic import Task
@@ -130,16 +130,16 @@ def measured(path: Path) -> list[tuple[str, float, str]]:
             ),
         ),
     ]
-    found = []
+    rows = []
     for what, work in ways:
-        seconds, count = timed(work)
-        found.append((what, megabytes / seconds, f"{count / seconds:,.0f}/s"))
+        seconds, count = time_second_run(work)
+        rows.append((what, megabytes / seconds, f"{count / seconds:,.0f}/s"))
     try:
-        seconds, _ = timed(lambda: by_dpkt(path))
-        found.append(("dpkt: parse, sort, join", megabytes / seconds, ""))
+        seconds, _ = time_second_run(lambda: by_dpkt(path))
+        rows.append(("dpkt: parse, sort, join", megabytes / seconds, ""))
     except ImportError:
         pass
-    return found
+    return rows
 
 
 def _rows(name: str, columns: tuple[str, ...]) -> int:
@@ -157,7 +157,7 @@ def main() -> None:
             path = Path(folder) / "x.pcapng"
             make(path, options.megabytes * 1_000_000, small=small)
             lines += [f"## {'Small calls' if small else 'Large frames'}", "", "| | MB/s | rows |", "|---|---|---|"]
-            lines += [f"| {what} | {speed:,.0f} | {remark} |" for what, speed, remark in measured(path)]
+            lines += [f"| {what} | {speed:,.0f} | {remark} |" for what, speed, remark in measure(path)]
             lines.append("")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     lines.append(f"Largest resident memory of the process: {peak:,.0f} MB (dpkt holds the whole capture).")

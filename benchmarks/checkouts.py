@@ -40,13 +40,13 @@ Row = tuple[str, float]
 
 def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> float:
     """Return the microseconds of CPU of one call, the least of some turns of ``count`` calls."""
-    found = float("inf")
+    best_us = float("inf")
     for _ in range(turns):
-        begun = time.process_time()
+        start_s = time.process_time()
         for _ in range(count):
             call()
-        found = min(found, (time.process_time() - begun) / count * 1e6)
-    return found
+        best_us = min(best_us, (time.process_time() - start_s) / count * 1e6)
+    return best_us
 
 
 def reading(folder: Path) -> Iterator[Row]:
@@ -88,13 +88,13 @@ def idempotent(log: Any) -> float:
     """Return the microseconds of an append of a producer with an id; the batches are made before."""
     from kafkaframes.records.build import build_records
 
-    found, count = float("inf"), 300
+    best_us, count = float("inf"), 300
     for turn in range(TURNS):
         fields = {"producer_id": turn, "producer_epoch": 0}
         ready = iter([build_records(SMALL, base_sequence=number, **fields) for number in range(count)])
         call = lambda: log.append_as_leader(next(ready), leader_epoch=0, now_ms=NOW_MS)  # noqa: B023, E731
-        found = min(found, least(call, count=count, turns=1))
-    return found
+        best_us = min(best_us, least(call, count=count, turns=1))
+    return best_us
 
 
 def broker(folder: Path) -> Iterator[Row]:
@@ -153,9 +153,9 @@ def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
         short = FastPath(dispatcher)
 
     def answer(frame: bytes, session: Any) -> object:
-        found = None if short is None else short(memoryview(frame), session)
-        if found is not None:
-            return found
+        quick_answer = None if short is None else short(memoryview(frame), session)
+        if quick_answer is not None:
+            return quick_answer
         request = dispatcher.request_of(frame, session)
         return dispatcher.encode(request, dispatcher.answer(request))
 
@@ -214,10 +214,10 @@ def weighing(folder: Path) -> Iterator[Row]:
     command = [sys.executable, "-c", f"from pathlib import Path; {make}"]
     subprocess.run(command, env=os.environ | {"PYTHONPATH": own}, check=True)
     for name in ("kip-636", "flexible", "tag-header"):
-        yield f"20 MiB of small calls weighed for {name}", least(partial(weighed, str(path), name), turns=3)
+        yield f"20 MiB of small calls weighed for {name}", least(partial(weigh_proposal, str(path), name), turns=3)
 
 
-def weighed(path: str, name: str) -> object:
+def weigh_proposal(path: str, name: str) -> object:
     """Weigh a proposal on one capture."""
     try:
         from kafkaframes.jobs.analyze.weigh import Weighing, weigh
@@ -241,14 +241,14 @@ def starting(folder: Path) -> Iterator[Row]:
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for arguments in ("--help", f"info {directory}", f"verify {directory}", f"dump-log {segment} -c 100"):
-        found = float("inf")
+        best_s = float("inf")
         for _ in range(4):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             command = [sys.executable, "-m", "kafkaframes", *arguments.split()]
             subprocess.run(command, env=environment, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            found = min(found, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        yield f"`kafkaframes {arguments.split()[0]}`, the process", found * 1e6
+            best_s = min(best_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        yield f"`kafkaframes {arguments.split()[0]}`, the process", best_s * 1e6
 
 
 def sizes(folder: Path) -> Iterator[Row]:
@@ -283,14 +283,14 @@ PARTS = (reading, appending, broker, rewriting, weighing, starting, trips, sizes
 
 def measure(only: list[str]) -> dict[str, float]:
     """Measure the checkout that this process imports."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for part in [part for part in PARTS if not only or part.__name__ in only]:
         with tempfile.TemporaryDirectory() as folder:
-            found.update(part(Path(folder)))
-    return found
+            figures.update(part(Path(folder)))
+    return figures
 
 
-def measured_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list[dict[str, float]]:
+def measure_in_turn(checkouts: list[Path], rounds: int, only: list[str]) -> list[dict[str, float]]:
     """Return the least of each figure for each checkout."""
     best: list[dict[str, float]] = [{} for _ in checkouts]
     for _ in range(rounds):
@@ -317,8 +317,8 @@ def table(before: dict[str, float], after: dict[str, float]) -> list[str]:
     for name in after:
         old, new = before[name], after[name]
         is_count = any(f": {what}" in name for what in ("files", "returns", "lines"))
-        shown = [f"{one:,.0f}" if is_count else time_text(one) for one in (old, new)]
-        lines.append(f"| {name} | {shown[0]} | {shown[1]} | {new / old:.2f} |")
+        cells = [f"{one:,.0f}" if is_count else time_text(one) for one in (old, new)]
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {new / old:.2f} |")
     return lines
 
 
@@ -335,19 +335,19 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], choices=[part.__name__ for part in PARTS])
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.only)))
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.only)))
         return
-    checkouts = [*given.checkouts, HERE.resolve().parents[1]][:2]
-    measured = measured_in_turn(checkouts, given.rounds, given.only)
-    before, after = measured[0], measured[-1]
+    checkouts = [*options.checkouts, HERE.resolve().parents[1]][:2]
+    figures_by_checkout = measure_in_turn(checkouts, options.rounds, options.only)
+    before, after = figures_by_checkout[0], figures_by_checkout[-1]
     names = [commit_of(checkout) for checkout in (checkouts[0], checkouts[-1])]
     lines = [
         "# Two checkouts side by side",
         "",
         f"{date.today()}, {os.cpu_count()} cores shared with other work (load {os.getloadavg()[0]:.1f}), "
-        f"Python {platform.python_version()}. CPU time, the least of {given.rounds} rounds in turn.",
+        f"Python {platform.python_version()}. CPU time, the least of {options.rounds} rounds in turn.",
         f"Before: {names[0]}. After: {names[1]}.",
         "",
         "| what | before | after | ratio |",
@@ -355,7 +355,7 @@ def main() -> None:
         *table(before, after),
     ]
     print("\n".join(lines))
-    if given.save:
+    if options.save:
         RESULTS.write_text("\n".join(lines) + "\n")
 
 

@@ -47,7 +47,7 @@ class Client:
         """Return the number of records that a poll returns."""
         raise NotImplementedError
 
-    def committed(self) -> int:
+    def committed_offset(self) -> int:
         raise NotImplementedError
 
     def commit(self) -> None:
@@ -74,7 +74,7 @@ class Ours(Client):
     def poll(self) -> int:
         return len(self.consumer.poll(1_000))
 
-    def committed(self) -> int:
+    def committed_offset(self) -> int:
         return self.consumer.committed([self.partition])[self.partition].offset
 
 
@@ -98,7 +98,7 @@ class Confluent(Client):
         # Without offsets, it commits only those that are not committed yet.
         self.consumer.commit(offsets=[self.end], asynchronous=False)
 
-    def committed(self) -> int:
+    def committed_offset(self) -> int:
         return self.consumer.committed([self.partition], timeout=30)[0].offset
 
     def end_offsets(self) -> int:
@@ -122,7 +122,7 @@ class KafkaPython(Client):
     def poll(self) -> int:
         return sum(map(len, self.consumer.poll(1_000).values()))
 
-    def committed(self) -> int:
+    def committed_offset(self) -> int:
         return self.consumer.committed(self.partition)
 
 
@@ -140,12 +140,12 @@ def open_client(name: str, servers: str) -> Client:
     return client
 
 
-def time_of(call: Callable[[], object], expected: object) -> float:
+def time_of(call: Callable[[], object], expected_result: object) -> float:
     """Return the milliseconds of a call."""
     start = time.perf_counter()
     result = call()
     seconds = time.perf_counter() - start
-    assert result == expected, f"{call} returned {result}, not {expected}"
+    assert result == expected_result, f"{call} returned {result}, not {expected_result}"
     return seconds * 1000
 
 

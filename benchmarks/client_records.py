@@ -27,23 +27,23 @@ VALUE = b"v" * 100
 def ours_sync(servers: str, topic: str, count: int) -> None:
     """Queue records; wait at the end; look at each result, as programs that want to know do."""
     with Producer(servers, acks=1) as producer:
-        sent = [producer.send(topic, VALUE) for _ in range(count)]
+        futures = [producer.send(topic, VALUE) for _ in range(count)]
         producer.flush()
-    assert all(future.exception() is None for future in sent)
+    assert all(future.exception() is None for future in futures)
 
 
 def ours_callback(servers: str, topic: str, count: int) -> None:
     """Queue records with a function that is called for each."""
-    seen = 0
+    seen_count = 0
 
     def delivered(error: Exception | None, record: object) -> None:
-        nonlocal seen
-        seen += error is None
+        nonlocal seen_count
+        seen_count += error is None
 
     with Producer(servers, acks=1) as producer:
         for _ in range(count):
             producer.send(topic, VALUE, on_delivery=delivered)
-    assert seen == count
+    assert seen_count == count
 
 
 def ours_async(servers: str, topic: str, count: int) -> None:
@@ -51,9 +51,9 @@ def ours_async(servers: str, topic: str, count: int) -> None:
 
     async def run() -> None:
         async with AsyncProducer(servers, acks=1) as producer:
-            sent = [await producer.send(topic, VALUE) for _ in range(count)]
+            futures = [await producer.send(topic, VALUE) for _ in range(count)]
             await producer.flush()
-        assert all(future.exception() is None for future in sent)
+        assert all(future.exception() is None for future in futures)
 
     asyncio.run(run())
 
@@ -63,28 +63,28 @@ def kafka_python(servers: str, topic: str, count: int) -> None:
     from kafka import KafkaProducer
 
     peer = KafkaProducer(bootstrap_servers=servers, acks=1, enable_idempotence=False, linger_ms=5)
-    sent = [peer.send(topic, VALUE) for _ in range(count)]
+    futures = [peer.send(topic, VALUE) for _ in range(count)]
     peer.flush()
     peer.close()
-    assert all(future.succeeded() for future in sent)
+    assert all(future.succeeded() for future in futures)
 
 
 def confluent(servers: str, topic: str, count: int) -> None:
     """Queue records with librdkafka, and a function that is called for each."""
     from confluent_kafka import Producer as Peer
 
-    seen = 0
+    seen_count = 0
 
     def delivered(error: object, message: object) -> None:
-        nonlocal seen
-        seen += error is None
+        nonlocal seen_count
+        seen_count += error is None
 
     peer = Peer({"bootstrap.servers": servers, "acks": 1, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
     for _ in range(count):
         peer.produce(topic, VALUE, on_delivery=delivered)
         peer.poll(0)
     peer.flush()
-    assert seen == count
+    assert seen_count == count
 
 
 def aiokafka(servers: str, topic: str, count: int) -> None:
@@ -94,10 +94,10 @@ def aiokafka(servers: str, topic: str, count: int) -> None:
     async def run() -> None:
         peer = AIOKafkaProducer(bootstrap_servers=servers, acks=1, linger_ms=5)
         await peer.start()
-        sent = [await peer.send(topic, VALUE) for _ in range(count)]
+        futures = [await peer.send(topic, VALUE) for _ in range(count)]
         await peer.flush()
         await peer.stop()
-        assert all(future.exception() is None for future in sent)
+        assert all(future.exception() is None for future in futures)
 
     asyncio.run(run())
 
@@ -107,9 +107,9 @@ def ours_iterated(servers: str, topic: str, count: int) -> None:
     with Consumer(servers, max_partition_fetch_bytes=8 << 20) as consumer:
         consumer.assign({TopicPartition(topic, 0): 0})
         size = 0
-        for seen, record in enumerate(consumer, 1):
+        for record_count, record in enumerate(consumer, 1):
             size += len(record.value)
-            if seen == count:
+            if record_count == count:
                 break
     assert size == count * len(VALUE)
 
@@ -118,13 +118,13 @@ def ours_iterated_async(servers: str, topic: str, count: int) -> None:
     """Read with `async for`."""
 
     async def run() -> int:
-        size = seen = 0
+        size = seen_count = 0
         async with AsyncConsumer(servers, max_partition_fetch_bytes=8 << 20) as consumer:
             await consumer.assign({TopicPartition(topic, 0): 0})
             async for record in consumer:
                 size += len(record.value)
-                seen += 1
-                if seen == count:
+                seen_count += 1
+                if seen_count == count:
                     break
         return size
 
@@ -138,11 +138,11 @@ def aiokafka_iterated(servers: str, topic: str, count: int) -> None:
     async def run() -> int:
         peer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
         await peer.start()
-        size = seen = 0
+        size = seen_count = 0
         async for record in peer:
             size += len(record.value)
-            seen += 1
-            if seen == count:
+            seen_count += 1
+            if seen_count == count:
                 break
         await peer.stop()
         return size
@@ -156,11 +156,11 @@ def confluent_consumed(servers: str, topic: str, count: int) -> None:
 
     peer = Peer({"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     peer.subscribe([topic])
-    size = seen = 0
-    while seen < count:
+    size = seen_count = 0
+    while seen_count < count:
         for message in peer.consume(500, 1.0):
             size += len(message.value())
-            seen += 1
+            seen_count += 1
     peer.close()
     assert size == count * len(VALUE)
 

@@ -48,7 +48,7 @@ def measure_in_turn(works: dict[str, Callable[[], int]], runs: int) -> dict[str,
     return spent
 
 
-def told(label: str, count: int, spent: dict[str, list[tuple[float, float]]]) -> str:
+def rate_line(label: str, count: int, spent: dict[str, list[tuple[float, float]]]) -> str:
     """Return a line: records of a CPU second and of a second, and how many times as much CPU the others took."""
     ours = spent.pop("ours")
     line = f"{label:30} {_spread([count / cpu / 1e6 for cpu, _ in ours])} M rec/CPU s"
@@ -72,13 +72,13 @@ def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
 
 def ours_out(servers: str, topic: str, count: int) -> int:
     """Read to Arrow."""
-    seen = 0
+    seen_count = 0
     settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20}
     with Consumer(servers, **settings) as consumer:
         consumer.assign(consumer.partitions_for(topic))
-        while seen < count:
-            seen += consumer.fetch_arrow(5_000, columns=("offset", "timestamp", "key", "value")).num_rows
-    return seen
+        while seen_count < count:
+            seen_count += consumer.fetch_arrow(5_000, columns=("offset", "timestamp", "key", "value")).num_rows
+    return seen_count
 
 
 def confluent_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
@@ -111,12 +111,12 @@ def confluent_out(servers: str, topic: str, count: int) -> int:
         }
     )
     peer.subscribe([topic])
-    seen = 0
-    while seen < count:
+    seen_count = 0
+    while seen_count < count:
         for message in peer.consume(10_000, 1.0):
-            seen += message.value() is not None
+            seen_count += message.value() is not None
     peer.close()
-    return seen
+    return seen_count
 
 
 def aiokafka_out(servers: str, topic: str, count: int) -> int:
@@ -126,12 +126,12 @@ def aiokafka_out(servers: str, topic: str, count: int) -> int:
     async def read() -> int:
         peer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
         await peer.start()
-        seen = 0
-        while seen < count:
+        seen_count = 0
+        while seen_count < count:
             for messages in (await peer.getmany(timeout_ms=1_000)).values():
-                seen += len(messages)
+                seen_count += len(messages)
         await peer.stop()
-        return seen
+        return seen_count
 
     return asyncio.run(read())
 
@@ -141,12 +141,12 @@ def kafka_python_out(servers: str, topic: str, count: int) -> int:
     from kafka import KafkaConsumer
 
     peer = KafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest", max_poll_records=10_000)
-    seen = 0
-    while seen < count:
+    seen_count = 0
+    while seen_count < count:
         for messages in peer.poll(1_000).values():
-            seen += len(messages)
+            seen_count += len(messages)
     peer.close()
-    return seen
+    return seen_count
 
 
 READERS = {"confluent-kafka": confluent_out, "aiokafka": aiokafka_out, "kafka-python": kafka_python_out}
@@ -161,12 +161,12 @@ def measure(servers: str, name: str, size: int, count: int, codec: str, *, runs:
     writers = {"ours": lambda: ours_in(servers, ours_topic, data, codec)}
     writers["confluent-kafka"] = lambda: confluent_in(servers, peers_topic, data, codec)
     ours_in(servers, ours_topic, data, codec)  # kernels, caches
-    print(told(f"{name} {codec} produce from Arrow", count, measure_in_turn(writers, runs)), flush=True)
+    print(rate_line(f"{name} {codec} produce from Arrow", count, measure_in_turn(writers, runs)), flush=True)
     readers = {"ours": lambda: ours_out(servers, ours_topic, count)}
     for peer in peers:
         readers[peer] = lambda read_all=READERS[peer]: read_all(servers, ours_topic, count)
     ours_out(servers, ours_topic, count)
-    print(told(f"{name} {codec} consume to Arrow", count, measure_in_turn(readers, runs)), flush=True)
+    print(rate_line(f"{name} {codec} consume to Arrow", count, measure_in_turn(readers, runs)), flush=True)
 
 
 def main() -> None:
@@ -177,21 +177,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--core", type=int, help="run on this core only; the broker runs on all")
     parser.add_argument("--peers", default=",".join(READERS), help="whom to read with beside ours")
-    given = parser.parse_args()
+    options = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
-    peers = [peer for peer in given.peers.split(",") if peer]
-    broker = None if given.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    peers = [peer for peer in options.peers.split(",") if peer]
+    broker = None if options.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     try:
-        servers = given.servers
+        servers = options.servers
         if broker is not None and broker.stderr is not None:
             servers = broker.stderr.readline().split()[-1]
-        if given.core is not None:
-            os.sched_setaffinity(0, {given.core})
+        if options.core is not None:
+            os.sched_setaffinity(0, {options.core})
         for name, size in SIZES.items():
-            count = given.records if size == 100 else given.records // 4
+            count = options.records if size == 100 else options.records // 4
             for codec in ("none", "lz4"):
-                measure(servers, name, size, count, codec, runs=given.runs, peers=peers)
+                measure(servers, name, size, count, codec, runs=options.runs, peers=peers)
         print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         if broker is not None:

@@ -87,10 +87,10 @@ def peak_mb_of_workers() -> int:
 
 
 def assert_same(one: Path, other: Path) -> None:
-    compared = filecmp.dircmp(one, other, ignore=["_SUCCESS"])
-    assert not compared.left_only
-    assert not compared.right_only
-    same = filecmp.cmpfiles(one, other, [name for name in compared.common_files if name != "_SUCCESS"], shallow=False)
+    comparison = filecmp.dircmp(one, other, ignore=["_SUCCESS"])
+    assert not comparison.left_only
+    assert not comparison.right_only
+    same = filecmp.cmpfiles(one, other, [name for name in comparison.common_files if name != "_SUCCESS"], shallow=False)
     assert not same[1] + same[2]
 
 
@@ -120,8 +120,8 @@ def memory(sources: list[Path], targets: Path) -> None:
     for source in sources:
         for name in ALONE:
             command = [sys.executable, __file__, "--child", name, str(source), str(targets / name)]
-            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            print(f"| {source.parent.name} | {name} | {said.strip()} |", flush=True)
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            print(f"| {source.parent.name} | {name} | {output.strip()} |", flush=True)
         assert_same(*(targets / name for name in ALONE))
 
 

@@ -59,21 +59,21 @@ def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     """Return each batch's format, codec and compressed bytes; and each batch's decompressed records."""
     data = as_array(raw)
     batches = scan_all(data)
-    decoded = decode(data, batches)
-    ends, starts = decoded.sections.ends.tolist(), decoded.sections.starts.tolist()
-    plain = [decoded.sections.buf[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
-    found = []
+    decoded_batches = decode(data, batches)
+    ends, starts = decoded_batches.sections.ends.tolist(), decoded_batches.sections.starts.tolist()
+    plain = [decoded_batches.sections.buf[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
+    payload_list = []
     for row, (magic, attributes, position, size) in enumerate(
         zip(*(batches.column(name).tolist() for name in ("magic", "attributes", "position", "size")), strict=True)
     ):
         whole = data[position : position + size].data
         if magic < 2:
             start = MESSAGE_V1.size + 8  # no key, and the value's length
-            found.append((magic, attributes & 7, bytes(whole[start:])))
+            payload_list.append((magic, attributes & 7, bytes(whole[start:])))
         else:
-            found.append((magic, attributes & 7, bytes(whole[BATCH_V2.size :])))
-        assert decompress(*found[-1][1:], magic=magic).data == plain[row]
-    return found, plain
+            payload_list.append((magic, attributes & 7, bytes(whole[BATCH_V2.size :])))
+        assert decompress(*payload_list[-1][1:], magic=magic).data == plain[row]
+    return payload_list, plain
 
 
 def main() -> None:
@@ -82,19 +82,19 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", type=int, action="append", choices=range(len(CASES)), help="by default all")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("| from | to | uncompressed MB/s | bound MB/s | of the bound |\n|---|---|---|---|---|")
-    for magic, codec, target in (CASES[number] for number in given.case or range(len(CASES))):
-        raw = segment(given.mebibytes, magic, codec)
-        size, whole, bound = measured(raw, target, given.repeats)
+    for magic, codec, target in (CASES[number] for number in options.case or range(len(CASES))):
+        raw = segment(options.mebibytes, magic, codec)
+        size, whole, bound_s = measure(raw, target, options.repeats)
         print(
             f"| v{magic} {codec.name.lower()} | v2 {target.name.lower()} | {size / whole / 1e6:.0f} "
-            f"| {size / bound / 1e6:.0f} | {bound / whole:.0%} |",
+            f"| {size / bound_s / 1e6:.0f} | {bound_s / whole:.0%} |",
             flush=True,
         )
 
 
-def measured(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]:
+def measure(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]:
     """Return the uncompressed bytes, the seconds of a conversion, and those of its bound."""
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
@@ -102,16 +102,18 @@ def measured(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float
         (top / "in-0" / f"{0:020}.log").write_bytes(raw)
         settings = RewriteSettings(record_format=2, codec=target)
         convert(str(top / "in-0"), top / "out", settings)
-        compressed, plain = payloads(raw)
+        compressed_batches, plain = payloads(raw)
         _, new_plain = payloads((top / "out" / f"{0:020}.log").read_bytes())
         rounds = []
         for number in range(repeats):  # side by side: the machine's speed changes
             whole = seconds(partial(convert, str(top / "in-0"), top / f"out-{number}", settings))
-            bound = seconds(lambda: [decompress(codec, piece, magic=magic) for magic, codec, piece in compressed])
-            bound += seconds(lambda: [compress(target, piece) for piece in new_plain])
-            rounds.append((whole, bound))
-    whole, bound = (min(one) for one in zip(*rounds, strict=True))
-    return sum(map(len, plain)), whole, bound
+            bound_s = seconds(
+                lambda: [decompress(codec, piece, magic=magic) for magic, codec, piece in compressed_batches]
+            )
+            bound_s += seconds(lambda: [compress(target, piece) for piece in new_plain])
+            rounds.append((whole, bound_s))
+    whole, bound_s = (min(one) for one in zip(*rounds, strict=True))
+    return sum(map(len, plain)), whole, bound_s
 
 
 if __name__ == "__main__":

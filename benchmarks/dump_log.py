@@ -59,20 +59,20 @@ def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> 
 def run(name: str, command: list[str], records: int, *, repeat: int = 3) -> Result:
     """Run a command some times; return its best."""
     best = cpu = float("inf")
-    printed = 0
+    printed_bytes = 0
     for _ in range(repeat):
         with tempfile.TemporaryFile() as out:
-            started, used = time.perf_counter(), _children_cpu()
+            start_s, start_cpu_s = time.perf_counter(), _children_cpu()
             subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
-            best = min(best, time.perf_counter() - started)
-            cpu = min(cpu, _children_cpu() - used)
-            printed = out.seek(0, os.SEEK_END)
-    return Result(name, best, cpu, records / best, printed)
+            best = min(best, time.perf_counter() - start_s)
+            cpu = min(cpu, _children_cpu() - start_cpu_s)
+            printed_bytes = out.seek(0, os.SEEK_END)
+    return Result(name, best, cpu, records / best, printed_bytes)
 
 
 def _children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def runs(path: Path, records: int, kafka: str | None, repeat: int) -> Iterator[Result]:

@@ -25,23 +25,23 @@ from kafkaframes.spark import session
 
 def processes() -> dict[int, list[int]]:
     """Return the numbers of ``/proc/PID/stat`` from the parent's on (proc(5), field 4)."""
-    found = {}
+    stat_by_pid = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended since
             text = stat.read_text()
-            found[int(text.split()[0])] = [int(word) for word in text.rpartition(")")[2].split()[1:15]]
-    return found
+            stat_by_pid[int(text.split()[0])] = [int(word) for word in text.rpartition(")")[2].split()[1:15]]
+    return stat_by_pid
 
 
 def executors() -> set[int]:
     """Return the processes of executors that this process, or the JVM that it started, has started."""
-    known = processes()
-    return {pid for pid in known if is_below(pid, {os.getpid()}, known) and is_executor(pid)}
+    stat_by_pid = processes()
+    return {pid for pid in stat_by_pid if is_below(pid, {os.getpid()}, stat_by_pid) and is_executor(pid)}
 
 
-def is_below(pid: int, tops: set[int], known: dict[int, list[int]]) -> bool:
-    while pid in known:
-        pid = known[pid][0]
+def is_below(pid: int, tops: set[int], stat_by_pid: dict[int, list[int]]) -> bool:
+    while pid in stat_by_pid:
+        pid = stat_by_pid[pid][0]
         if pid in tops:
             return True
     return False
@@ -49,8 +49,10 @@ def is_below(pid: int, tops: set[int], known: dict[int, list[int]]) -> bool:
 
 def cpu_seconds() -> float:
     """Return the CPU time of the executors and of all that they have started."""
-    known, tops = processes(), executors()
-    ticks = sum(sum(times[10:14]) for pid, times in known.items() if pid in tops or is_below(pid, tops, known))
+    stat_by_pid, tops = processes(), executors()
+    ticks = sum(
+        sum(times[10:14]) for pid, times in stat_by_pid.items() if pid in tops or is_below(pid, tops, stat_by_pid)
+    )
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

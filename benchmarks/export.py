@@ -70,7 +70,7 @@ def fresh(folder):
     return to
 
 
-def exported(log, folder, runner):
+def export_log(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks, _ = plan_export(log_options({"path": str(log)}))
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
@@ -89,29 +89,29 @@ def best(rounds, rows, **sides):
     times = {name: [float("inf")] * 2 for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            started, spent = time.perf_counter(), cpu_seconds() + time.process_time()
-            found = side()
-            pair = time.perf_counter() - started, cpu_seconds() + time.process_time() - spent
+            start_s, spent = time.perf_counter(), cpu_seconds() + time.process_time()
+            answer = side()
+            pair = time.perf_counter() - start_s, cpu_seconds() + time.process_time() - spent
             times[name] = [min(both) for both in zip(times[name], pair, strict=True)]
-            found = found() if callable(found) else found
-            if found != rows:
-                raise SystemExit(f"{name}: {found} records, {rows} were written")
+            answer = answer() if callable(answer) else answer
+            if answer != rows:
+                raise SystemExit(f"{name}: {answer} records, {rows} were written")
     return times
 
 
-def formats(spark, folder, given):
+def formats(spark, folder, options):
     """Return the lines of the first table."""
     for codec in CODECS:
         place = folder / codec
         place.mkdir()
-        rows = segments(place, codec, given.megabytes, 8)
+        rows = segments(place, codec, options.megabytes, 8)
         log = place / "bench-0"
         times = best(
-            given.rounds,
+            options.rounds,
             rows,
             spark=partial(by_spark, spark, log, place),
-            on_spark=partial(exported, log, place, spark_runner(spark)),
-            pool=partial(exported, log, place, None),
+            on_spark=partial(export_log, log, place, spark_runner(spark)),
+            pool=partial(export_log, log, place, None),
         )
         (wall, cpu), (on_spark, on_spark_cpu), (pool, _) = (times[name] for name in ("spark", "on_spark", "pool"))
         shutil.rmtree(place)
@@ -121,16 +121,16 @@ def formats(spark, folder, given):
         )
 
 
-def small(spark, folder, given):
+def small(spark, folder, options):
     """Return the line of 1,000 small segments against 8."""
     sides, rows = {}, 0
     for count in (8, 1000):
         place = folder / str(count)
         place.mkdir()
-        rows = segments(place, "zstd", given.megabytes, count)
-        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_runner(spark)))
+        rows = segments(place, "zstd", options.megabytes, count)
+        sides[str(count)] = (rows, partial(export_log, place / "bench-0", place, spark_runner(spark)))
     walls = {}
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         for name, (rows, side) in sides.items():
             walls[name] = min(walls.get(name, float("inf")), *best(1, rows, side=side)["side"][:1])
     shutil.rmtree(folder / "8")
@@ -146,16 +146,16 @@ def to_table(make, log, folder):
     return job.export(table_plan(options)).summary.records
 
 
-def tables(folder, given):
+def tables(folder, options):
     """Return the line of files against tables."""
     place = folder / "tables"
     place.mkdir()
-    rows = segments(place, "zstd", given.megabytes, 8)
+    rows = segments(place, "zstd", options.megabytes, 8)
     log = place / "bench-0"
     times = best(
-        given.rounds,
+        options.rounds,
         rows,
-        files=partial(exported, log, place, run_here),
+        files=partial(export_log, log, place, run_here),
         delta=partial(to_table, DeltaTable, log, place),
         iceberg=partial(to_table, lambda to: IcebergTable(open_catalog(None, to)), log, place),
     )
@@ -167,16 +167,16 @@ def tables(folder, given):
     )
 
 
-def peaks(folder, given):
+def peaks(folder, options):
     """Return the lines of the memory's table."""
-    for megabytes in (given.large // 8, given.large):
+    for megabytes in (options.large // 8, options.large):
         place = folder / "large"
         write_log(place / "bench-0", "zstd", megabytes << 20)
         size = (place / "bench-0" / f"{0:020}.log").stat().st_size >> 20
         command = [sys.executable, "-c", _PEAK, str(place / "bench-0"), str(place / "out")]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        output_words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         shutil.rmtree(place)
-        yield f"| {megabytes} | {size} | {told[-1]} |"
+        yield f"| {megabytes} | {size} | {output_words[-1]} |"
 
 
 def main():
@@ -184,37 +184,37 @@ def main():
     parser.add_argument("--megabytes", type=int, default=512, help="of values, before compression")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--large", type=int, default=2048, help="megabytes of values in one segment")
-    given = parser.parse_args()
+    options = parser.parse_args()
     spark = kafkaframes.spark.session("benchmark", master="local[2]")
     lines = [f"# Export to Parquet, {datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}", ""]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         warm = _warm(folder)
         by_spark(spark, warm, folder)
-        exported(warm, folder, spark_runner(spark))
+        export_log(warm, folder, spark_runner(spark))
         lines += [
-            f"{given.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
+            f"{options.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
             "",
             "| codec | write.parquet | export, Spark | processes | ratio | ratio, processes | ratio of CPU | asked |",
             "|---|---|---|---|---|---|---|---|",
         ]
-        for line in formats(spark, folder, given):
+        for line in formats(spark, folder, options):
             print(line, flush=True)
             lines.append(line)
         _save(lines)
         lines += ["", "The same bytes (zstd) in 8 and in 1,000 segments, on Spark, seconds.", ""]
-        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", small(spark, folder, given)]
+        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", small(spark, folder, options)]
         spark.stop()
         _save(lines)
         lines += ["", "The same bytes (zstd) to files and to new tables, one process, seconds; nothing is asked.", ""]
         lines += [
             "| files | Delta | Iceberg | Delta / files | Iceberg / files | CPU, Delta | CPU, Iceberg |",
             "|---|---|---|---|---|---|---|",
-            tables(folder, given),
+            tables(folder, options),
         ]
         _save(lines)
         lines += ["", "Peak memory of the process that exports one segment (zstd).", ""]
-        lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *peaks(folder, given)]
+        lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *peaks(folder, options)]
     print(_save(lines))
 
 

@@ -42,7 +42,7 @@ Side = Callable[[], Any]
 Without = Callable[[], AbstractContextManager[Any]]
 
 
-def measured(rounds: int, work: Side, without: Without) -> tuple[float, float]:
+def measure(rounds: int, work: Side, without: Without) -> tuple[float, float]:
     """Return the best CPU milliseconds with the fast path and without it, in turns."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
@@ -58,7 +58,7 @@ def measured(rounds: int, work: Side, without: Without) -> tuple[float, float]:
 
 def appends() -> Iterator[tuple[str, Side, Without]]:
     """Yield appends of sets whose codec or format the topic does not keep."""
-    general = partial(patch.object, entry, "_anew", lambda *found: None)
+    general = partial(patch.object, entry, "_anew", lambda *arguments: None)
     for magic, codec, settings in [
         (2, "gzip", {"codec": "zstd"}),
         (2, "lz4", {"codec": "zstd"}),
@@ -81,14 +81,14 @@ def appends() -> Iterator[tuple[str, Side, Without]]:
 @contextmanager
 def without_shapes() -> Iterator[None]:
     """Forget the functions of shapes, and make none."""
-    made = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
+    shapes = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
     with patch.object(HotShapes, "SEEN", 1 << 60):
-        for one, _ in made:
+        for one, _ in shapes:
             one.clear()
             one.seen.clear()
         yield
-    for one, kept in made:
-        one.update(kept)
+    for one, saved_entries in shapes:
+        one.update(saved_entries)
 
 
 def shapes() -> Iterator[tuple[str, Side, Without]]:
@@ -117,15 +117,17 @@ def repeats() -> Iterator[tuple[str, Side, Without]]:
 def fetches() -> Iterator[tuple[str, Side, Without]]:
     """Yield a consumer's request without a session, from frame to frame, in front of the dispatcher."""
     pair, session, fetch = Pair(), Session(), message("FetchRequest")
-    asked = fetch.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
-    body = fetch(max_wait_ms=0, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic="orders", partitions=[asked])])
+    partition_row = fetch.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
+    body = fetch(
+        max_wait_ms=0, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic="orders", partitions=[partition_row])]
+    )
     frame, dispatcher = encode_request(body, 12, correlation_id=1, client_id="c"), pair.dispatchers[0]
 
     def answer() -> None:
         if pair.short(memoryview(frame), session) is None:
             request = dispatcher.request_of(frame, session)
-            answered = dispatcher.answer(request)
-            dispatcher.encode(request, answered.answer if isinstance(answered, Later) else answered)
+            answer_found = dispatcher.answer(request)
+            dispatcher.encode(request, answer_found.answer if isinstance(answer_found, Later) else answer_found)
 
     yield (
         "short: Fetch v12",
@@ -191,7 +193,7 @@ def main() -> None:
     print("| path | with | without | times |\n|---|---|---|---|")
     for path in options.path or PATHS:
         for name, work, without in PATHS[path]():
-            fast, general = measured(options.rounds, work, without)
+            fast, general = measure(options.rounds, work, without)
             print(f"| {name} | {fast:.1f} | {general:.1f} | {general / fast:.2f} |", flush=True)
 
 

@@ -38,9 +38,9 @@ def best_cpu_seconds(values, decoders, rounds):
     best = [float("inf")] * len(decoders)
     for _ in range(rounds):
         for side, decoder in enumerate(decoders):
-            started = time.process_time()
+            start_s = time.process_time()
             decode_to_struct(values, decoder)
-            best[side] = min(best[side], time.process_time() - started)
+            best[side] = min(best[side], time.process_time() - start_s)
     return best
 
 

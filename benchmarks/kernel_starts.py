@@ -56,9 +56,9 @@ print(json.dumps([rows / min(best) / 1e6, min(calls), "numba" in sys.modules]))
 def run(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
     """Run a process; return its CPU seconds and what it printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, process.stdout
 
 
 def size_of(folder: Path) -> int:
@@ -70,11 +70,11 @@ def main() -> None:
     """Compile each way, then start and read in turns."""
     dump = [sys.executable, "-m", "kafkaframes", "dump-log", "--print-data-log", str(LOG)]
     with tempfile.TemporaryDirectory() as base:
-        environments, compiled = {}, {}
+        environments, compile_s = {}, {}
         for number, (way, settings) in enumerate(WAYS.items()):
             folder = Path(base) / str(number)
             environments[way] = {**os.environ, "KAFKAFRAMES_CACHE_DIR": str(folder), **settings}
-            compiled[way], _ = run(dump, environments[way])
+            compile_s[way], _ = run(dump, environments[way])
         starts: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(ROUNDS):
             for way in WAYS:
@@ -88,7 +88,7 @@ def main() -> None:
             ]
             speed, call = ", ".join(f"{one[0]:.1f}" for one in speeds), min(one[1] for one in speeds)
             start = statistics.median(starts[way])
-            print(f"| {way} | {compiled[way]:.1f} | {start:.2f} | {size:.0f} | {speed} | {call:.0f} |")
+            print(f"| {way} | {compile_s[way]:.1f} | {start:.2f} | {size:.0f} | {speed} | {call:.0f} |")
 
 
 if __name__ == "__main__":

@@ -90,14 +90,14 @@ def write_segment(directory: Path, base: int, batches: int, batch: bytes, *, spa
     return end
 
 
-def milliseconds(question: Callable[[int], object], wanted: list[int]) -> tuple[float, float]:
+def milliseconds(question: Callable[[int], object], wanted_values: list[int]) -> tuple[float, float]:
     """Return the median and the worst time of one question."""
-    question(wanted[0])
+    question(wanted_values[0])
     took = []
-    for one in wanted:
-        started = time.perf_counter()
+    for one in wanted_values:
+        start_s = time.perf_counter()
         assert question(one) is not None
-        took.append((time.perf_counter() - started) * 1000)
+        took.append((time.perf_counter() - start_s) * 1000)
     return sorted(took)[len(took) // 2], max(took)
 
 
@@ -111,11 +111,11 @@ def look_ups(scratch: Path) -> dict[str, float]:
         end = write_segment(directory, end, SEGMENT_BYTES // (256 << 10), batch, sparse_to=SEGMENT_BYTES)
     ((partition,),) = ([*one.partitions] for one in discover(str(directory)))
     files = LocalFileSystem()
-    wanted = random.Random(1).sample(range(end), 40)
+    wanted_offsets = random.Random(1).sample(range(end), 40)
     results: dict[str, float] = {}
     for name, use_indexes, count in (("with indexes", True, 40), ("without", False, 3)):
         question = partial(find_offset, files, partition, use_indexes=use_indexes)
-        median, worst = milliseconds(question, wanted[:count])
+        median, worst = milliseconds(question, wanted_offsets[:count])
         results[f"offset, {name}, median ms"], results[f"offset, {name}, worst ms"] = median, worst
     stamps = real_timestamps(scratch)
     results |= stamps
@@ -131,16 +131,16 @@ def real_timestamps(scratch: Path) -> dict[str, float]:
         end = write_crc_segment(directory, end, 16, batch)
     ((partition,),) = ([*one.partitions] for one in discover(str(directory)))
     files = LocalFileSystem()
-    wanted = [START_MS + offset for offset in random.Random(2).sample(range(end), 40)]
-    check(partition, wanted[0])
-    median, worst = milliseconds(lambda stamp: offset_for_timestamp(files, partition, stamp), wanted)
+    wanted_times = [START_MS + offset for offset in random.Random(2).sample(range(end), 40)]
+    check(partition, wanted_times[0])
+    median, worst = milliseconds(lambda stamp: offset_for_timestamp(files, partition, stamp), wanted_times)
     return {"timestamp, 1,000 segments, median ms": median, "timestamp, 1,000 segments, worst ms": worst}
 
 
 def check(partition: Partition, stamp: int) -> None:
-    found = offset_for_timestamp(LocalFileSystem(), partition, stamp)
-    assert found is not None
-    assert found.offset == stamp - START_MS
+    offset_found = offset_for_timestamp(LocalFileSystem(), partition, stamp)
+    assert offset_found is not None
+    assert offset_found.offset == stamp - START_MS
 
 
 def write_crc_segment(directory: Path, base: int, batches: int, batch: bytes) -> int:
@@ -169,16 +169,16 @@ def headers(scratch: Path) -> dict[str, float]:
         size_bytes = path.stat().st_size
         with LocalFileSystem().open(str(path)) as read_at:
             for _ in range(2):
-                started = time.perf_counter()
-                seen = sum(len(one.batches) for one in scan_segment(read_at, size_bytes=size_bytes))
-                took = time.perf_counter() - started
-            assert seen == count
-            started = time.perf_counter()
+                start_s = time.perf_counter()
+                seen_count = sum(len(one.batches) for one in scan_segment(read_at, size_bytes=size_bytes))
+                took = time.perf_counter() - start_s
+            assert seen_count == count
+            start_s = time.perf_counter()
             for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
                 assert check_crcs(window.data, window.in_data()).all()
-            checked = time.perf_counter() - started
+            crc_s = time.perf_counter() - start_s
         results[f"headers GB/s, batches of {size >> 10} KiB"] = size_bytes / took / 1e9
-        results[f"plan of a recovery (CRC) GB/s, batches of {size >> 10} KiB"] = size_bytes / checked / 1e9
+        results[f"plan of a recovery (CRC) GB/s, batches of {size >> 10} KiB"] = size_bytes / crc_s / 1e9
         path.unlink()
     return results
 
@@ -194,11 +194,11 @@ def many_segments(scratch: Path) -> dict[str, float]:
             end = write_segment(directory, end, 8, batch)
     took, busy = [], []
     for _ in range(3):
-        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        start_s, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "kafkaframes", "info", str(scratch / "many")], check=True, stdout=subprocess.DEVNULL
         )
-        took.append(time.perf_counter() - started)
+        took.append(time.perf_counter() - start_s)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         busy.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return {"info on 10,000 segments, s": min(took), "info on 10,000 segments, CPU s": min(busy)}
@@ -209,11 +209,11 @@ def main() -> None:
     results: dict[str, float] = {"load average": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as name:
         for part in (many_segments, look_ups, headers):
-            started = time.perf_counter()
-            found = part(Path(name))
-            print(*(f"{what:55} {value:10.2f}" for what, value in found.items()), sep="\n", flush=True)
-            print(f"  ({time.perf_counter() - started:.0f} s with making the data)", flush=True)
-            results |= found
+            start_s = time.perf_counter()
+            figures = part(Path(name))
+            print(*(f"{what:55} {value:10.2f}" for what, value in figures.items()), sep="\n", flush=True)
+            print(f"  ({time.perf_counter() - start_s:.0f} s with making the data)", flush=True)
+            results |= figures
     target = Path(__file__).parent / "results" / "log_reading.json"
     target.parent.mkdir(exist_ok=True)
     machine = {"date": "2026-11-21", "machine": "2 cores shared"}

@@ -31,14 +31,19 @@ def write_copy(directory: Path, log_bytes: int) -> None:
     """Write one copy of about ``log_bytes``; base offset and leader epoch lie outside the CRC."""
     batches = build_batches("lz4")
     directory.mkdir(parents=True)
-    offset, written, number = 0, 0, 0
-    while written < log_bytes:
+    offset, written_bytes, number = 0, 0, 0
+    while written_bytes < log_bytes:
         with open(directory / f"{offset:020}.log", "wb") as log:
             size = 0
-            while size < SEGMENT_BYTES and written < log_bytes:
+            while size < SEGMENT_BYTES and written_bytes < log_bytes:
                 raw, records = batches[number % len(batches)]
                 log.write(struct.pack(">q", offset) + raw[8:12] + struct.pack(">i", 3) + raw[16:])
-                offset, size, written, number = offset + records, size + len(raw), written + len(raw), number + 1
+                offset, size, written_bytes, number = (
+                    offset + records,
+                    size + len(raw),
+                    written_bytes + len(raw),
+                    number + 1,
+                )
     (directory / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
 
 
@@ -50,9 +55,9 @@ def plan(paths: list[str]):
 
 def read_here(paths: list[str]) -> int:
     """Plan and read everything in this process; return how many records there were."""
-    options, planned = plan(paths)
+    options, read_plan = plan(paths)
     columns = choose_columns(["value", "offset", "timestamp"])
-    return sum(batch.num_rows for work in planned.works for batch in read_work(work, columns, options))
+    return sum(batch.num_rows for work in read_plan.works for batch in read_work(work, columns, options))
 
 
 def read_on_spark(spark, paths: list[str]) -> int:
@@ -60,15 +65,15 @@ def read_on_spark(spark, paths: list[str]) -> int:
     return spark.read.format("kafka-log").load(paths).selectExpr(*QUERY).collect()[0]["records"]
 
 
-def compared(question, one: list[str], three: list[str], rounds: int) -> tuple[float, float]:
+def compare(question, one: list[str], three: list[str], rounds: int) -> tuple[float, float]:
     """Return the best times of one copy and of three, which have to give the same."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds + 1):  # the first one warms up
         answers = []
         for side, paths in enumerate((one, three)):
-            started = time.perf_counter()
+            start_s = time.perf_counter()
             answers.append(question(paths))
-            best[side] = min(best[side], time.perf_counter() - started)
+            best[side] = min(best[side], time.perf_counter() - start_s)
         assert answers[0] == answers[1] or question is plan
     return best[0], best[1]
 
@@ -80,26 +85,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--to", type=Path, default=None, help="where the copies are written")
-    given = parser.parse_args()
-    root = Path(tempfile.mkdtemp(dir=given.to))
+    options = parser.parse_args()
+    root = Path(tempfile.mkdtemp(dir=options.to))
     try:
-        write_copy(root / "1" / "orders-0", given.megabytes << 20)
+        write_copy(root / "1" / "orders-0", options.megabytes << 20)
         copies = [str(root / str(n)) for n in (1, 2, 3)]
         for copy in copies[1:]:
             shutil.copytree(copies[0], copy)
-        print(f"{given.megabytes} MB of log a copy, batches of {BATCH_BYTES >> 10} KiB, lz4\n")
+        print(f"{options.megabytes} MB of log a copy, batches of {BATCH_BYTES >> 10} KiB, lz4\n")
         print("| what | one copy | three merged | ratio | asked |\n|---|---|---|---|---|")
         questions = {"planned and read in one process": read_here, "planned only": plan}
-        if not given.no_spark:
+        if not options.no_spark:
             import kafkaframes
 
             spark = kafkaframes.spark.session("merge", master="local[2]")
             spark.sparkContext.setLogLevel("ERROR")
             questions = {"aggregate in Spark, local[2]": lambda paths: read_on_spark(spark, paths)} | questions
         for name, question in questions.items():
-            one, three = compared(question, copies[:1], copies, given.rounds)
-            asked = "" if question is plan else f"<= {ASKED}"
-            print(f"| {name} | {one:.3f} s | {three:.3f} s | {three / one:.2f} | {asked} |", flush=True)
+            one, three = compare(question, copies[:1], copies, options.rounds)
+            goal = "" if question is plan else f"<= {ASKED}"
+            print(f"| {name} | {one:.3f} s | {three:.3f} s | {three / one:.2f} | {goal} |", flush=True)
     finally:
         shutil.rmtree(root)
 

@@ -55,7 +55,7 @@ def metadata() -> dict[str, Any]:
     return {"brokers": brokers, "clusterId": "abcdefghijklmnopqrstuv", "controllerId": 1, "topics": topics}
 
 
-def fetched() -> dict[str, Any]:
+def fetch_response() -> dict[str, Any]:
     partitions = [
         {
             "partitionIndex": index,
@@ -69,7 +69,7 @@ def fetched() -> dict[str, Any]:
     return {"sessionId": 7, "responses": [{"topicId": b"t" * 16, "partitions": partitions}]}
 
 
-def produced() -> dict[str, Any]:
+def produce_request() -> dict[str, Any]:
     partitions = [{"index": index, "records": b"x" * 1024} for index in range(50)]
     return {"acks": -1, "timeoutMs": 30000, "topicData": [{"topicId": b"t" * 16, "partitionData": partitions}]}
 
@@ -82,8 +82,8 @@ def to_fetch() -> dict[str, Any]:
 # message, version, value, how many a batch; kio's module, kafka-python's module
 CASES = (
     ("MetadataResponse", 13, metadata(), 100, "metadata.v13.response", "metadata"),
-    ("FetchResponse", 18, fetched(), 100, "fetch.v18.response", "consumer"),
-    ("ProduceRequest", 13, produced(), 100, "produce.v13.request", "producer"),
+    ("FetchResponse", 18, fetch_response(), 100, "fetch.v18.response", "consumer"),
+    ("ProduceRequest", 13, produce_request(), 100, "produce.v13.request", "producer"),
     ("FetchRequest", 18, to_fetch(), 10_000, "fetch.v18.request", "consumer"),
     ("HeartbeatRequest", 4, {"groupId": "orders", "generationId": 3, "memberId": "consumer-1-0c9f3f2e"}, 10_000,
      "heartbeat.v4.request", "consumer"),
@@ -102,8 +102,8 @@ def by_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
 
 
 def by_kafka_python(name: str, version: int, module: str, data: bytes) -> Callable[[], object]:
-    made = getattr(importlib.import_module(f"kafka.protocol.{module}"), name)
-    return lambda: made.decode(data, version=version)
+    message_type = getattr(importlib.import_module(f"kafka.protocol.{module}"), name)
+    return lambda: message_type.decode(data, version=version)
 
 
 def by_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
@@ -124,7 +124,7 @@ def best(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> 
             start = time.process_time()
             run()
             times[name].append((time.process_time() - start) / count * 1e6)
-    return {name: (min(found), statistics.median(found)) for name, found in times.items()}
+    return {name: (min(figures), statistics.median(figures)) for name, figures in times.items()}
 
 
 def measure(case: tuple[Any, ...], rounds: int) -> None:
@@ -143,13 +143,13 @@ def measure(case: tuple[Any, ...], rounds: int) -> None:
         subjects["special"] = (by_columns(plan, messages, special=True), count)
     if count == 100:
         subjects["one"] = (by_columns(plan, messages[:1], special=True), 1)
-    found = best(rounds, subjects)
+    best_by_subject = best(rounds, subjects)
     print(f"{name} v{version}, {len(data)} bytes, {count} a batch; microseconds a message")
-    for subject, (least, median) in found.items():
-        ratios = "  ".join(f"{found[peer][0] / least:7.1f}x {peer}" for peer in ("kio", "kafka-python"))
+    for subject, (least, median) in best_by_subject.items():
+        ratios = "  ".join(f"{best_by_subject[peer][0] / least:7.1f}x {peer}" for peer in ("kio", "kafka-python"))
         print(f"  {subject:<13}{least:10.2f} best {median:10.2f} median   {ratios}")
     for subject, peer, times in ASKED.get(name, ()):
-        ratio = found[peer][1] / found[subject][1] if subject in found else 0.0
+        ratio = best_by_subject[peer][1] / best_by_subject[subject][1] if subject in best_by_subject else 0.0
         verdict = "reached" if ratio >= times else "missed"
         print(f"  asked of the medians: {subject} {times}x {peer}: {verdict}, {ratio:.1f}x")
 

@@ -118,9 +118,9 @@ def _medians(functions, rounds):
     for _ in range(rounds):
         for index, function in enumerate(functions):
             start = time.thread_time()
-            kept = function()
+            result = function()
             times[index].append(time.thread_time() - start)
-            del kept
+            del result
     return [median(one) * 1e6 for one in times]
 
 
@@ -145,7 +145,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     ballast = [[index] for index in range(200_000)]
     (gc.enable if options.gc else gc.disable)()
-    missed = 0
+    missed_count = 0
     print(
         f"microseconds of CPU, medians of {options.rounds} rounds; "
         f"GC {'on' if options.gc else 'off'}; load {os.getloadavg()[0]:.1f}"
@@ -162,14 +162,15 @@ def main() -> int:
         for index, verb in enumerate(("decode", "encode")):
             ours, python, kio = _medians([side[index] for side in sides], options.rounds)
             print(f"{name:16} {verb:7} {ours:8.1f} {python:13.1f} {kio:8.1f} {python / ours:15.2f} {kio / ours:7.2f}")
-            for peer, wanted in GROUPS.get((name, verb), {}).items():
+            for peer, wanted_ratio in GROUPS.get((name, verb), {}).items():
                 ratio = (python if peer == "kafka-python" else kio) / ours
-                missed += ratio < wanted
-                print(f"{'':16} {'':7} asked: {wanted:.0f}x {peer}: {'reached' if ratio >= wanted else 'MISSED'}")
+                missed_count += ratio < wanted_ratio
+                verdict = "reached" if ratio >= wanted_ratio else "MISSED"
+                print(f"{'':16} {'':7} asked: {wanted_ratio:.0f}x {peer}: {verdict}")
     cpu, wall = _cold()
     print(f"import kafkaframes and a first decode: {cpu:.0f} ms of CPU, {wall:.0f} ms on the clock (asked: 60)")
     del ballast
-    return 1 if missed else 0
+    return 1 if missed_count else 0
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ RESULTS = Path(__file__).parent / "results" / "partition_log.md"
 NOW_MS = 1_795_255_143_423
 BATCH_RECORDS, VALUE_BYTES, KINDS = 120, 100, 64
 SEGMENT_BYTES = 64 << 20
-Timed = tuple[float, float]
+CpuAndWall = tuple[float, float]
 
 
 def batches(*, idempotent: bool = False) -> list[bytes]:
     """Build some different batches of about 16 KiB before compression."""
     choose = np.random.default_rng(5)
-    found = []
+    batch_list = []
     for number in range(KINDS):
         values = [
             b'{"id":%d,"customer":"c%d","amount":%d,"currency":"EUR","note":"%s"}'
@@ -54,26 +54,26 @@ def batches(*, idempotent: bool = False) -> list[bytes]:
             "timestamp": [NOW_MS + row for row in range(BATCH_RECORDS)],
         }
         producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if idempotent else {}
-        found.append(build_records(columns, codec="lz4", batch_bytes=1 << 20, **producer))
-    return found
+        batch_list.append(build_records(columns, codec="lz4", batch_bytes=1 << 20, **producer))
+    return batch_list
 
 
-def placed(pieces: list[bytes], count: int) -> list[bytes]:
+def place_batches(pieces: list[bytes], count: int) -> list[bytes]:
     """Return so many batches with offsets one after the other, as a leader hands them out."""
     return [struct.pack(">q", number * BATCH_RECORDS) + pieces[number % KINDS][8:] for number in range(count)]
 
 
 def plain(directory: Path, ready: list[bytes]) -> None:
     """Write the batches, and nothing else; fsync where a segment would end."""
-    number, written = 0, 0
+    number, written_bytes = 0, 0
     out = os.open(directory / "0", os.O_CREAT | os.O_WRONLY)
     for piece in ready:
-        if written + len(piece) > SEGMENT_BYTES:
+        if written_bytes + len(piece) > SEGMENT_BYTES:
             os.fsync(out)
             os.close(out)
-            number, written = number + 1, 0
+            number, written_bytes = number + 1, 0
             out = os.open(directory / str(number), os.O_CREAT | os.O_WRONLY)
-        written += os.write(out, piece)
+        written_bytes += os.write(out, piece)
     os.fsync(out)
     os.close(out)
 
@@ -96,16 +96,16 @@ def lead(directory: Path, ready: list[bytes]) -> None:
 
 def with_sequences(pieces: list[bytes], count: int) -> list[bytes]:
     """Return batches of one idempotent producer; only the header differs (its CRC is made again)."""
-    found = []
+    batch_list = []
     for number in range(count):
         raw = bytearray(pieces[number % KINDS])
         struct.pack_into(">i", raw, BATCH_V2.position_of("base_sequence"), number * BATCH_RECORDS)
         struct.pack_into(">I", raw, BATCH_V2.position_of("crc"), crc32c(bytes(raw[BATCH_V2.end_of("crc") :])))
-        found.append(bytes(raw))
-    return found
+        batch_list.append(bytes(raw))
+    return batch_list
 
 
-def timed(work: Callable[[Path], object]) -> Timed:
+def time_best(work: Callable[[Path], object]) -> CpuAndWall:
     """Return CPU and wall seconds, the best of two."""
     best = (float("inf"), float("inf"))
     for _ in range(2):
@@ -121,19 +121,19 @@ def main() -> None:
     """Run, print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=256)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     pieces, clients = batches(), batches(idempotent=True)
     mean = sum(map(len, pieces)) / KINDS
-    count = int(asked.megabytes * 1e6 / mean)
-    ready, client = placed(pieces, count), [pieces[number % KINDS] for number in range(count)]
+    count = int(options.megabytes * 1e6 / mean)
+    ready, client = place_batches(pieces, count), [pieces[number % KINDS] for number in range(count)]
     sequences = with_sequences(clients, count)
     lead(Path(tempfile.mkdtemp()), sequences[:100])  # kernels are loaded
     figures = {
-        "plain write": timed(lambda path: plain(path, ready)),
-        "append_as_follower, 64 batches at once": timed(lambda path: follow(path, ready, 64)),
-        "append_as_follower, one batch at once": timed(lambda path: follow(path, ready, 1)),
-        "append_as_leader": timed(lambda path: lead(path, client)),
-        "append_as_leader, idempotent": timed(lambda path: lead(path, sequences)),
+        "plain write": time_best(lambda path: plain(path, ready)),
+        "append_as_follower, 64 batches at once": time_best(lambda path: follow(path, ready, 64)),
+        "append_as_follower, one batch at once": time_best(lambda path: follow(path, ready, 1)),
+        "append_as_leader": time_best(lambda path: lead(path, client)),
+        "append_as_leader, idempotent": time_best(lambda path: lead(path, sequences)),
     }
     size = sum(map(len, ready)) / 1e6
     records = count * BATCH_RECORDS * (VALUE_BYTES + 8) / 1e6

@@ -55,32 +55,35 @@ print(json.dumps([*bare, time.process_time(), len(sys.modules)]))
 """
 
 
-def measured(step: str, source: Path, *ahead: Path) -> list[float]:
+def measure(step: str, source: Path, *ahead: Path) -> list[float]:
     """Return CPU seconds and modules of the bare process, and of the whole; ``ahead`` stands first on the path."""
     worker, ours = STEPS[step]
     command = [sys.executable, "-c", SCRIPT.format(worker=worker, ours=ours)]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*ahead, source]))},
         capture_output=True,
         text=True,
         check=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def main() -> None:
     sources = [ROOT / "src", *map(Path, sys.argv[1:2])]
     zips = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
-    bare_runs = [(measured(step, sources[0], *zips)[0], measured(step, sources[0])[0]) for step in list(STEPS)[:2] * 3]
-    zipped, installed = (median(values) for values in zip(*bare_runs, strict=True))
-    print(f"bare, PySpark from the zip: {zipped:.2f} s; installed: {installed:.2f} s; {zipped / installed:.1f} times\n")
+    bare_runs = [(measure(step, sources[0], *zips)[0], measure(step, sources[0])[0]) for step in list(STEPS)[:2] * 3]
+    zipped_s, installed_s = (median(values) for values in zip(*bare_runs, strict=True))
+    print(
+        f"bare, PySpark from the zip: {zipped_s:.2f} s; installed: {installed_s:.2f} s;"
+        f" {zipped_s / installed_s:.1f} times\n"
+    )
     print("| step | checkout | bare, CPU s | whole, CPU s | times | modules of ours |\n|---|---|---|---|---|---|")
     for step in STEPS:
         runs: dict[Path, list[list[float]]] = {source: [] for source in sources}
         for _ in range(ROUNDS + 1):  # the first compiles Python files
             for source in sources:
-                runs[source].append(measured(step, source))
+                runs[source].append(measure(step, source))
         for source in sources:
             bare, before, whole, after = (median(values) for values in zip(*runs[source][1:], strict=True))
             cells = f"{bare:.2f} | {whole:.2f} | {whole / bare:.1f} | {after - before:.0f}"

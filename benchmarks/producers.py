@@ -58,11 +58,11 @@ LZ4_TABLE = (
 def values(count: int) -> list[bytes]:
     """Make JSON values of 100 bytes, no two alike."""
     choose = random.Random(7)
-    found = []
+    value_list = []
     for number in range(count):
         order = f'{{"order_id":{number},"customer":"c{choose.randrange(99999):05}","amount":{choose.random():.4f}'
-        found.append((order + f',"note":"{choose.getrandbits(128):032x}')[:98].encode() + b'"}')
-    return found
+        value_list.append((order + f',"note":"{choose.getrandbits(128):032x}')[:98].encode() + b'"}')
+    return value_list
 
 
 def ours(codec: Codec, some: list[bytes], level: int | None = None) -> bytes:
@@ -73,7 +73,7 @@ def ours(codec: Codec, some: list[bytes], level: int | None = None) -> bytes:
     )
 
 
-def _built(make: Callable[[], Any], some: list[bytes]) -> bytes:
+def _build(make: Callable[[], Any], some: list[bytes]) -> bytes:
     parts = []
     for start in range(0, len(some), BATCH_RECORDS):
         builder = make()
@@ -86,12 +86,12 @@ def _built(make: Callable[[], Any], some: list[bytes]) -> bytes:
 
 def aiokafka(codec: Codec, some: list[bytes]) -> bytes:
     """Write with aiokafka's builder."""
-    return _built(lambda: DefaultRecordBatchBuilder(2, int(codec), 0, -1, -1, -1, 1 << 20), some)
+    return _build(lambda: DefaultRecordBatchBuilder(2, int(codec), 0, -1, -1, -1, 1 << 20), some)
 
 
 def kafka_python(codec: Codec, some: list[bytes]) -> bytes:
     """Write with kafka-python's builder."""
-    return _built(lambda: KafkaPythonBuilder(2, int(codec), False, -1, -1, -1, 1 << 20), some)
+    return _build(lambda: KafkaPythonBuilder(2, int(codec), False, -1, -1, -1, 1 << 20), some)
 
 
 WRITERS = {"kafkaframes": ours, "aiokafka": aiokafka, "kafka-python": kafka_python}
@@ -144,19 +144,21 @@ class Costs(NamedTuple):
 
 def costs(data: dict[str, bytes], records: int) -> dict[str, Costs]:
     """Measure each in turns: what disturbs a round disturbs all."""
-    scanned = {name: (as_array(raw), scan_all(as_array(raw), rules=FILE)) for name, raw in data.items()}
-    found = {name: [math.inf] * 3 for name in data}
+    scanned_batches = {name: (as_array(raw), scan_all(as_array(raw), rules=FILE)) for name, raw in data.items()}
+    costs_by_name = {name: [math.inf] * 3 for name in data}
     for number in range(ROUNDS):
         for name, raw in data.items():
-            calls = [partial(read, raw), partial(open_sections, *scanned[name]), partial(read_by_aiokafka, raw)]
+            calls = [partial(read, raw), partial(open_sections, *scanned_batches[name]), partial(read_by_aiokafka, raw)]
             for place, call in enumerate(calls[: 3 if number < 2 else 2]):
                 start = time.process_time()
                 call()
-                found[name][place] = min(found[name][place], (time.process_time() - start) / records * 1e9)
-    return {name: Costs(*some) for name, some in found.items()}
+                costs_by_name[name][place] = min(
+                    costs_by_name[name][place], (time.process_time() - start) / records * 1e9
+                )
+    return {name: Costs(*some) for name, some in costs_by_name.items()}
 
 
-def written(codec: Codec, some: list[bytes], directory: Path | None) -> Iterator[tuple[str, bytes]]:
+def write_with_clients(codec: Codec, some: list[bytes], directory: Path | None) -> Iterator[tuple[str, bytes]]:
     """Yield what each client has written."""
     for name, write in WRITERS.items():
         try:
@@ -175,43 +177,43 @@ def speed_rows(count: int, directory: Path | None) -> Iterator[str]:
     """Measure each writer's batches beside ours, codec by codec."""
     some = values(count)
     for codec in Codec:
-        data = dict(written(codec, some, directory))
-        measured = costs(data, count)
-        own = measured["kafkaframes"]
+        data = dict(write_with_clients(codec, some, directory))
+        costs_by_name = costs(data, count)
+        own = costs_by_name["kafkaframes"]
         for name, raw in data.items():
-            with Counted() as counted:
+            with Counted() as counter:
                 read(raw)
-            share, found = 1 - counted.odd / len(scan_all(as_array(raw), rules=FILE)), measured[name]
-            streams = f"{found.opened:.0f} / {own.opened:.0f}" if codec else "-"
-            beside = own.read / found.read
-            is_slow = "" if beside >= CLOSE else " (decompressing)" if _is_stream(found, own) else " (!)"
+            share, client_costs = 1 - counter.odd / len(scan_all(as_array(raw), rules=FILE)), costs_by_name[name]
+            streams = f"{client_costs.opened:.0f} / {own.opened:.0f}" if codec else "-"
+            beside = own.read / client_costs.read
+            is_slow = "" if beside >= CLOSE else " (decompressing)" if _is_stream(client_costs, own) else " (!)"
             yield (
-                f"| {name} | {codec.name.lower()} | {len(raw) / count:.0f} | {share:.1%} | {1e3 / found.read:.1f} "
-                f"| {found.read:.0f} / {own.read:.0f} | {beside:.0%}{is_slow} | {streams} "
-                f"| {found.aiokafka / found.read:.1f} |"
+                f"| {name} | {codec.name.lower()} | {len(raw) / count:.0f} | {share:.1%} "
+                f"| {1e3 / client_costs.read:.1f} | {client_costs.read:.0f} / {own.read:.0f} "
+                f"| {beside:.0%}{is_slow} | {streams} | {client_costs.aiokafka / client_costs.read:.1f} |"
             )
 
 
-def _is_stream(found: Costs, own: Costs) -> bool:
+def _is_stream(client_costs: Costs, own: Costs) -> bool:
     """Tell whether what lacks is what the streams themselves take longer to decompress."""
-    return own.read / (found.read - (found.opened - own.opened)) >= CLOSE
+    return own.read / (client_costs.read - (client_costs.opened - own.opened)) >= CLOSE
 
 
 def lz4_rows(count: int, directory: Path | None) -> Iterator[str]:
     """Measure what the C function of LZ4 itself takes for each writer's blocks: no reader can be faster than that."""
     some = values(count)
-    data = dict(written(Codec.LZ4, some, directory))
+    data = dict(write_with_clients(Codec.LZ4, some, directory))
     data["kafkaframes, level 3"] = ours(Codec.LZ4, some, level=3)
-    found, measured = {name: _lz4_blocks(raw) for name, raw in data.items()}, costs(data, count)
+    blocks_by_name, costs_by_name = {name: _lz4_blocks(raw) for name, raw in data.items()}, costs(data, count)
     alone = dict.fromkeys(data, math.inf)
     for _ in range(ROUNDS):
-        for name, (blocks, _) in found.items():
+        for name, (blocks, _) in blocks_by_name.items():
             alone[name] = min(alone[name], _lz4_seconds(blocks) / count * 1e9)
     for name, raw in data.items():
-        opened, own = measured[name].opened, measured["kafkaframes"].opened
+        open_s, own = costs_by_name[name].opened, costs_by_name["kafkaframes"].opened
         yield (
-            f"| {name} | {len(raw) / count:.0f} | {found[name][1] / count:.1f} | {alone[name]:.1f} | {opened:.1f} "
-            f"| {alone[name] - alone['kafkaframes']:+.1f} | {opened - own:+.1f} |"
+            f"| {name} | {len(raw) / count:.0f} | {blocks_by_name[name][1] / count:.1f} | {alone[name]:.1f} "
+            f"| {open_s:.1f} | {alone[name] - alone['kafkaframes']:+.1f} | {open_s - own:+.1f} |"
         )
 
 
@@ -261,7 +263,7 @@ def _lz4_length(block: bytes, length: int, place: int) -> tuple[int, int]:
     return length, place
 
 
-def _unpacked(path: Path) -> bytes:
+def _unpack(path: Path) -> bytes:
     raw = path.read_bytes()
     if path.suffix == ".gz":
         return gzip.decompress(raw)
@@ -276,8 +278,8 @@ def batches_in(raw: bytes) -> Iterator[bytes]:
         size = 12 + int.from_bytes(raw[start + 8 : start + 12], "big")
         piece = raw[start : start + size]
         if 61 < size <= 1 << 20 and len(piece) == size:
-            found = scan_all(as_array(piece))
-            if len(found) == 1 and check_crcs(piece, found)[0]:
+            batch_table = scan_all(as_array(piece))
+            if len(batch_table) == 1 and check_crcs(piece, batch_table)[0]:
                 yield piece
                 place += size - 17
         place = raw.find(b"\x02", place + 1)
@@ -290,19 +292,19 @@ def share_rows(sources: dict[str, list[bytes]]) -> Iterator[str]:
         for batch in batches:
             by_codec.setdefault(batch[22] & 7, []).append(batch)
         for codec, some in sorted(by_codec.items()):
-            with Counted() as counted:
+            with Counted() as counter:
                 count = sum(read(batch) for batch in some)
-            share = 1 - counted.odd / len(some)
+            share = 1 - counter.odd / len(some)
             yield f"| {name} | {Codec(codec).name.lower()} | {len(some)} | {count} | {share:.1%} |"
 
 
 def sources_of(captures: Path | None, logs: Path | None) -> dict[str, list[bytes]]:
     """Collect batches of captures by file, and of logs by case."""
-    found: dict[str, list[bytes]] = {}
+    batches_by_source: dict[str, list[bytes]] = {}
     for path in sorted(captures.glob("*.pcap*")) if captures else []:
         name = path.name.split(".")[0]
         if not name.startswith(("mangled", "snaplen", "rotated", "one-direction")):
-            found[f"capture {name}"] = list(batches_in(_unpacked(path)))
+            batches_by_source[f"capture {name}"] = list(batches_in(_unpack(path)))
     for case in sorted(logs.iterdir()) if logs else []:
         if case.is_dir() and not case.name.startswith(("unclean", "preallocated")):
             batches = []
@@ -311,8 +313,8 @@ def sources_of(captures: Path | None, logs: Path | None) -> dict[str, list[bytes
                 table = scan_all(as_array(raw), rules=FILE)
                 places = zip(*(table.column(one).tolist() for one in ("position", "size", "magic")), strict=True)
                 batches += [raw[at : at + size] for at, size, magic in places if magic == 2]
-            found[f"log {case.name}"] = batches
-    return {name: batches for name, batches in found.items() if batches}
+            batches_by_source[f"log {case.name}"] = batches
+    return {name: batches for name, batches in batches_by_source.items() if batches}
 
 
 def main() -> None:

@@ -50,14 +50,14 @@ def make(count: int) -> list[Row]:
 
 
 def pieces_of(rows: list[Row]) -> list[pa.Table]:
-    found = []
+    tables = []
     for first in range(0, len(rows), PIECE_ROWS):
         keys, values = zip(*rows[first : first + PIECE_ROWS], strict=True)
         stamps = pa.array(range(FIRST_MS + first, FIRST_MS + first + len(keys)), pa.int64())
         offsets = pa.array(range(first, first + len(keys)), pa.int64())
         columns = {"offset": offsets, "timestamp": stamps, "key": pa.array(keys), "value": pa.array(values)}
-        found.append(pa.table(columns))
-    return found
+        tables.append(pa.table(columns))
+    return tables
 
 
 def ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
@@ -105,13 +105,13 @@ def best_seconds(call: Callable[[], int], rounds: int) -> float | None:
 def check(pieces: list[pa.Table], rows: list[Row], magic: int, codec: str) -> None:
     """Let aiokafka read our bytes: every key and value must come back."""
     raw = b"".join(kafkaframes.build_records(piece, record_format=magic, codec=codec) for piece in pieces)
-    log, found = MemoryRecords(raw), []
+    log, records = MemoryRecords(raw), []
     while log.has_next():
         batch = log.next_batch()
         if not batch.validate_crc():
             raise SystemExit(f"format {magic}, {codec}: wrong CRC")
-        found += [(record.key, record.value) for record in batch]
-    if found != rows:
+        records += [(record.key, record.value) for record in batch]
+    if records != rows:
         raise SystemExit(f"format {magic}, {codec}: aiokafka reads something else")
 
 

@@ -189,13 +189,13 @@ def bound(data: bytes, codec: str) -> Callable[[], None]:
         "lz4": lz4.frame.decompress,
         "zstd": lambda payload: unzstd(payload, max_output_size=4 << 20),
     }
-    decompress, extend, covered = steps[codec], google_crc32c.extend, BATCH_V2.end_of("crc")
+    decompress, extend, crc_start = steps[codec], google_crc32c.extend, BATCH_V2.end_of("crc")
     batches = scan(data)
     spans = list(zip(batches.column("position").tolist(), batches.column("size").tolist(), strict=True))
 
     def run() -> None:
         for start, size in spans:
-            extend(0, data[start + covered : start + size])
+            extend(0, data[start + crc_start : start + size])
             bytearray(decompress(data[start + BATCH_V2.size : start + size]))
 
     return run
@@ -205,9 +205,9 @@ def bound(data: bytes, codec: str) -> Callable[[], None]:
 
 
 def seconds(run: Callable[[], None]) -> float:
-    started = time.process_time()
+    start_s = time.process_time()
     run()
-    return time.process_time() - started
+    return time.process_time() - start_s
 
 
 def drain(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) -> Callable[[], None]:
@@ -240,7 +240,7 @@ def measure(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict
     """Return M records a second by reader, ``bytes``, and ``bound``."""
     data, count = make(data_set, codec, share)
     small, _ = make(data_set._replace(megabytes=0), codec, share)
-    found = {"bytes": float(len(data))}
+    rates = {"bytes": float(len(data))}
     runs = {"ours": drain(ours, data)}
     if data_set.magic == 2 and data_set.batch_records > 1:
         runs["bound"] = bound(data, codec)
@@ -256,22 +256,22 @@ def measure(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict
             slow = name in ("kafka-python", "kio")
             for _ in range(0 if slow and number else 3 if name in ("ours", "bound") else 1):
                 best[name] = min(best[name], seconds(run))
-    return found | {name: count / taken / 1e6 for name, taken in best.items()}
+    return rates | {name: count / best_s / 1e6 for name, best_s in best.items()}
 
 
-def row(data_set: DataSet, codec: str, found: dict[str, float]) -> str:
+def row(data_set: DataSet, codec: str, rates: dict[str, float]) -> str:
     def cell(name: str) -> str:
-        return f"{found[name]:.2f}" if name in found else "-"
+        return f"{rates[name]:.2f}" if name in rates else "-"
 
-    ratio = found["ours"] / found["aiokafka lists"]
-    share = f"{found['ours'] / found['bound']:.0%}" if "bound" in found else "-"
-    size, stored = data_set.value_bytes * found["ours"], found["bytes"] / 1e6
-    cells = [data_set.name, codec, f"{stored:.0f}", f"{found['ours']:.2f}", f"{size:.0f}", cell("aiokafka lists")]
+    ratio = rates["ours"] / rates["aiokafka lists"]
+    share = f"{rates['ours'] / rates['bound']:.0%}" if "bound" in rates else "-"
+    size, stored_mb = data_set.value_bytes * rates["ours"], rates["bytes"] / 1e6
+    cells = [data_set.name, codec, f"{stored_mb:.0f}", f"{rates['ours']:.2f}", f"{size:.0f}", cell("aiokafka lists")]
     cells += [f"**{ratio:.1f}**", *map(cell, ("aiokafka dropped", "kafka-python", "kio", "bound"))]
-    return f"| {' | '.join([*cells, share, wanted(data_set, codec)])} |"
+    return f"| {' | '.join([*cells, share, goal_text(data_set, codec)])} |"
 
 
-def wanted(data_set: DataSet, codec: str) -> str:
+def goal_text(data_set: DataSet, codec: str) -> str:
     if data_set.name == "v2-100B":
         return f"{TARGETS[codec]} M/s, {TIMES_AIOKAFKA[codec]}x, {OF_BOUND[codec]:.0%} of the bound"
     if data_set.name == "v2-one-record":

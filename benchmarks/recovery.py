@@ -46,21 +46,21 @@ def write_log(directory: Path, size_bytes: int, batch_bytes: int) -> None:
     partition = directory / "bench-0"
     partition.mkdir(parents=True)
     payload = np.random.default_rng(7).bytes(batch_bytes - 61)
-    offset, written, last = 0, 0, b""
-    while written < size_bytes:
-        path, filled = partition / f"{offset:020d}.log", 0
+    offset, written_bytes, last = 0, 0, b""
+    while written_bytes < size_bytes:
+        path, segment_bytes = partition / f"{offset:020d}.log", 0
         path.with_suffix(".index").touch()
         with path.open("wb") as out:
-            while filled < SEGMENT_BYTES and written + filled < size_bytes:
+            while segment_bytes < SEGMENT_BYTES and written_bytes + segment_bytes < size_bytes:
                 last = batch(offset, offset % 2, offset // 2, payload)
-                filled += out.write(last)
+                segment_bytes += out.write(last)
                 offset += 1
-        written += filled
+        written_bytes += segment_bytes
     with path.open("r+b") as out:
-        out.truncate(filled - len(last) // 2)
+        out.truncate(segment_bytes - len(last) // 2)
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
+def time_best(work: Callable[[], object]) -> tuple[float, float]:
     """Return CPU and wall seconds, the best of two."""
     best = (float("inf"), float("inf"))
     for _ in range(2):
@@ -75,10 +75,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--batch-bytes", type=int, default=16384)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     settings = RecoverySettings(_NOW_MS)
     with tempfile.TemporaryDirectory() as scratch:
-        write_log(Path(scratch) / "log", asked.megabytes << 20, asked.batch_bytes)
+        write_log(Path(scratch) / "log", options.megabytes << 20, options.batch_bytes)
         (directory,) = discover(str(Path(scratch) / "log"))
         (partition,) = directory.partitions
 
@@ -89,25 +89,25 @@ def main() -> None:
                         assert check_crcs(window.data, window.in_data()).all()
 
         read()  # kernels are loaded, the page cache is filled
-        figures = {"read with CRC": timed(read)}
-        figures["plan and work out"] = timed(
+        figures = {"read with CRC": time_best(read)}
+        figures["plan and work out"] = time_best(
             lambda: compute_files(directory, plan_recovery(directory, partition), settings)
         )
         copies = iter(range(2))
         for number in range(2):
             shutil.copytree(Path(scratch) / "log", Path(scratch) / f"copy{number}")
-        figures["opened in place (open_log)"] = timed(
+        figures["opened in place (open_log)"] = time_best(
             lambda: open_log(f"{scratch}/copy{next(copies)}/bench-0", now_ms=_NOW_MS).abandon()
         )
         targets = iter(range(2))
-        figures["the same, and write a copy"] = timed(
+        figures["the same, and write a copy"] = time_best(
             lambda: recover_to(
                 directory, plan_recovery(directory, partition), settings, Path(scratch) / f"out{next(targets)}"
             )
         )
     base = figures["read with CRC"]
     lines = [
-        f"# Recovery of {asked.megabytes} MiB, batches of {asked.batch_bytes} bytes",
+        f"# Recovery of {options.megabytes} MiB, batches of {options.batch_bytes} bytes",
         "",
         "2026-11-21, 2 cores shared, Python 3.11. Asked: at most 2x the time of reading with CRC.",
         "",

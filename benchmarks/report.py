@@ -50,55 +50,56 @@ def motif(codec):
 
 def write_topic(directory, codec, size_bytes):
     """Write segments of repeated batches with offsets of their own (these lie outside the CRC); return the records."""
-    batches, offset, left = motif(codec), 0, size_bytes
+    batches, offset, remaining_bytes = motif(codec), 0, size_bytes
     directory.mkdir(parents=True)
     place = 0
-    while left > 0:
+    while remaining_bytes > 0:
         with open(directory / f"{offset:020}.log", "wb") as log:
-            written = 0
-            while written < min(SEGMENT_BYTES, left):
+            segment_bytes = 0
+            while segment_bytes < min(SEGMENT_BYTES, remaining_bytes):
                 raw, records = batches[place % len(batches)]
                 log.write(offset.to_bytes(8, "big") + raw[8:])
-                offset, written, place = offset + records, written + len(raw), place + 1
-        left -= written
+                offset, segment_bytes, place = offset + records, segment_bytes + len(raw), place + 1
+        remaining_bytes -= segment_bytes
     return offset
 
 
-def timed(*arguments):
+def time_command(*arguments):
     """Run a command; return its seconds and what it printed."""
-    started = time.perf_counter()
-    done = subprocess.run(
+    start_s = time.perf_counter()
+    process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", *arguments], capture_output=True, text=True, check=False
     )
-    seconds = time.perf_counter() - started
-    if done.returncode > 1:
-        raise SystemExit(done.stderr)
-    return seconds, done.stdout
+    seconds = time.perf_counter() - start_s
+    if process.returncode > 1:
+        raise SystemExit(process.stderr)
+    return seconds, process.stdout
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-report-") as folder:
         log, page = Path(folder, "log"), Path(folder, "report.html")
-        share = given.megabytes * 1_000_000 // len(CODECS)
+        share = options.megabytes * 1_000_000 // len(CODECS)
         records = sum(write_topic(log / f"orders.{codec}-0", codec, share) for codec in CODECS)
         report, verify = float("inf"), float("inf")
-        for _ in range(given.rounds):
-            seconds, said = timed("report", str(log), "-o", str(page))
-            if f"{records:,} records" not in said:
-                raise SystemExit(f"{records:,} records were written; the report says: {said}")
+        for _ in range(options.rounds):
+            seconds, output = time_command("report", str(log), "-o", str(page))
+            if f"{records:,} records" not in output:
+                raise SystemExit(f"{records:,} records were written; the report says: {output}")
             report = min(report, seconds)
-            verify = min(verify, timed("verify", str(log))[0])
+            verify = min(verify, time_command("verify", str(log))[0])
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
         print(
-            f"{datetime.date.today()}: {given.megabytes} MB, {records:,} records, 2 processes, best of {given.rounds}\n"
+            f"{datetime.date.today()}: {options.megabytes} MB, {records:,} records, "
+            f"2 processes, best of {options.rounds}\n"
         )
         print("| | seconds | asked | MB/s |\n|---|---|---|---|")
-        print(f"| report | {report:.1f} | <= {ASKED_SECONDS} | {given.megabytes / report:.0f} |")
-        print(f"| verify | {verify:.1f} | | {given.megabytes / verify:.0f} |")
+        print(f"| report | {report:.1f} | <= {ASKED_SECONDS} | {options.megabytes / report:.0f} |")
+        print(f"| verify | {verify:.1f} | | {options.megabytes / verify:.0f} |")
         print(f"\nreport / verify: {report / verify:.1f}x; page {page.stat().st_size >> 10} KiB; ", end="")
         print(f"peak memory of a process {peak} MiB")
 

@@ -47,24 +47,24 @@ def rows(first: int, count: int) -> pa.Table:
 def write(folder: Path, gigabytes: float) -> tuple[Path, Path, int]:
     """Write segments of about so many bytes in two partitions, and the same rows as Parquet."""
     log, parquet = folder / "log", folder / "orders.parquet"
-    written, number, writer = 0, 0, None
-    while written < gigabytes * 1e9:
+    written_bytes, number, writer = 0, 0, None
+    while written_bytes < gigabytes * 1e9:
         partition, first = number % 2, number // 2 * ROWS
         table = rows(first, ROWS)
         path = log / f"orders-{partition}" / f"{first:020}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
-        written += path.write_bytes(kafkaframes.build_records(table, codec="lz4", batch_records=2_000))
-        typed = table.append_column("partition", pa.array([partition] * ROWS, pa.int32()))
-        typed = typed.set_column(1, "timestamp", typed["timestamp"].cast(pa.timestamp("ms", "UTC")))
-        writer = writer or pq.ParquetWriter(parquet, typed.schema, compression="lz4")
-        writer.write_table(typed)
+        written_bytes += path.write_bytes(kafkaframes.build_records(table, codec="lz4", batch_records=2_000))
+        typed_table = table.append_column("partition", pa.array([partition] * ROWS, pa.int32()))
+        typed_table = typed_table.set_column(1, "timestamp", typed_table["timestamp"].cast(pa.timestamp("ms", "UTC")))
+        writer = writer or pq.ParquetWriter(parquet, typed_table.schema, compression="lz4")
+        writer.write_table(typed_table)
         number += 1
     if writer is not None:
         writer.close()
     return log, parquet, number * ROWS
 
 
-def drained(batches: Iterator[pa.RecordBatch]) -> int:
+def count_rows(batches: Iterator[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
@@ -79,8 +79,8 @@ def segments(folder: Path, gigabytes: float, runs: int) -> None:
     predicate = (pl.col("offset") >= late) & (pl.col("partition") == 1)
     pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "to_batches(), 4 columns": (
-            lambda: drained(narrow.to_batches()),
-            lambda: drained(pq.ParquetFile(parquet).iter_batches(columns=list(COLUMNS))),
+            lambda: count_rows(narrow.to_batches()),
+            lambda: count_rows(pq.ParquetFile(parquet).iter_batches(columns=list(COLUMNS))),
         ),
         "select(offset, value).to_arrow()": (
             lambda: scan.select("offset", "value").to_arrow().num_rows,
@@ -169,8 +169,10 @@ def topic(folder: Path, count: int, runs: int) -> None:
         assert broker.stdin is not None
         servers = broker.stdout.readline().strip()
         with Admin(servers) as admin:
-            kept = {"retention.ms": "-1"}  # the records are old, and a busy machine takes longer than the first look
-            admin.create_topics([NewTopic(name="orders", num_partitions=2, configs=kept)])
+            topic_configs = {
+                "retention.ms": "-1"
+            }  # the records are old, and a busy machine takes longer than the first look
+            admin.create_topics([NewTopic(name="orders", num_partitions=2, configs=topic_configs)])
         with Producer(servers, compression_type="lz4", batch_size=100_000) as producer:
             for first in range(0, count, ROWS):
                 producer.send_arrow(rows(first, min(ROWS, count - first)).drop_columns(["offset"]), topic="orders")
@@ -192,8 +194,8 @@ def topic(folder: Path, count: int, runs: int) -> None:
         }
         spent = measure_in_turn(ours | theirs, runs)
         for name in ours:
-            chosen = {key: value for key, value in spent.items() if key == name or key in theirs}
-            print(line(f"topic, {name}", count, chosen, name))
+            chosen_costs = {key: value for key, value in spent.items() if key == name or key in theirs}
+            print(line(f"topic, {name}", count, chosen_costs, name))
         broker.stdin.close()
 
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 import kafkaframes
 from kafkaframes.client import Admin, NewTopic, Producer
-from spark_topic import Tree, fill, own_broker, spark_frame, timed
+from spark_topic import Tree, fill, own_broker, spark_frame, time_work
 
 SOCKETS, BUFFER = "spark.python.unix.domain.socket.enabled", "spark.buffer.size"
 SETTINGS = [  # ours first
@@ -54,49 +54,49 @@ def pss_mb(pid: int) -> float:
 
 def python_processes() -> list[psutil.Process]:
     """Return the Python processes below Spark's JVM."""
-    found = []
+    python_processes = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if "pyspark" in " ".join(process.cmdline()) and "java" not in process.name():
-                found.append(process)
-    return found
+                python_processes.append(process)
+    return python_processes
 
 
 class Peak:
     """The largest PSS of a Python worker between enter and exit."""
 
     def __enter__(self):
-        self.largest, self._done = 0.0, threading.Event()
+        self.largest, self._is_done = 0.0, threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
-        while not self._done.wait(0.05):
+        while not self._is_done.wait(0.05):
             self.largest = max([self.largest, *(pss_mb(process.pid) for process in python_processes())])
 
     def __exit__(self, *_):
-        self._done.set()
+        self._is_done.set()
         self._thread.join()
 
 
 def load(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time the first and the second ``load()`` of a session, and before them what Spark's first query takes."""
     spark, tree = session(), Tree(None)
-    found = {}
-    found["a query without sources, wall s"], found["a query without sources, CPU s"] = timed(
+    figures = {}
+    figures["a query without sources, wall s"], figures["a query without sources, CPU s"] = time_work(
         tree, lambda: spark.range(1).collect()
     )
     for name in ("first", "second"):
-        found[f"{name}, wall s"], found[f"{name}, CPU s"] = timed(
+        figures[f"{name}, wall s"], figures[f"{name}, CPU s"] = time_work(
             tree, lambda: spark_frame(spark, "kafka-topic", servers, "absent").schema
         )
-    return found
+    return figures
 
 
-def task(servers: str, chosen: argparse.Namespace) -> dict[str, float]:
+def task(servers: str, options: argparse.Namespace) -> dict[str, float]:
     """Find the memory of a worker that passes rows on, and of one that reads a topic."""
-    topic, _ = fill(servers, 1024, "lz4", chosen.megabytes * 4)
+    topic, _ = fill(servers, 1024, "lz4", options.megabytes * 4)
     spark = session({SOCKETS: "true"})
     with Peak() as bare:
         spark.range(3_000_000).mapInArrow(lambda batches: batches, "id long").write.format("noop").mode(
@@ -116,19 +116,19 @@ def idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
         stream = reader.option("kafka.bootstrap.servers", servers).load()
         query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         query.processAllAvailable()
-        found = {}
+        figures = {}
         for seconds in (5, IDLE_SECONDS):
             time.sleep(seconds)
             sizes = [pss_mb(process.pid) for process in python_processes()]
-            found |= {f"processes after {seconds} s": len(sizes), f"all after {seconds} s, MB": sum(sizes)}
+            figures |= {f"processes after {seconds} s": len(sizes), f"all after {seconds} s, MB": sum(sizes)}
         query.stop()
-    return found
+    return figures
 
 
 def plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time planning, a count and a micro-batch of 500 topic partitions with a record each."""
     make(servers, "many", MANY)
-    return planned(servers, {"subscribe": "many"}, "many")
+    return measure_planning(servers, {"subscribe": "many"}, "many")
 
 
 def pattern(servers: str, _: argparse.Namespace) -> dict[str, float]:
@@ -138,17 +138,17 @@ def pattern(servers: str, _: argparse.Namespace) -> dict[str, float]:
         admin.create_topics([NewTopic(name=name, num_partitions=1) for name in names])
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * TOPICS, "topic": names}))
-    return planned(servers, {"subscribePattern": "many-.*"}, names[0])
+    return measure_planning(servers, {"subscribePattern": "many-.*"}, names[0])
 
 
-def planned(servers: str, subscription: dict[str, str], topic: str) -> dict[str, float]:
+def measure_planning(servers: str, subscription: dict[str, str], topic: str) -> dict[str, float]:
     """Time planning, a count and micro-batches of one record of ``topic``."""
     spark, tree = session(), Tree(None)
     spark_frame(spark, "kafka-topic", servers, "absent").printSchema()  # the first load is not planning
     frame = spark.read.format("kafka-topic").options(**subscription).option("kafka.bootstrap.servers", servers).load()
-    found = {}
-    found["plan, wall s"], found["plan, CPU s"] = timed(tree, lambda: frame._jdf.rdd().getNumPartitions())
-    found["count, wall s"], found["count, CPU s"] = timed(tree, frame.count)
+    figures = {}
+    figures["plan, wall s"], figures["plan, CPU s"] = time_work(tree, lambda: frame._jdf.rdd().getNumPartitions())
+    figures["count, wall s"], figures["count, CPU s"] = time_work(tree, frame.count)
     with tempfile.TemporaryDirectory() as checkpoint:
         reader = spark.readStream.format("kafka-topic").options(**subscription, startingOffsets="earliest")
         stream = reader.option("kafka.bootstrap.servers", servers).load()
@@ -161,16 +161,16 @@ def planned(servers: str, subscription: dict[str, str], topic: str) -> dict[str,
         took = [one.durationMs for one in query.recentProgress if one.numInputRows == 1]
         query.stop()
     for name in ("triggerExecution", "latestOffset", "getBatch", "queryPlanning", "addBatch", "walCommit"):
-        found[f"micro-batch of one record, {name}, ms"] = statistics.median(one.get(name, 0) for one in took)
-    return found
+        figures[f"micro-batch of one record, {name}, ms"] = statistics.median(one.get(name, 0) for one in took)
+    return figures
 
 
-def settings(servers: str, chosen: argparse.Namespace) -> dict[str, float]:
+def settings(servers: str, options: argparse.Namespace) -> dict[str, float]:
     """Time a read with one set of settings."""
-    config = SETTINGS[chosen.setting]
+    config = SETTINGS[options.setting]
     spark, tree = session(config), Tree(None)
-    small, large = (fill(servers, size, "lz4", chosen.megabytes)[0] for size in (100, 1024))
-    found = {}
+    small, large = (fill(servers, size, "lz4", options.megabytes)[0] for size in (100, 1024))
+    figures = {}
     work = {
         "16 empty tasks": lambda: spark.range(0, 16, 1, 16).mapInArrow(lambda rows: rows, "id long").count(),
         "100 B": lambda: spark_frame(spark, "kafka-topic", servers, small).write.format("noop").mode("append").save(),
@@ -178,10 +178,10 @@ def settings(servers: str, chosen: argparse.Namespace) -> dict[str, float]:
     }
     for name, run in work.items():
         run()
-        times = [timed(tree, run) for _ in range(chosen.rounds)]
+        times = [time_work(tree, run) for _ in range(options.rounds)]
         for unit, values in zip(("wall s", "CPU s"), zip(*times, strict=True), strict=True):
-            found[f"{name}, {unit}"] = statistics.median(values)
-    return found
+            figures[f"{name}, {unit}"] = statistics.median(values)
+    return figures
 
 
 def make(servers: str, name: str, partitions: int) -> None:
@@ -196,14 +196,14 @@ def make(servers: str, name: str, partitions: int) -> None:
 PARTS = {"load": load, "task": task, "idle": idle, "plan": plan, "pattern": pattern, "settings": settings}
 
 
-def run(part: str, chosen: argparse.Namespace, setting: int = 0) -> dict[str, float]:
+def run(part: str, options: argparse.Namespace, setting: int = 0) -> dict[str, float]:
     """Run a part in a process of its own, beside a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder, own_broker(Path(folder)) as (servers, _):
         command = [sys.executable, __file__, part, "--here", servers, "--setting", str(setting)]
-        command += ["--megabytes", str(chosen.megabytes), "--rounds", str(chosen.rounds)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        command += ["--megabytes", str(options.megabytes), "--rounds", str(options.rounds)]
+        process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    return figures
 
 
 def main() -> None:
@@ -213,15 +213,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--here", help=argparse.SUPPRESS)
     parser.add_argument("--setting", type=int, default=0, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.here:
-        print(json.dumps(PARTS[chosen.parts[0]](chosen.here, chosen)))
+    options = parser.parse_args()
+    if options.here:
+        print(json.dumps(PARTS[options.parts[0]](options.here, options)))
         return
     print("| part | | figure | load |\n|---|---|---|---|")
-    for part in chosen.parts or PARTS:
+    for part in options.parts or PARTS:
         for at, config in enumerate(SETTINGS if part == "settings" else SETTINGS[:1]):
             name = part + "".join(f", {key}={value}" for key, value in config.items())
-            for label, value in run(part, chosen, at).items():
+            for label, value in run(part, options, at).items():
                 print(f"| {name} | {label} | {value:.2f} | {os.getloadavg()[0]:.0f} |", flush=True)
 
 

@@ -80,10 +80,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--few", action="store_true", help=f"also micro-batches of {FEW} records")
     parser.add_argument("--servers")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
-        servers, broker = given.servers, None
+        servers, broker = options.servers, None
         if servers is None:
             servers, broker = stack.enter_context(own_broker(folder))
         config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
@@ -93,14 +93,14 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
         print("| bytes | records | at least once ms | exactly once by | ms | wall | CPU | load |", flush=True)
         print("|---" * 8 + "|", flush=True)
-        for size in map(int, given.sizes.split(",")):
-            topic, count = fill(servers, size, given.codec, given.megabytes * given.batches)
-            for per_batch in [count // given.batches, *([FEW] if given.few else [])]:
+        for size in map(int, options.sizes.split(",")):
+            topic, count = fill(servers, size, options.codec, options.megabytes * options.batches)
+            for per_batch in [count // options.batches, *([FEW] if options.few else [])]:
                 if per_batch == FEW:
                     topic, _ = fill_few(servers, topic)
-                found = compare(spark, servers, Tree(broker), topic, given.codec, per_batch, given.rounds)
-                least, least_cpu = found.pop(SIDES[0])
-                for side, (exactly, exactly_cpu) in found.items():
+                costs_by_side = compare(spark, servers, Tree(broker), topic, options.codec, per_batch, options.rounds)
+                least, least_cpu = costs_by_side.pop(SIDES[0])
+                for side, (exactly, exactly_cpu) in costs_by_side.items():
                     print(
                         f"| {size} | {per_batch:,} | {least:.0f} | `{side}` | {exactly:.0f} | {exactly / least:.2f} "
                         f"| {exactly_cpu / least_cpu:.2f} | {os.getloadavg()[0]:.1f} |",

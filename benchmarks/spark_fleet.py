@@ -67,11 +67,11 @@ class Watch(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.peak_mb, self._done = 0.0, threading.Event()
+        self.peak_mb, self._is_done = 0.0, threading.Event()
         self._seconds: dict[int, float] = {}
 
     def run(self) -> None:
-        while not self._done.wait(0.2):
+        while not self._is_done.wait(0.2):
             self.sample()
 
     def sample(self) -> float:
@@ -94,7 +94,7 @@ class Watch(threading.Thread):
         return sum(self._seconds.values())
 
     def stop(self) -> None:
-        self._done.set()
+        self._is_done.set()
         self.join()
 
 
@@ -132,9 +132,9 @@ def measure(form: str, servers: str, count: int) -> dict[str, float]:
             queries.append(writer.trigger(processingTime="1 second").start())
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not all(query.lastProgress and query.recentProgress[0].numInputRows for query in queries):
-            failed = [query.exception() for query in queries if query.exception() is not None]
-            if failed or time.monotonic() > deadline:
-                raise SystemExit(f"{len(failed)} of {count} streams failed: {failed[:1]}")
+            failures = [query.exception() for query in queries if query.exception() is not None]
+            if failures or time.monotonic() > deadline:
+                raise SystemExit(f"{len(failures)} of {count} streams failed: {failures[:1]}")
             time.sleep(0.1)
         watch.sample()
         result = {

@@ -35,12 +35,15 @@ JOBS = {
 }
 
 
-def measured(command: list[str]) -> tuple[float, float, float, float]:
+def measure(command: list[str]) -> tuple[float, float, float, float]:
     """Run a command; return wall seconds, CPU seconds, and megabytes of the largest worker and of all JVMs."""
     spent: dict[tuple[int, float], float] = {}
     worker = jvms = 0.0
     began = time.perf_counter()
-    with tempfile.TemporaryFile() as said, subprocess.Popen(command, stdout=said, stderr=said) as process:
+    with (
+        tempfile.TemporaryFile() as output_file,
+        subprocess.Popen(command, stdout=output_file, stderr=output_file) as process,
+    ):
         while process.poll() is None:
             java = 0.0
             for one in [psutil.Process(process.pid), *descendants(process.pid)]:
@@ -53,8 +56,8 @@ def measured(command: list[str]) -> tuple[float, float, float, float]:
                         worker = max(worker, pss_mb(one.pid))
             jvms = max(jvms, java)
             time.sleep(0.2)
-        said.seek(0)
-        assert process.returncode == 0, said.read().decode()[-2000:]
+        output_file.seek(0)
+        assert process.returncode == 0, output_file.read().decode()[-2000:]
     return time.perf_counter() - began, sum(spent.values()), worker, jvms
 
 
@@ -81,16 +84,16 @@ def main() -> None:
     parser.add_argument("--gigabytes", default="1,2,4")
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--master", default="local-cluster[2,1,1024]")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     print(f"| job | GB | wall s | CPU s | a worker, MB | JVMs, MB | load |\n|{'---|' * 7}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder:
-        for size in chosen.gigabytes.split(","):
+        for size in options.gigabytes.split(","):
             grow(Path(folder, "data"), round(float(size) * 1e9 / PARTITION_BYTES))
-            for job in chosen.jobs.split(","):
+            for job in options.jobs.split(","):
                 to = Path(folder, "out")
                 arguments = JOBS[job](str(Path(folder, "data")), str(to))
-                command = [sys.executable, "-m", "kafkaframes", *arguments, "--quiet", "--master", chosen.master]
-                wall, cpu, worker, jvms = measured(command)
+                command = [sys.executable, "-m", "kafkaframes", *arguments, "--quiet", "--master", options.master]
+                wall, cpu, worker, jvms = measure(command)
                 shutil.rmtree(to, ignore_errors=True)
                 figures = (f"{wall:.1f}", f"{cpu:.1f}", f"{worker:.0f}", f"{jvms:.0f}", f"{os.getloadavg()[0]:.0f}")
                 print(f"| {job} | {size} | {' | '.join(figures)} |", flush=True)

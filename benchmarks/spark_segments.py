@@ -43,11 +43,11 @@ def write_segments(directory: Path, segments: int, records: int) -> None:
         (directory / f"{number * each:020}.log").write_bytes(data)
 
 
-def seconds(spark: object, path: Path, expected: int) -> float:
+def seconds(spark: object, path: Path, expected_count: int) -> float:
     before = time.perf_counter()
     frame = spark.read.format("kafka-log").load(str(path))  # type: ignore[attr-defined]
     row = frame.selectExpr("count(*)", "max(offset)", "sum(length(value))").first()
-    assert row[0] == expected
+    assert row[0] == expected_count
     return time.perf_counter() - before
 
 

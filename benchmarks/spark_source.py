@@ -48,24 +48,24 @@ def build_batches(codec):
     rows = DIFFERENT_BATCHES * BATCH_BYTES // 108
     columns = {"value": [next(source) for _ in range(rows)], "timestamp": [START_MS + n for n in range(rows)]}
     raw = kafkaframes.build_records(columns, codec=codec, batch_bytes=BATCH_BYTES)
-    made, position = [], 0
+    batches, position = [], 0
     while position < len(raw):
         end = position + 12 + int.from_bytes(raw[position + 8 : position + 12], "big")
-        made.append((raw[position:end], int.from_bytes(raw[position + 57 : position + 61], "big")))
+        batches.append((raw[position:end], int.from_bytes(raw[position + 57 : position + 61], "big")))
         position = end
-    return made
+    return batches
 
 
 def write_log(directory, codec, plain_bytes):
     """Write one segment; base offsets lie outside the CRC, so the batches can be repeated. Return its records."""
-    batches, offset, written = build_batches(codec), 0, 0
+    batches, offset, written_bytes = build_batches(codec), 0, 0
     directory.mkdir(parents=True)
     with open(directory / f"{0:020}.log", "wb") as log:
-        while written < plain_bytes:
-            raw, records = batches[written // BATCH_BYTES % len(batches)]
+        while written_bytes < plain_bytes:
+            raw, records = batches[written_bytes // BATCH_BYTES % len(batches)]
             log.write(struct.pack(">q", offset) + raw[8:])
             offset += records
-            written += BATCH_BYTES
+            written_bytes += BATCH_BYTES
     return offset
 
 
@@ -81,7 +81,7 @@ class PrebuiltReader(DataSourceReader):
     def read(self, partition):
         import pyarrow as pa
 
-        per_batch, left = 9000, self.rows // self.tasks
+        per_batch, remaining_rows = 9000, self.rows // self.tasks
         kinds = [
             pa.field("offset", pa.int64()),
             pa.field("timestamp", pa.timestamp("us", "UTC")),
@@ -94,9 +94,9 @@ class PrebuiltReader(DataSourceReader):
             pa.array([next(source) for _ in range(per_batch)], pa.binary()),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(kinds))
-        while left > 0:
-            yield batch.slice(0, min(left, per_batch))
-            left -= per_batch
+        while remaining_rows > 0:
+            yield batch.slice(0, min(remaining_rows, per_batch))
+            remaining_rows -= per_batch
 
 
 class PrebuiltSource(DataSource):
@@ -125,9 +125,9 @@ def best_of(rounds, *sides):
     best, answers = [[float("inf")] * 2 for _ in sides], [None] * len(sides)
     for _ in range(rounds):
         for number, side in enumerate(sides):
-            started, spent = time.perf_counter(), cpu_seconds()
+            start_s, spent = time.perf_counter(), cpu_seconds()
             answers[number] = side()
-            times = time.perf_counter() - started, cpu_seconds() - spent
+            times = time.perf_counter() - start_s, cpu_seconds() - spent
             best[number] = [min(pair) for pair in zip(best[number], times, strict=True)]
     return best, answers
 
@@ -162,7 +162,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=400, help="of values, before compression")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codecs", nargs="*", default=list(ASKED))
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = [
         "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | ratio of CPU | asked |",
         "|---|---|---|---|---|---|---|",
@@ -170,8 +170,8 @@ def main():
     spark = kafkaframes.spark.session("benchmark", master="local[2]")
     spark.dataSource.register(PrebuiltSource)
     with tempfile.TemporaryDirectory() as folder:
-        for codec in given.codecs:
-            lines.append(measure(spark, codec, Path(folder), given.megabytes << 20, given.rounds))
+        for codec in options.codecs:
+            lines.append(measure(spark, codec, Path(folder), options.megabytes << 20, options.rounds))
             print(lines[-1], flush=True)
     spark.stop()
     where = f"{datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}"

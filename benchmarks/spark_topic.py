@@ -60,13 +60,13 @@ def fill(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
     with Producer(servers, compression_type=codec, batch_size=1 << 17, max_request_size=8 << 20) as producer:
-        left = count
-        while left:
-            rows = min(left, max(20_000_000 // size, 1))
-            at = np.arange(left - rows, left)
+        remaining_count = count
+        while remaining_count:
+            rows = min(remaining_count, max(20_000_000 // size, 1))
+            at = np.arange(remaining_count - rows, remaining_count)
             columns = {"value": values(size, rows), "partition": pa.array(at % PARTITIONS, pa.int32())}
             producer.send_arrow(pa.table(columns), topic=name)
-            left -= rows
+            remaining_count -= rows
     return name, count
 
 
@@ -113,7 +113,7 @@ def in_workers(spark, servers: str, topic: str, folder: Path) -> None:
     shutil.rmtree(path)
 
 
-def timed(tree: Tree, work) -> tuple[float, float]:
+def time_work(tree: Tree, work) -> tuple[float, float]:
     cpu, wall = tree.seconds(), time.perf_counter()
     work()
     return time.perf_counter() - wall, tree.seconds() - cpu
@@ -123,12 +123,13 @@ def compare(tree: Tree, sides: dict, rounds: int) -> dict[str, tuple[float, floa
     """Run each side once to warm up, then in turn; return the median wall and CPU seconds of each."""
     for work in sides.values():
         work()
-    found = {name: [] for name in sides}
+    costs_by_side = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():
-            found[name].append(timed(tree, work))
+            costs_by_side[name].append(time_work(tree, work))
     return {
-        name: tuple(statistics.median(column) for column in zip(*times, strict=True)) for name, times in found.items()
+        name: tuple(statistics.median(column) for column in zip(*times, strict=True))
+        for name, times in costs_by_side.items()
     }
 
 
@@ -236,22 +237,22 @@ def backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
     batch = kafkaframes.build_records(pa.table({"value": value}), codec=codec, batch_bytes=1_000_000)
     each, times = rows * PARTITIONS, megabytes * 1_000_000 // (rows * 1_023 * PARTITIONS)
     with Producer(servers, max_request_size=2 << 20, compression_type=codec) as producer:
-        left = times
-        while left:
-            some = min(left, 32)
+        remaining_count = times
+        while remaining_count:
+            some = min(remaining_count, 32)
             for number in range(PARTITIONS):
                 producer.send_batches(TopicPartition(name, number), batch * some)
-            left -= some
+            remaining_count -= some
     return name, each * times
 
 
 def memory(spark, servers: str, codec: str, megabytes: int) -> None:
     """Print the largest Python worker while a backlog is read."""
     topic, count = backlog(servers, codec, megabytes)
-    largest, done = [0, 0], threading.Event()
+    largest, is_done = [0, 0], threading.Event()
 
     def watch():
-        while not done.wait(0.1):
+        while not is_done.wait(0.1):
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     is_worker = "pyspark.daemon" in process.cmdline()
@@ -262,7 +263,7 @@ def memory(spark, servers: str, codec: str, megabytes: int) -> None:
     began = time.perf_counter()
     spark_frame(spark, "kafka-topic", servers, topic).write.format("noop").mode("overwrite").save()
     took = time.perf_counter() - began
-    done.set()
+    is_done.set()
     thread.join()
     print(
         f"a backlog of {megabytes} MB in {codec} ({count:,} records), read in {took:.0f} s: the largest worker had "
@@ -284,7 +285,7 @@ def main() -> None:
     parser.add_argument("--floor", action="store_true", help="also the time of the smallest micro-batches")
     parser.add_argument("--backlog", type=int, help="also the memory of workers that read so many megabytes")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
         jars = connector.jars()
     except LookupError as error:
@@ -292,57 +293,63 @@ def main() -> None:
         return
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
-        servers, broker = given.servers, None
+        servers, broker = options.servers, None
         if servers is None:
             servers, broker = stack.enter_context(own_broker(folder))
         config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
         spark = kafkaframes.spark.session("benchmark", master="local[2]", memory="2g", config=config)
         stack.callback(spark.stop)
         kafkaframes.spark.register(spark)
-        if given.floor:
+        if options.floor:
             floor(spark, servers, folder)
-        if given.backlog:
-            for codec in given.codecs.split(","):
-                memory(spark, servers, codec, given.backlog)
+        if options.backlog:
+            for codec in options.codecs.split(","):
+                memory(spark, servers, codec, options.backlog)
                 delete(servers)
-        rows = list(measured(spark, servers, Tree(broker), folder, given))
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1))
+        rows = list(measure(spark, servers, Tree(broker), folder, options))
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
 
 
-def measured(spark, servers, tree, folder, given):
+def measure(spark, servers, tree, folder, options):
     """Print a line for each point, and yield it."""
     print(f"| bytes | codec | query | rows/s connector | rows/s ours | wall | CPU | load |\n|{'---|' * 8}")
-    for size in map(int, given.sizes.split(",")):
-        for codec in given.codecs.split(","):
-            topic, count = fill(servers, size, codec, given.megabytes)
+    for size in map(int, options.sizes.split(",")):
+        for codec in options.codecs.split(","):
+            topic, count = fill(servers, size, codec, options.megabytes)
             ways = queries(spark, folder)
-            for name in filter(None, given.queries.split(",")):
+            for name in filter(None, options.queries.split(",")):
                 sides = {
                     form: lambda form=form, way=ways[name], topic=topic: way(spark_frame(spark, form, servers, topic))
                     for form in FORMS
                 }
                 if name == "parquet":
                     sides["workers"] = lambda topic=topic: in_workers(spark, servers, topic, folder)
-                found = compare(tree, sides, given.rounds)
-                yield told(size, codec, name, count, found, *FORMS)
+                costs_by_side = compare(tree, sides, options.rounds)
+                yield report_line(size, codec, name, count, costs_by_side, *FORMS)
                 if name == "parquet":
-                    yield told(size, codec, "parquet in workers", count, found, "kafka", "workers")
-            if given.writes:
+                    yield report_line(size, codec, "parquet in workers", count, costs_by_side, "kafka", "workers")
+            if options.writes:
                 source = str(folder / f"source-{size}-{codec}")
                 spark_frame(spark, "kafka", servers, topic).select("value").write.parquet(source)
-                found = compare(tree, writes(spark, servers, source, codec), given.rounds)
-                yield told(size, codec, "write", count, found, *FORMS)
-                yield told(
-                    size, codec, "exactly once beside at least once", count, found, "kafka-topic", "exactly once"
+                costs_by_side = compare(tree, writes(spark, servers, source, codec), options.rounds)
+                yield report_line(size, codec, "write", count, costs_by_side, *FORMS)
+                yield report_line(
+                    size,
+                    codec,
+                    "exactly once beside at least once",
+                    count,
+                    costs_by_side,
+                    "kafka-topic",
+                    "exactly once",
                 )
             delete(servers)
 
-    for codec in given.codecs.split(",") if given.decode else ():
-        topic, count = orders(servers, codec, given.megabytes)
-        found = compare(tree, decoding(spark, servers, topic), given.rounds)
-        for name in list(found)[1:]:
-            yield told("JSON", codec, f"from_json beside {name}", count, found, "kafka", name)
+    for codec in options.codecs.split(",") if options.decode else ():
+        topic, count = orders(servers, codec, options.megabytes)
+        costs_by_side = compare(tree, decoding(spark, servers, topic), options.rounds)
+        for name in list(costs_by_side)[1:]:
+            yield report_line("JSON", codec, f"from_json beside {name}", count, costs_by_side, "kafka", name)
 
 
 def delete(servers: str) -> None:
@@ -351,8 +358,8 @@ def delete(servers: str) -> None:
         admin.delete_topics([name for name in admin.list_topics() if name.startswith(("b", "w-"))])
 
 
-def told(size, codec, query, count, found, one, other) -> dict:
-    (theirs, their_cpu), (ours, our_cpu) = found[one], found[other]
+def report_line(size, codec, query, count, costs_by_side, one, other) -> dict:
+    (theirs, their_cpu), (ours, our_cpu) = costs_by_side[one], costs_by_side[other]
     row = {
         "bytes": size,
         "codec": codec,

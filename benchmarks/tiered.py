@@ -49,16 +49,16 @@ def write_segments(directory, codec, plain_bytes, count):
     for number in range(count):
         path = directory / f"{offset:020}.log"
         with open(path, "wb") as log:
-            for written in range(plain_bytes // count // BATCH_BYTES):
-                raw, records = batches[(written + number) % len(batches)]
+            for written_count in range(plain_bytes // count // BATCH_BYTES):
+                raw, records = batches[(written_count + number) % len(batches)]
                 log.write(struct.pack(">q", offset) + raw[8:])
                 offset += records
         ends.append(offset)
-    (found,) = discover(str(directory))
-    for segment in found.partitions[0].segments:
-        built = rebuild_indexes(found.filesystem, segment)
-        Path(segment.path).with_suffix(".index").write_bytes(write_offset_index(built.offset_index))
-        Path(segment.path).with_suffix(".timeindex").write_bytes(write_time_index(built.time_index))
+    (log_dir,) = discover(str(directory))
+    for segment in log_dir.partitions[0].segments:
+        indexes = rebuild_indexes(log_dir.filesystem, segment)
+        Path(segment.path).with_suffix(".index").write_bytes(write_offset_index(indexes.offset_index))
+        Path(segment.path).with_suffix(".timeindex").write_bytes(write_time_index(indexes.time_index))
     (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     return ends
 
@@ -73,11 +73,11 @@ def upload(root, directory, ends, **settings):
 def read_all(options):
     """Read everything; return seconds of the clock, of the processor, and records."""
     columns, rows = choose_columns(None), 0
-    started, used = time.perf_counter(), time.process_time()
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
     for work in plan_log(options, cores=1).works:
         for batch in read_work(work, columns, options):
             rows += batch.num_rows
-    return time.perf_counter() - started, time.process_time() - used, rows
+    return time.perf_counter() - start_s, time.process_time() - start_cpu_s, rows
 
 
 def rates(sides, rounds):
@@ -102,10 +102,10 @@ def spark_rates(sides, rounds):
         return ask
 
     spark = kafkaframes.spark.session("benchmark", master="local[2]")
-    asked = [query_of(options) for options in sides.values()]
-    for one in asked:
+    queries_by_side = [query_of(options) for options in sides.values()]
+    for one in queries_by_side:
         one()
-    best, answers = best_of(rounds, *asked)
+    best, answers = best_of(rounds, *queries_by_side)
     spark.stop()
     assert len(set(map(tuple, answers))) == 1, answers
     return dict(zip(sides, best, strict=True))
@@ -131,15 +131,15 @@ class Counted:
 
 def query(options, first, end):
     """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
-    given = {"orders": {"0": first}}, {"orders": {"0": end}}
-    asked = {"startingOffsets": json.dumps(given[0]), "endingOffsets": json.dumps(given[1])}
-    parsed = log_options({"path": options.paths[0], **asked, **key_of(options)})
-    with Counted() as counted:
-        plan, rows = plan_log(parsed, cores=1), 0
+    offset_bounds = {"orders": {"0": first}}, {"orders": {"0": end}}
+    range_options = {"startingOffsets": json.dumps(offset_bounds[0]), "endingOffsets": json.dumps(offset_bounds[1])}
+    parsed_options = log_options({"path": options.paths[0], **range_options, **key_of(options)})
+    with Counted() as counter:
+        plan, rows = plan_log(parsed_options, cores=1), 0
         for work in plan.works:
-            rows += sum(batch.num_rows for batch in read_work(work, choose_columns(None), parsed))
+            rows += sum(batch.num_rows for batch in read_work(work, choose_columns(None), parsed_options))
     assert rows == end - first, (rows, first, end)
-    return counted.bytes, plan.bytes_to_fetch
+    return counter.bytes, plan.bytes_to_fetch
 
 
 def key_of(options):
@@ -151,8 +151,8 @@ def queries(options, records, stored_bytes):
     step, shares = records // RANGES, []
     for number in range(RANGES):
         first = number * step + step // 3
-        fetched, _ = query(options, first, first + records // 100)
-        shares.append(fetched / stored_bytes)
+        fetched_bytes, _ = query(options, first, first + records // 100)
+        shares.append(fetched_bytes / stored_bytes)
     return sum(shares) / len(shares), max(shares)
 
 
@@ -192,13 +192,13 @@ def measure(codec, rounds, root, *, with_spark):
     in_spark = spark_rates(sides, rounds) if with_spark else dict.fromkeys(sides, (1.0, 1.0))
     log_bytes = size_of(root / codec / "disk")
     for name in KINDS:
-        stored = size_of(root / codec / name)
-        mean, largest = queries(sides[name], records, stored)
+        stored_bytes = size_of(root / codec / name)
+        mean, largest = queries(sides[name], records, stored_bytes)
         yield {
             "batches": codec,
             "chunks": name,
             "log, MB": log_bytes / 1e6,
-            "stored, MB": stored / 1e6,
+            "stored, MB": stored_bytes / 1e6,
             "disk, MB/s": log_bytes / 1e6 / best["disk"][0],
             "tiered, MB/s": log_bytes / 1e6 / best[name][0],
             "rate": best["disk"][0] / best[name][0],
@@ -245,17 +245,17 @@ def main():
     parser.add_argument("--prepare", action="store_true", help="only write the data set")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/tiered.md")
-    given = parser.parse_args()
-    root, codecs = given.data or Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-")), given.codecs.split(",")
+    options = parser.parse_args()
+    root, codecs = options.data or Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-")), options.codecs.split(",")
     try:
         for codec in codecs:
-            prepare(codec, given.megabytes << 20, given.segments, root)
-        if given.prepare:
+            prepare(codec, options.megabytes << 20, options.segments, root)
+        if options.prepare:
             return
-        spark = not given.no_spark
-        rows = [row for codec in codecs for row in measure(codec, given.rounds, root, with_spark=spark)]
+        spark = not options.no_spark
+        rows = [row for codec in codecs for row in measure(codec, options.rounds, root, with_spark=spark)]
     finally:
-        if given.data is None:
+        if options.data is None:
             shutil.rmtree(root)
     today, load = datetime.date.today(), os.getloadavg()[0]
     text = f"# Tiered segments beside the same on disk, {today}, 2 cores shared, load {load:.1f}\n\n"
@@ -264,7 +264,7 @@ def main():
         + f"\n\nAsked: {ASKED_RATE:.0%} of the disk's rate with zstd chunks; {ASKED_SHARE:.0%} of the bytes.\n"
     )
     print(text)
-    if given.write:
+    if options.write:
         (Path(__file__).parent / "results" / "tiered.md").write_text(text)
 
 

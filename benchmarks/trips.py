@@ -86,7 +86,7 @@ def produce_frame() -> bytes:
     return encode_request(body, 9, client_id="trip")
 
 
-def produced(directory: Path) -> Iterator[tuple[str, Call]]:
+def produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
     """Append one batch to a partition on this disk, from a request's frame to its answer's."""
     from kafkaframes.broker.dispatch.dispatch import Dispatcher
     from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -115,11 +115,11 @@ def calls(folder: Path) -> Iterator[tuple[str, Call]]:
     from kafkaframes.scan.arrow import rebatch
     from kafkaframes.scan.log.reading import read_work
 
-    work, wanted, options = tasks(log_directory(folder, "followed", count=1000))
-    yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))
-    yield from produced(folder / "trip")
+    work, columns, options = tasks(log_directory(folder, "followed", count=1000))
+    yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], columns, options)))
+    yield from produce_calls(folder / "trip")
     yield from topic_rows()
-    yield from polled()
+    yield from poll_calls()
 
 
 def topic_rows() -> Iterator[tuple[str, Call]]:
@@ -134,11 +134,11 @@ def topic_rows() -> Iterator[tuple[str, Call]]:
         broker.create_topic("orders")
         broker.append("orders", [{"key": b"key", "value": b"v" * 100}])
         options = TopicOptions(client={"bootstrap_servers": broker.bootstrap_servers})
-        work, wanted = Range("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
-        yield "a topic to a task's rows", lambda: drain(read_range(work, wanted, options))
+        work, columns = Range("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
+        yield "a topic to a task's rows", lambda: drain(read_range(work, columns, options))
 
 
-def polled() -> Iterator[tuple[str, Call]]:
+def poll_calls() -> Iterator[tuple[str, Call]]:
     """Poll one small record of an answer that is there; each call takes that of another partition."""
     from kafkaframes.broker import Broker
     from kafkaframes.client import AsyncConsumer
@@ -191,7 +191,7 @@ def entries(call: Callable[[], object]) -> list[str]:
 
     root = os.path.dirname(kafkaframes.__file__) + os.sep
     stack: list[str] = [""]
-    found: list[str] = []
+    files: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
@@ -200,7 +200,7 @@ def entries(call: Callable[[], object]) -> list[str]:
             if not inside or inside.startswith(("kernels", "wire/_jit")):
                 inside = stack[-1]
             elif inside != stack[-1]:
-                found.append(inside)
+                files.append(inside)
             stack.append(inside)
         elif event == "return" and len(stack) > 1:
             stack.pop()
@@ -210,7 +210,7 @@ def entries(call: Callable[[], object]) -> list[str]:
         call()
     finally:
         sys.setprofile(None)
-    return found
+    return files
 
 
 def main() -> None:

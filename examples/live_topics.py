@@ -35,18 +35,18 @@ def main() -> None:
         orders.selectExpr("CAST(key AS string) AS customer").groupBy("customer").count().orderBy("customer").show()
 
         stream = spark.readStream.format("kafka-topic").options(**options).load()
-        doubled = stream.selectExpr("key", "CAST(2 * CAST(CAST(value AS string) AS int) AS string) AS value")
+        doubled_frame = stream.selectExpr("key", "CAST(2 * CAST(CAST(value AS string) AS int) AS string) AS value")
         checkpoint = stack.enter_context(tempfile.TemporaryDirectory())
         query = kafkaframes.spark.write_topic(
-            doubled,
+            doubled_frame,
             {"kafka.bootstrap.servers": servers, "topic": TOTALS},
             checkpoint=checkpoint,  # run again with it, the query goes on where it was, and writes nothing twice
             trigger={"availableNow": True},
         )
         query.awaitTermination()
 
-        written = {"subscribe": TOTALS, "kafka.isolation.level": "read_committed"}
-        totals = spark.read.format("kafka-topic").options(**{**options, **written}).load()
+        read_options = {"subscribe": TOTALS, "kafka.isolation.level": "read_committed"}
+        totals = spark.read.format("kafka-topic").options(**{**options, **read_options}).load()
         totals.selectExpr("count(*) AS orders", "sum(CAST(CAST(value AS string) AS int)) AS doubled").show()
 
 

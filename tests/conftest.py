@@ -99,7 +99,7 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
-def compiled_ahead():
+def require_compiler():
     """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
     try:
         demand.c_compiler()

@@ -101,8 +101,10 @@ class Kdc:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [self._path(program), *arguments]
-        done = subprocess.run(command, env=os.environ | self.environment, capture_output=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr.decode()
+        process = subprocess.run(
+            command, env=os.environ | self.environment, capture_output=True, timeout=60, check=False
+        )
+        assert process.returncode == 0, process.stderr.decode()
 
     @staticmethod
     def _path(program: str) -> str:

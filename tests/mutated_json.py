@@ -16,17 +16,17 @@ ODD: list[Any] = [
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
     """Return every container of a document with each of its keys or numbers."""
-    found: list[tuple[Any, Any]] = []
+    places: list[tuple[Any, Any]] = []
     waiting = [tree]
     while waiting:
         one = waiting.pop()
         keys = list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
-        found += [(one, key) for key in keys]
+        places += [(one, key) for key in keys]
         waiting += [one[key] for key in keys]
-    return found
+    return places
 
 
-def mutated(choose: random.Random, text: str | bytes) -> str:
+def mutate(choose: random.Random, text: str | bytes) -> str:
     """Return a document with one to three of its values changed; text that is no document is returned as it is."""
     try:
         tree = json.loads(text)
@@ -48,13 +48,13 @@ def mutated(choose: random.Random, text: str | bytes) -> str:
         elif how == 3 and isinstance(container, list):
             container.insert(0, json.loads(json.dumps(container[key])))  # twice
         elif how == 4:
-            container[key] = _nested(container[key], choose.choice((1, 3, 200)))
+            container[key] = _nest(container[key], choose.choice((1, 3, 200)))
         elif isinstance(container, dict):
             container[choose.choice((str(key).upper(), f"{key}s", "about", str(other_key)))] = container.pop(key)
     return json.dumps(tree)
 
 
-def _nested(value: Any, depth: int) -> Any:
+def _nest(value: Any, depth: int) -> Any:
     for _ in range(depth):
         value = [value]
     return value

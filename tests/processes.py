@@ -28,7 +28,7 @@ def processes() -> Iterator[Process]:
 
 def descendants_of(top: int) -> list[Process]:
     """Return the processes that a process has made, and those that these have made."""
-    alive, found = list(processes()), [top]
-    for parent in found:
-        found += [each.pid for each in alive if each.parent == parent]
-    return [each for each in alive if each.pid in found[1:]]
+    alive, process_ids = list(processes()), [top]
+    for parent in process_ids:
+        process_ids += [each.pid for each in alive if each.parent == parent]
+    return [each for each in alive if each.pid in process_ids[1:]]

@@ -77,15 +77,15 @@ def _characters(members: Any) -> Iterator[str]:
 
 
 def _members(members: Any) -> list[str]:
-    found = []
+    characters = []
     for kind, value in members:
         if kind is op.LITERAL:
-            found.append(chr(value))
+            characters.append(chr(value))
         elif kind is op.RANGE:
-            found += [chr(value[0]), chr(value[1])]
+            characters += [chr(value[0]), chr(value[1])]
         elif kind is op.CATEGORY:
-            found.append(_CATEGORY_SAMPLES[value])
-    return found
+            characters.append(_CATEGORY_SAMPLES[value])
+    return characters
 
 
 def parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -113,13 +113,13 @@ def parts(items: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 def segments(items: Any) -> list[Any]:
     """Return the items of an expression with neighbouring literals as one segment each."""
-    found: list[Any] = []
+    segment_list: list[Any] = []
     for item in items:
-        if item[0] is op.LITERAL and found and found[-1][-1][0] is op.LITERAL:
-            found[-1].append(item)
+        if item[0] is op.LITERAL and segment_list and segment_list[-1][-1][0] is op.LITERAL:
+            segment_list[-1].append(item)
         else:
-            found.append([item])
-    return found
+            segment_list.append([item])
+    return segment_list
 
 
 def runs(items: Any) -> Iterator[str]:
@@ -130,7 +130,7 @@ def runs(items: Any) -> Iterator[str]:
             yield sample([item for piece in pieces[start:end] for item in piece])
 
 
-def pumped(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
+def pumping_texts(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
     """Return (prefix, text to repeat, suffix) for an expression, without duplicates."""
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
     prefixes: dict[str, None] = {"": None}
@@ -147,11 +147,11 @@ def pumped(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
     pumps.pop("", None)
     step = max(len(pumps) / MAX_PUMPS, 1.0)
     texts = list(pumps)
-    chosen = [texts[int(number * step)] for number in range(min(len(texts), MAX_PUMPS))]
+    chosen_texts = [texts[int(number * step)] for number in range(min(len(texts), MAX_PUMPS))]
     starts = sorted(prefixes, key=len)
     step = max(len(starts) / MAX_PREFIXES, 1.0)
     starts = [starts[int(number * step)] for number in range(min(len(starts), MAX_PREFIXES))]
-    return [(start, text, end) for start in starts for text in chosen for end in _SUFFIXES]
+    return [(start, text, end) for start in starts for text in chosen_texts for end in _SUFFIXES]
 
 
 MIN_CHARACTERS = 12_000

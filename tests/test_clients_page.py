@@ -7,8 +7,8 @@ from tests.interop.clients_page import PAGE, PROPERTY, merge_rows, rows_of
 OLD = [("Sarama", "1.40.0", "codecs", "passed", "2026-01-01"), ("aiokafka", "0.14.0", "admin", "x", "2026-01-01")]
 
 
-def report(trial, seen="", when="call", reason=""):
-    note = {"name": "Sarama", "version": "1.40.0", "trial": trial, "seen": seen}
+def report(trial, seen_text="", when="call", reason=""):
+    note = {"name": "Sarama", "version": "1.40.0", "trial": trial, "seen": seen_text}
     return SimpleNamespace(user_properties=[(PROPERTY, note)], when=when, longrepr=("file", 1, f"Skipped: {reason}"))
 
 
@@ -30,9 +30,9 @@ def test_a_row_takes_the_place_of_the_same_client_and_version():
 
 def test_rows_say_what_was_seen_what_failed_and_what_was_not_asked():
     codecs, kills = ("passed", report("codecs", "gzip, lz4")), report("kill -9")
-    done = "codecs (gzip, lz4); kill -9"
-    assert rows_of([codecs, ("passed", kills)], "d") == [("Sarama", "1.40.0", done, "passed", "d")]
-    assert rows_of([codecs, ("failed", kills)], "d") == [("Sarama", "1.40.0", done, "**failed**: kill -9", "d")]
+    seen_text = "codecs (gzip, lz4); kill -9"
+    assert rows_of([codecs, ("passed", kills)], "d") == [("Sarama", "1.40.0", seen_text, "passed", "d")]
+    assert rows_of([codecs, ("failed", kills)], "d") == [("Sarama", "1.40.0", seen_text, "**failed**: kill -9", "d")]
     missing = ("skipped", report("kill -9", when="setup", reason="no go on the PATH"))
     assert rows_of([codecs, missing], "d")[0][3] == "not tried: no go on the PATH"
 

@@ -29,8 +29,8 @@ def commands_of(page):
     """Return the command lines of a page, continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", page.read_text())
     blocks = re.findall(r"```(?:bash|sh|console|text)?\n(.*?)```", text, re.DOTALL)
-    indented = re.findall(r"(?:^    kafkaframes [^\n]*\n?)+", text, re.MULTILINE)
-    return [line.strip() for block in [*blocks, *indented] for line in _COMMAND.findall(block)]
+    indented_blocks = re.findall(r"(?:^    kafkaframes [^\n]*\n?)+", text, re.MULTILINE)
+    return [line.strip() for block in [*blocks, *indented_blocks] for line in _COMMAND.findall(block)]
 
 
 LINES = [(page.name, line) for page in PAGES for line in commands_of(page)]
@@ -46,9 +46,9 @@ def test_a_command_that_is_shown_has_these_options(page, line):
     while isinstance(command, click.Group):
         if not words or words[0].startswith("-") or words[0].isupper():
             return
-        found = command.get_command(context, words[0])
-        assert found is not None, f"no command {words[0]}"
-        command, words = found, words[1:]
+        click_command = command.get_command(context, words[0])
+        assert click_command is not None, f"no command {words[0]}"
+        command, words = click_command, words[1:]
         context = click.Context(command, info_name=command.name)
     if "..." in words or words == ["--help"]:
         words = [word for word in words if word != "..."]
@@ -71,11 +71,11 @@ def test_a_block_of_python_names_what_is_there(page, block):
 def test_a_session_with_answers_gives_these_answers(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     blocks = [block for block in python_blocks(page) if block.startswith(">>>")]
-    parsed = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
-    told = []
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    output_parts = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    runner.run(parsed, out=told.append)
-    assert told == []
+    runner.run(session, out=output_parts.append)
+    assert output_parts == []
 
 
 def test_there_is_something_to_look_at():

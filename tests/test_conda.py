@@ -15,13 +15,13 @@ OTHER_NAMES = {"isal": "python-isal"}  # on conda-forge
 
 def test_it_has_the_dependencies_and_the_version_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = dict(
-        re.fullmatch(r"([\w-]+)(\S+)", needed).groups()
-        for needed in [*project["dependencies"], *project["optional-dependencies"]["compile"]]
+    required_versions = dict(
+        re.fullmatch(r"([\w-]+)(\S+)", requirement).groups()
+        for requirement in [*project["dependencies"], *project["optional-dependencies"]["compile"]]
     )
     run = RECIPE.partition("\n  run:\n")[2].partition("\n\n")[0]
-    given = dict(re.findall(r"^    - ([\w-]+) (\S+)$", run, re.MULTILINE))
+    given_versions = dict(re.findall(r"^    - ([\w-]+) (\S+)$", run, re.MULTILINE))
 
-    assert given.pop("python") == project["requires-python"]
-    assert given == {OTHER_NAMES.get(name, name): versions for name, versions in asked.items()}
+    assert given_versions.pop("python") == project["requires-python"]
+    assert given_versions == {OTHER_NAMES.get(name, name): versions for name, versions in required_versions.items()}
     assert f'\n  version: "{kafkaframes.__version__}"\n' in RECIPE

@@ -35,8 +35,8 @@ def test_the_examples_of_appending_do_what_they_say():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_a_terminal(name):
     """The width is that of most terminals; a block that is not wrapped is counted as it stands."""
-    said = CliRunner().invoke(cli, [name, "--help"], terminal_width=80)
-    assert said.exit_code == 0
+    result = CliRunner().invoke(cli, [name, "--help"], terminal_width=80)
+    assert result.exit_code == 0
     commands = [name]
     command = cli.get_command(click.Context(cli), name)
     if isinstance(command, click.Group):
@@ -50,18 +50,18 @@ def test_help_fits_a_terminal(name):
 def test_files_that_a_page_names_are_there(page):
     """A path with a folder is one of the package or of the checkout; names such as ``_name.py`` stand for any."""
     text = (ROOT / page).read_text()
-    named = {
+    named_files = {
         one for one in re.findall(r"`((?:src/)?[a-z_][a-z_0-9/.]*/[a-z_0-9.]*)`", text) if not one.startswith("..")
     }
     examples = ("greet", "_name", "/name.py", "dist/")  # of recipes, or made by a command
     missing = [
         one
-        for one in named
+        for one in named_files
         if not any(part in one for part in examples)
         and not (ROOT / one).exists()
         and not (ROOT / "src" / "kafkaframes" / one).exists()
     ]
-    assert len(named) > 10
+    assert len(named_files) > 10
     assert missing == []
 
 

@@ -29,7 +29,7 @@ FUNCTIONS = [
 ]
 
 
-def told_of(command, *arguments):
+def run_json(command, *arguments):
     return json.loads(CliRunner().invoke(cli, [command, *map(str, arguments), "--workers", "1", "--json"]).stdout)
 
 
@@ -37,13 +37,13 @@ def told_of(command, *arguments):
 def test_every_function_is_typed_and_described(name):
     function = getattr(kafkaframes, name)
     assert name in kafkaframes.__all__
-    described = inspect.getdoc(function)
-    assert "Args:" in described
-    assert "Raises:" in described
+    docstring = inspect.getdoc(function)
+    assert "Args:" in docstring
+    assert "Raises:" in docstring
     for parameter in inspect.signature(function).parameters.values():
         assert parameter.annotation is not inspect.Parameter.empty
         assert parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        assert parameter.name in described
+        assert parameter.name in docstring
 
 
 def test_results_print_and_are_values(tmp_path):
@@ -74,14 +74,14 @@ def test_results_print_and_are_values(tmp_path):
 
 
 def test_they_say_what_the_commands_say(tmp_path):
-    assert kafkaframes.verify_log(SHOP, deep=True).to_dict() == told_of("verify", SHOP, "--deep")
-    assert kafkaframes.describe_log(SHOP).to_dict()["partitions"] == told_of("info", SHOP)["partitions"]
+    assert kafkaframes.verify_log(SHOP, deep=True).to_dict() == run_json("verify", SHOP, "--deep")
+    assert kafkaframes.describe_log(SHOP).to_dict()["partitions"] == run_json("info", SHOP)["partitions"]
     mine = kafkaframes.recompress_log(SHOP, tmp_path / "a", codec="zstd").to_dict()
-    other = told_of("recompress", SHOP, "--codec", "zstd", "--to", tmp_path / "b")
+    other = run_json("recompress", SHOP, "--codec", "zstd", "--to", tmp_path / "b")
     assert mine["partitions"] == other["partitions"]
     assert (
         kafkaframes.compact_log(SHOP, topics=["orders"]).to_dict()["partitions"]
-        == (told_of("compact", SHOP, "--topic", "orders", "--dry-run")["partitions"])
+        == (run_json("compact", SHOP, "--topic", "orders", "--dry-run")["partitions"])
     )
 
 

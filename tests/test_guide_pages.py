@@ -34,9 +34,9 @@ def test_blocks_of_a_guide_page_print_the_output_that_follows_them(page):
     assert blocks
     names = {}
     with Broker(config=CONFIG, security=Security(authorizer=True)) as broker:
-        for number, (code, expected) in enumerate(blocks):
+        for number, (code, expected_output) in enumerate(blocks):
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
                 source = code.replace(ADDRESS, broker.bootstrap_servers)
                 exec(compile(source, f"{page}, block {number}", "exec"), names)
-            assert expected is None or output.getvalue() == expected, code
+            assert expected_output is None or output.getvalue() == expected_output, code

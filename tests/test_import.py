@@ -8,8 +8,10 @@ import pytest
 
 def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
     code = "import sys, kafkaframes; print(*sorted({'numba', 'numpy', 'pyarrow', 'pyspark'} & set(sys.modules)))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == []
+    loaded_modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert loaded_modules == []
 
 
 @pytest.mark.parametrize(
@@ -22,9 +24,11 @@ def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
 )
 def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module, some):
     code = f"import kafkaframes, {module} as m; shown = dir(m); [getattr(m, name) for name in m.__all__]; print(*shown)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert some <= set(shown)
-    assert not {"importlib", "import_module", "TYPE_CHECKING"} & set(shown)
+    shown_names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert some <= set(shown_names)
+    assert not {"importlib", "import_module", "TYPE_CHECKING"} & set(shown_names)
 
 
 def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_group_protocol():

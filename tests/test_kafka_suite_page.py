@@ -21,9 +21,9 @@ def test_the_page_is_made_from_the_results():
 
 def test_each_failure_has_a_reason_and_each_reason_a_failure():
     results = page.read_results()
-    failed = [result for result in results if result.status == FAILED]
-    assert [result for result in failed if difference_of(result) is None] == []
-    assert set(DIFFERENCES) == {difference_of(result) for result in failed}
+    failures = [result for result in results if result.status == FAILED]
+    assert [result for result in failures if difference_of(result) is None] == []
+    assert set(DIFFERENCES) == {difference_of(result) for result in failures}
 
 
 def test_reports_of_junit_are_read(tmp_path):

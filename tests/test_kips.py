@@ -34,13 +34,13 @@ HEADINGS = {"flexible since"}
 
 def commands():
     """Return every command as it is typed, with its options."""
-    found = {}
+    commands_by_name = {}
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
         inner = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
-        found[name] = command
-        found |= {f"{name} {one}": command.get_command(click.Context(command), one) for one in inner}
-    return found
+        commands_by_name[name] = command
+        commands_by_name |= {f"{name} {one}": command.get_command(click.Context(command), one) for one in inner}
+    return commands_by_name
 
 
 COMMANDS = commands()
@@ -139,7 +139,7 @@ def produce(cls):
     return cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=rows)])
 
 
-def deleted(cls):
+def offset_delete_response(cls):
     rows = [cls.OffsetDeleteResponsePartition(partition_index=index) for index in range(100)]
     return cls(topics=[cls.OffsetDeleteResponseTopic(name="t" * 10, partitions=rows)])
 
@@ -165,15 +165,15 @@ def all_tagged():
 
 
 def nulls():
-    specs, done = kip_636()
-    exact = [one for one in done.fields if one.kind == "message"]
+    specs, report = kip_636()
+    exact = [one for one in report.fields if one.kind == "message"]
     (suffix,) = [numbers(rewrite(specs, suffix=True))["messages tagged"]]
-    rules = [finding.rule.name for finding in check_sets(specs, done.specs)]
-    changed = sum(one.is_null_default_new for one in exact)
-    return changed, suffix, len(exact), rules.count("default-to-null"), changed
+    rules = [finding.rule.name for finding in check_sets(specs, report.specs)]
+    changed_count = sum(one.is_null_default_new for one in exact)
+    return changed_count, suffix, len(exact), rules.count("default-to-null"), changed_count
 
 
-def measured_records():
+def measure_records():
     (sizes,) = lines_of("analyze", "records", ROOT / "tests/data/logs/zk-28-mixed")
     count = sizes["records"]
     fields = ("size", "key length", "value length")
@@ -210,14 +210,14 @@ def lengths():
     return sums["arrays"][0], *(number for one in sums.values() for number in one[1:])
 
 
-def lost_from(length):
-    adopted, draft = (TAG_HEADERS[name].size(0, length) for name in ("adopted", "interleaved"))
-    return draft - adopted
+def bytes_lost_from(length):
+    adopted_size, draft = (TAG_HEADERS[name].size(0, length) for name in ("adopted", "interleaved"))
+    return draft - adopted_size
 
 
 def powers():
     """Return the powers of two from which on the draft loses two bytes, and three."""
-    return tuple(next(bits for bits in range(32) if lost_from(1 << bits) == lost) for lost in (2, 3))
+    return tuple(next(bits for bits in range(32) if bytes_lost_from(1 << bits) == lost_bytes) for lost_bytes in (2, 3))
 
 
 def releases():
@@ -236,8 +236,8 @@ COUNTED = {
         body_bytes("HeartbeatResponse", 4, lambda cls: cls(error_code=27)),
     ),
     r"rewritten as version 1: (\d+) bytes instead of (\d+) for 100": lambda: (
-        body_bytes("OffsetDeleteResponse", 1, deleted, own=True),
-        body_bytes("OffsetDeleteResponse", 0, deleted),
+        body_bytes("OffsetDeleteResponse", 1, offset_delete_response, own=True),
+        body_bytes("OffsetDeleteResponse", 0, offset_delete_response),
     ),
     r"(\d+) of (\d+), or of the (\d+) that are named exactly so. (\d+) of the (\d+) are harmless": nulls,
     r"all at once: (\d+) of (\d+) APIs": lambda: (len(kip_636()[1].apis), len(catalog.apis())),
@@ -250,7 +250,7 @@ COUNTED = {
     r"the (\d+) messages whose newest version is flexible take (\d+) % more with every .*, (\d+) % less": all_tagged,
     r"\(one byte, two from 2\^(\d+), three from 2\^(\d+)\)": powers,
     r"the ([\d,]+) records of `tests/data/logs/zk-28-mixed` \((\d+) bytes of value each\) lengths take ([\d.]+) bytes "
-    r"a record instead of (\d+), all together ([\d.]+) instead of ([\d.]+) \(format 0\) and ([\d.]+)": measured_records,
+    r"a record instead of (\d+), all together ([\d.]+) instead of ([\d.]+) \(format 0\) and ([\d.]+)": measure_records,
     r"the run over (\d+) releases": releases,
     r"([\d,]+) of [\d,]+ arrays have at most 100 elements; .* one byte in all of these, in ([\d,]+) of ([\d,]+) "
     r"strings, (\d+) of (\d+) byte fields and (\d+) of (\d+) record sets": lambda: (lengths()[0], *lengths()[3:]),
@@ -261,15 +261,15 @@ BOUNDS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127",
 
 @pytest.mark.parametrize("sentence", COUNTED)
 def test_what_the_page_counts_is_counted_again(sentence):
-    stated = re.search(sentence, TEXT)
-    assert stated is not None, "the sentence is another one: change it here, too"
-    assert stated.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTED[sentence]())
+    match = re.search(sentence, TEXT)
+    assert match is not None, "the sentence is another one: change it here, too"
+    assert match.groups() == tuple(f"{one:,}" if isinstance(one, int) else one for one in COUNTED[sentence]())
 
 
 def test_every_number_of_ours_is_counted_or_a_bound():
-    known = {number for sentence in COUNTED for number in re.search(sentence, TEXT).groups()} | BOUNDS
+    counted_numbers = {number for sentence in COUNTED for number in re.search(sentence, TEXT).groups()} | BOUNDS
     for line in TEXT.splitlines():
         cells = re.split(r"(?<!\\)\|", line)
         if len(cells) == 5:
-            stated = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", re.sub("`[^`]*`", "", cells[3]))
-            assert {one.rstrip(",") for one in stated if len(one.rstrip(",")) > 1} <= known, line
+            stated_numbers = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", re.sub("`[^`]*`", "", cells[3]))
+            assert {one.rstrip(",") for one in stated_numbers if len(one.rstrip(",")) > 1} <= counted_numbers, line

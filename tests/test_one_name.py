@@ -52,7 +52,7 @@ def test_the_nil_uuid_is_created_once():
 
 
 def test_the_key_of_an_api_is_defined_once():
-    defined = [
+    definitions = [
         f"{name}: {target.id}"
         for name, node in nodes("|".join(API_KEYS))
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
@@ -61,7 +61,7 @@ def test_the_key_of_an_api_is_defined_once():
         and target.id.lstrip("_") in API_KEYS
         and API_KEYS[target.id.lstrip("_")] == node.value.value
     ]
-    assert defined == [f"protocol/api_keys.py: {name}" for name in API_KEYS]
+    assert definitions == [f"protocol/api_keys.py: {name}" for name in API_KEYS]
 
 
 def test_a_logger_has_the_name_of_its_package():

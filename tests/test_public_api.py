@@ -69,9 +69,9 @@ def test_any_is_a_type_only_for_a_reason():
 
 
 def test_the_package_of_errors_exports_exceptions_only():
-    exported = {name: getattr(kafkaframes.errors, name) for name in kafkaframes.errors.__all__}
-    assert [name for name, value in exported.items() if not issubclass(value, Exception)] == []
-    assert set(exported) == {
+    exported_objects = {name: getattr(kafkaframes.errors, name) for name in kafkaframes.errors.__all__}
+    assert [name for name, value in exported_objects.items() if not issubclass(value, Exception)] == []
+    assert set(exported_objects) == {
         name for name in vars(kafkaframes.errors.exceptions) if re.fullmatch(r"[A-Z]\w*Error", name)
     }
 
@@ -141,15 +141,15 @@ NOT_EXPORTED = {
 
 def test_the_classes_in_public_annotations_are_exported():
     pytest.importorskip("pyspark")
-    exported = exported_values()
-    others = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}  # exported, but not by a star
+    exported_names = exported_values()
+    others = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}  # exported_names, but not by a star
     users = {}
-    for value, name in exported.items():
+    for value, name in exported_names.items():
         for member, kind in classes_in_annotations(value):
-            if kind not in exported and kind not in others:
+            if kind not in exported_names and kind not in others:
                 users.setdefault(f"{kind.__module__}.{kind.__name__}".removeprefix("kafkaframes."), f"{name}.{member}")
     assert {kind: user for kind, user in users.items() if kind not in NOT_EXPORTED} == {}, "export it from its package"
-    assert set(NOT_EXPORTED) - set(users) == set(), "these are no longer in an annotation, or are exported now"
+    assert set(NOT_EXPORTED) - set(users) == set(), "these are no longer in an annotation, or are exported_names now"
 
 
 def test_the_annotations_of_methods_that_return_classes_are_read():

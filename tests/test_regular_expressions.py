@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.pumping import grows_faster_than_linear, pumped
+from tests.pumping import grows_faster_than_linear, pumping_texts
 
 from kafkaframes.broker.network.http_server import _pattern
 from kafkaframes.capture.redaction import UNREDACTED_TEXTS
@@ -69,27 +69,27 @@ def trees() -> dict[Path, ast.Module]:
 
 def methods_by_name(sources: dict[Path, ast.Module]) -> dict[tuple[Path | None, str], set[str]]:
     """Return the methods that are called on each name, in a file if the name is private, else in the package."""
-    found: dict[tuple[Path | None, str], set[str]] = {}
+    methods: dict[tuple[Path | None, str], set[str]] = {}
     for path, tree in sources.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 value = node.value
                 name = value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
-                found.setdefault((path if name.startswith("_") else None, name), set()).add(node.attr)
-    return found
+                methods.setdefault((path if name.startswith("_") else None, name), set()).add(node.attr)
+    return methods
 
 
 def names_of_assignments(tree: ast.Module) -> dict[ast.AST, str]:
     """Return the name that a call's value is assigned to, by call; also in an assignment of several names."""
-    found: dict[ast.AST, str] = {}
+    names_by_call: dict[ast.AST, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             pairs = [(target, node.value) for target in targets]
             if isinstance(targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(targets[0].elts, node.value.elts, strict=True))
-            found |= {value: target.id for target, value in pairs if isinstance(target, ast.Name)}
-    return found
+            names_by_call |= {value: target.id for target, value in pairs if isinstance(target, ast.Name)}
+    return names_by_call
 
 
 def uses_of_re() -> Iterator[Use | str]:
@@ -121,9 +121,9 @@ def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     """Return a call's expression and its flags."""
     assert isinstance(node.func, ast.Attribute)
     position = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(node.func.attr, 2)
-    named = [one.value for one in node.keywords if one.arg == "flags"]
-    given = named or node.args[position : position + 1] or [ast.Constant(0)]
-    return node.args[0], given[0]
+    flag_keywords = [one.value for one in node.keywords if one.arg == "flags"]
+    flag_arguments = flag_keywords or node.args[position : position + 1] or [ast.Constant(0)]
+    return node.args[0], flag_arguments[0]
 
 
 def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
@@ -137,7 +137,7 @@ def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
 
 def slow_texts(use: Use) -> Iterator[str]:
     encode = (lambda text: text.encode()) if isinstance(use.pattern.pattern, bytes) else str
-    for start, text, end in pumped(use.pattern):
+    for start, text, end in pumping_texts(use.pattern):
         for method in sorted(use.methods):
             call = run(use.pattern, method)
 

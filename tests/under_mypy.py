@@ -7,9 +7,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 
 
-def said_by_mypy(path: Path) -> list[str]:
+def run_mypy(path: Path) -> list[str]:
     """Return what mypy says of a module, each with its line; with the settings and the cache of `make check`."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", str(path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=540
     )
-    return [line.rpartition(f"{path.name}:")[2] for line in done.stdout.splitlines() if f"{path.name}:" in line]
+    return [line.rpartition(f"{path.name}:")[2] for line in process.stdout.splitlines() if f"{path.name}:" in line]

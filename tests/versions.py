@@ -22,7 +22,7 @@ def at_every_version(of: str, versions: Callable[..., Iterable[int]]):
                     raise
 
         parameters = inspect.signature(test).parameters.values()
-        walk.__signature__ = inspect.Signature([known for known in parameters if known.name != "version"])
+        walk.__signature__ = inspect.Signature([parameter for parameter in parameters if parameter.name != "version"])
         return walk
 
     return decorated

@@ -134,21 +134,21 @@ def run_wheels() -> tuple[str, str, float]:
     """Try the wheels of `make dist`, or else one that this machine's C compiler makes."""
     if not list((TOP / "dist").glob("*.whl")) and shutil.which("cc") is None:
         return "wheels, without numba", "no dist/ (make dist), and no C compiler to make one", 0.0
-    made = {"KAFKAFRAMES_DIST": str(TOP / "dist")} if list((TOP / "dist").glob("*.whl")) else {}
-    return run("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), made)
+    variables = {"KAFKAFRAMES_DIST": str(TOP / "dist")} if list((TOP / "dist").glob("*.whl")) else {}
+    return run("wheels, without numba", Path(sys.executable), ("tests/interop/test_wheels.py",), variables)
 
 
 def run(name: str, python: Path, tests: tuple[str, ...], more: dict[str, str] | None = None) -> tuple[str, str, float]:
     """Run tests in two processes; return the name, pytest's last line and the seconds."""
     print(f"== {name}", flush=True)
-    started = time.monotonic()
+    start_s = time.monotonic()
     command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *tests]
     variables = os.environ | {"PYTHONPATH": str(TOP / "src")} | (more or {})
-    done = subprocess.run(command, cwd=TOP, env=variables, capture_output=True, text=True, check=False)
-    lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no output"]
-    if done.returncode:
+    process = subprocess.run(command, cwd=TOP, env=variables, capture_output=True, text=True, check=False)
+    lines = process.stdout.strip().splitlines() or process.stderr.strip().splitlines() or ["no output"]
+    if process.returncode:
         print(*lines[-40:], sep="\n")
-    return name, ("failed: " if done.returncode else "") + lines[-1].strip("= "), time.monotonic() - started
+    return name, ("failed: " if process.returncode else "") + lines[-1].strip("= "), time.monotonic() - start_s
 
 
 if __name__ == "__main__":

@@ -78,9 +78,9 @@ def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: File
         if page.file.src_uri not in COPIED.values() and len(before) // 3 <= len(up) // 3:
             return link[0]  # inside docs/
         path = path.removeprefix("docs/") if before != "docs/" else path
-        moved = path.replace("benchmarks/results/", "benchmarks/")
-        known = COPIED.get(path) or next((uri for uri in (path, moved) if files.get_file_from_path(uri)), None)
-        return f"]({up}{known}{anchor})" if known else f"]({config.repo_url}/blob/main/{path}{anchor})"
+        moved_path = path.replace("benchmarks/results/", "benchmarks/")
+        page_uri = COPIED.get(path) or next((uri for uri in (path, moved_path) if files.get_file_from_path(uri)), None)
+        return f"]({up}{page_uri}{anchor})" if page_uri else f"]({config.repo_url}/blob/main/{path}{anchor})"
 
     return _LINK.sub(target_of, text)
 

@@ -39,20 +39,20 @@ def write(pure: Path, libraries: Iterable[Path]) -> Path:
     libraries = list(libraries)
     tags = _target(libraries).tags
     name, version, *_ = pure.name.split("-")
-    made = pure.with_name(f"{name}-{version}-{PYTHON}-{'.'.join(tags)}.whl")
+    wheel_path = pure.with_name(f"{name}-{version}-{PYTHON}-{'.'.join(tags)}.whl")
     record: list[str] = []
-    with zipfile.ZipFile(pure) as source, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
+    with zipfile.ZipFile(pure) as source, zipfile.ZipFile(wheel_path, "w", zipfile.ZIP_DEFLATED) as target:
         names = [name for name in source.namelist() if not name.endswith(".dist-info/RECORD")]
         for inside in names:
             content = source.read(inside)
             if inside.endswith(".dist-info/WHEEL"):
-                content = _tagged(content.decode(), tags).encode()
+                content = _write_tags(content.decode(), tags).encode()
             _add(target, inside, content, record)
         for library in libraries:
             _add(target, f"{_INSIDE}/{library.name}", library.read_bytes(), record, mode=0o755)
         own = f"{name}-{version}.dist-info/RECORD"
         target.writestr(_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
-    return made
+    return wheel_path
 
 
 def _target(libraries: Iterable[Path]) -> Target:
@@ -65,12 +65,12 @@ def _target(libraries: Iterable[Path]) -> Target:
         target for target in TARGETS.values() for name in names if re.search(rf"-{target.name}-[0-9a-f]{{16}}\.", name)
     }
     if len(targets) != 1:
-        listed = ", ".join(sorted(target.name for target in targets))
-        raise ValueError(f"libraries for one target are needed, these are for {listed or 'none'}")
+        target_names = ", ".join(sorted(target.name for target in targets))
+        raise ValueError(f"libraries for one target are needed, these are for {target_names or 'none'}")
     return targets.pop()
 
 
-def _tagged(text: str, platforms: Iterable[str]) -> str:
+def _write_tags(text: str, platforms: Iterable[str]) -> str:
     text = re.sub(r"^Root-Is-Purelib: .*$", "Root-Is-Purelib: false", text, flags=re.MULTILINE)
     tags = "\n".join(f"Tag: {PYTHON}-{platform}" for platform in platforms)
     return re.sub(r"^Tag: .*$", tags, text, flags=re.MULTILINE)

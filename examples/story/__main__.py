@@ -41,17 +41,17 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=Path("out/story"), help="where everything goes (replaced)")
     parser.add_argument("--flights", type=int, help="only the first so many")
     parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
-    given = parser.parse_args()
+    options = parser.parse_args()
     flights.place()  # a package that is missing is told before anything takes time
-    _empty(given.to)
+    _empty(options.to)
     with ExitStack() as stack:
-        lines, written = tell_story(given.to, given.flights, stack)
+        lines, page_path = tell_story(options.to, options.flights, stack)
     print()
     for number, line in enumerate(lines, 1):
         print(f"{number:2}. {line}")
-    print(f"\nThe page with all of it: {written}")
-    if not given.no_page and sys.stdout.isatty():
-        webbrowser.open(written.absolute().as_uri())
+    print(f"\nThe page with all of it: {page_path}")
+    if not options.no_page and sys.stdout.isatty():
+        webbrowser.open(page_path.absolute().as_uri())
 
 
 def _empty(out: Path) -> None:
@@ -104,7 +104,7 @@ def _spark(log: Path) -> Any:
 
 
 @contextmanager
-def _recorded(servers: str, capture: Path) -> Iterator[str]:
+def _record_traffic(servers: str, capture: Path) -> Iterator[str]:
     """Put a recording proxy before the cluster, as ``kafkaframes record`` does; give its address."""
     from kafkaframes.capture.recorder import Recorder, Settings
 
@@ -131,7 +131,7 @@ def _chapters(
             ]
         )
     capture = out / "traffic.pcapng"
-    with _recorded(servers, capture) as proxy:
+    with _record_traffic(servers, capture) as proxy:
         totals = _count(out, data, servers, proxy, broker, starting, topic, planes)
         old = _old_clients(data, proxy, broker, topic) if broker is not None else None
     spark = starting.result()
@@ -149,13 +149,15 @@ def _chapters(
         f"{_latest(data)}.",
     ]
     if old is not None:
-        lines.append(_saved(old))
+        lines.append(_savings_line(old))
     with step(f"looking at the recorded traffic ({capture.stat().st_size / 1e6:.0f} MB)"):
-        broken = looking.audit(capture, "4.0")
-        saved, responses = looking.kip_636(capture)
-    whom = " and ".join(broken) or "none of these clients"
+        broken_clients = looking.audit(capture, "4.0")
+        saved_bytes, responses = looking.kip_636(capture)
+    whom = " and ".join(broken_clients) or "none of these clients"
     lines.append(f"The recorded traffic shows that an upgrade to Kafka 4.0 breaks {whom}.")
-    lines.append(f"With KIP-636 (errors as tagged fields), {responses:,} responses would be {saved:,} bytes smaller.")
+    lines.append(
+        f"With KIP-636 (errors as tagged fields), {responses:,} responses would be {saved_bytes:,} bytes smaller."
+    )
     reports: Reports = {
         "The traffic": (out / "traffic.html", "which clients an upgrade breaks, calls, latency, errors")
     }
@@ -171,8 +173,8 @@ def _chapters(
     with step("writing the page"):
         looking.command("report", capture, "-o", out / "traffic.html")
         lines.append(f"All of it took {seconds():.0f} seconds.")
-        counted = totals.read()
-        missing = [count - counted.get(name, (0, 0))[0] for name, (count, _) in data.totals.items()]
+        counts_by_name = totals.read()
+        missing = [count - counts_by_name.get(name, (0, 0))[0] for name, (count, _) in data.totals.items()]
         tiles = {
             "flights sent": f"{len(data.rows):,}",
             "kill -9": "1" if broker is not None else "0",
@@ -181,7 +183,7 @@ def _chapters(
             "micro-batches": str(totals.commits),
             "seconds": f"{seconds():.0f}",
         }
-        written = page.write(
+        page_path = page.write(
             out,
             tiles=tiles,
             lines=lines,
@@ -189,7 +191,7 @@ def _chapters(
             airlines={data.airlines.get(name, name): total for name, total in data.totals.items()},
             reports=reports,
         )
-    return lines, written
+    return lines, page_path
 
 
 def _count(
@@ -236,7 +238,7 @@ def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBrok
     return costs
 
 
-def _saved(costs: migration.Costs) -> str:
+def _savings_line(costs: migration.Costs) -> str:
     after = f"{costs.after / 1e6:.1f} MB" if costs.after else "nothing"
     return (
         f"A client of Kafka 0.9 (record format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
@@ -246,7 +248,7 @@ def _saved(costs: migration.Costs) -> str:
 
 def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, reports: Reports) -> str:
     with step("the broker has stopped; verifying, compacting and exporting its log directory"):
-        counts = looking.log(data_dir, planes, out, expected=len(data.planes))
+        counts = looking.log(data_dir, planes, out, expected_count=len(data.planes))
         reports["The log"] = (out / "log.html", "sizes, records over time, record formats, damage")
         looking.command("report", data_dir, "-o", out / "log.html")
     return (

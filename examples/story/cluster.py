@@ -36,11 +36,11 @@ class EmbeddedBroker:
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen([*command, "--data-dir", str(self.data_dir)], stderr=log)
         deadline = time.monotonic() + _READY_SECONDS
-        while (found := re.search(r"metrics on (\S+)", self._log.read_text())) is None:
+        while (match := re.search(r"metrics on (\S+)", self._log.read_text())) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the broker did not start:\n{self._log.read_text()}")
             time.sleep(0.02)
-        self._metrics = found[1]
+        self._metrics = match[1]
 
     def kill(self) -> None:
         """Kill it, at once."""
@@ -62,11 +62,11 @@ class EmbeddedBroker:
         """Return a number of its metrics page."""
         with urllib.request.urlopen(self._metrics, timeout=10) as page:
             text = page.read().decode()
-        found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
-        return 0 if found is None else int(found[1])
+        match = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
+        return 0 if match is None else int(match[1])
 
 
-def given_servers() -> str | None:
+def find_given_servers() -> str | None:
     """Return where the real cluster is, if one is named."""
     return os.environ.get(SERVERS) or None
 

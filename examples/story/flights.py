@@ -42,7 +42,7 @@ class Flights:
 
 def load(limit: int | None = None) -> Flights:
     """Read the flights of the package, without importing it (that would import pandas)."""
-    found = Flights([])
+    flights = Flights([])
     counts: Counter[str] = Counter()
     minutes: Counter[str] = Counter()
     for number, row in enumerate(_csv()):
@@ -53,15 +53,15 @@ def load(limit: int | None = None) -> Flights:
         counts[row["carrier"]] += 1
         minutes[row["carrier"]] += max(flight["dep_delay"] or 0, 0)
         plane = b"" if row["tailnum"] == "NA" else row["tailnum"].encode()
-        found.rows.append((row["carrier"].encode(), plane, text))
+        flights.rows.append((row["carrier"].encode(), plane, text))
         if plane:
-            found.planes[plane] = text
-    found.totals = {name: (counts[name], minutes[name]) for name in counts}
+            flights.planes[plane] = text
+    flights.totals = {name: (counts[name], minutes[name]) for name in counts}
     with open(place() / "airlines.csv", encoding="utf-8") as file:
-        found.airlines = {
+        flights.airlines = {
             row["carrier"]: re.sub(r" (Inc|Co|Corporation)\.?$", "", row["name"]) for row in csv.DictReader(file)
         }
-    return found
+    return flights
 
 
 def _number(text: str) -> int | None:
@@ -106,12 +106,12 @@ class Sender:
                 "queue.buffering.max.messages": 1_000_000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
-                "on_delivery": self._delivered,
+                "on_delivery": self._on_delivery,
             },
             logger=None,
         )
 
-    def _delivered(self, error: Any, _: Any) -> None:
+    def _on_delivery(self, error: Any, _: Any) -> None:
         if error is not None:
             raise SystemExit(f"a record was not delivered: {error}")
 
@@ -128,5 +128,5 @@ class Sender:
 
     def finish(self, timeout: float = 60.0) -> None:
         """Wait until everything is acknowledged."""
-        if left := self._producer.flush(timeout):
-            raise SystemExit(f"{left} records were not acknowledged within {timeout:.0f} s")
+        if remaining_count := self._producer.flush(timeout):
+            raise SystemExit(f"{remaining_count} records were not acknowledged within {timeout:.0f} s")

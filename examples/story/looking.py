@@ -16,30 +16,30 @@ def command(*words: object) -> str:
     """Run ``kafkaframes WORDS`` in this process, tell of it, and return what it printed."""
     text = [str(word) for word in words]
     tell(f"  $ kafkaframes {' '.join(text)}")
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         cli.main(text, prog_name="kafkaframes", standalone_mode=False)
-    return printed.getvalue()
+    return output.getvalue()
 
 
 def audit(capture: Path, target: str) -> list[str]:
     """Return which clients an upgrade would break, and why."""
-    found = json.loads(command("audit", capture, "--target", target, "--json"))
-    return sorted({str(one["clientId"]) for one in found["clients"] if one["verdict"] == "removed"})
+    report = json.loads(command("audit", capture, "--target", target, "--json"))
+    return sorted({str(one["clientId"]) for one in report["clients"] if one["verdict"] == "removed"})
 
 
 def kip_636(capture: Path) -> tuple[int, int]:
     """Return how many bytes responses would save with errors as tagged fields, and how many responses there are."""
     rows = [json.loads(line) for line in command("spec", "propose", "kip-636", capture, "--json").splitlines()]
-    found = [row for row in rows if row["kind"] == "flexible"]
-    return sum(row["saved"] for row in found), sum(row["messages"] for row in found)
+    flexible_rows = [row for row in rows if row["kind"] == "flexible"]
+    return sum(row["saved"] for row in flexible_rows), sum(row["messages"] for row in flexible_rows)
 
 
-def log(data_dir: Path, planes: str, out: Path, *, expected: int) -> dict[str, int]:
+def log(data_dir: Path, planes: str, out: Path, *, expected_count: int) -> dict[str, int]:
     """Verify the log, compact a topic in two ways, export; return what was counted."""
-    verified = json.loads(command("verify", data_dir, "--json"))
-    check(verified["sound"], "the log of a broker that was killed is sound")
-    compacted = json.loads(command("compact", data_dir, "--topic", planes, "--to", out / "compacted", "--json"))
+    verification = json.loads(command("verify", data_dir, "--json"))
+    check(verification["sound"], "the log of a broker that was killed is sound")
+    compaction = json.loads(command("compact", data_dir, "--topic", planes, "--to", out / "compacted", "--json"))
     table = json.loads(
         command(
             "table", data_dir, "--topic", planes, "--to", "delta", out / "planes", "--mode", "latest", "--value",
@@ -50,8 +50,8 @@ def log(data_dir: Path, planes: str, out: Path, *, expected: int) -> dict[str, i
     from deltalake import DeltaTable
 
     rows = DeltaTable(str(out / "planes")).to_pyarrow_table().num_rows
-    check(rows == expected, f"the table has a row for each of {expected:,} planes, not {rows:,}")
-    exported = json.loads(command("export", data_dir, "--to", out / "parquet", "--json"))
-    check(bool(compacted["partitions"]), f"{planes} was compacted")
-    counts = {name: sum(one[name] for one in compacted["partitions"]) for name in ("records_read", "records_kept")}
-    return counts | {"exported": exported["records"], "planes": rows}
+    check(rows == expected_count, f"the table has a row for each of {expected_count:,} planes, not {rows:,}")
+    export_summary = json.loads(command("export", data_dir, "--to", out / "parquet", "--json"))
+    check(bool(compaction["partitions"]), f"{planes} was compacted")
+    counts = {name: sum(one[name] for one in compaction["partitions"]) for name in ("records_read", "records_kept")}
+    return counts | {"exported": export_summary["records"], "planes": rows}

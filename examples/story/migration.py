@@ -26,12 +26,12 @@ class Costs:
 
 
 def play(
-    servers: str, topic: str, rows: Sequence[tuple[bytes, bytes, bytes]], recompressed: Callable[[], int]
+    servers: str, topic: str, rows: Sequence[tuple[bytes, bytes, bytes]], count_recompressed: Callable[[], int]
 ) -> Costs:
     """Send rows by an old and by a newer client, and have the old one read.
 
     Args:
-        recompressed: returns how many bytes the broker has compressed anew so far.
+        count_recompressed: returns how many bytes the broker has compressed anew so far.
     """
     costs = {}
     with Admin(servers) as admin:
@@ -39,7 +39,7 @@ def play(
             own = f"{topic}-{name}"
             configs = {"message.format.version": topic_format, "compression.type": "producer"}
             admin.create_topics([NewTopic(name=own, num_partitions=1, replication_factor=1, configs=configs)])
-            begun = recompressed()
+            start_bytes = count_recompressed()
             with Producer(
                 servers,
                 client_id=f"client-of-{release}",
@@ -53,11 +53,11 @@ def play(
                 for carrier, _, text in rows:
                     producer.send(own, text, key=carrier)
                 producer.flush()
-            costs[name] = recompressed() - begun
+            costs[name] = count_recompressed() - start_bytes
     return Costs(costs["before"], costs["after"], _read(servers, f"{topic}-before", len(rows)))
 
 
-def _read(servers: str, topic: str, wanted: int) -> int:
+def _read(servers: str, topic: str, wanted_count: int) -> int:
     """Read with a client that knows record format 0 only."""
     count = 0
     with Consumer(
@@ -69,9 +69,9 @@ def _read(servers: str, topic: str, wanted: int) -> int:
         enable_auto_commit=False,
     ) as consumer:
         consumer.assign(consumer.partitions_for(topic))
-        while count < wanted:
-            fetched = consumer.fetch_arrow(10_000)
-            if fetched is None or not fetched.num_rows:
+        while count < wanted_count:
+            fetched_rows = consumer.fetch_arrow(10_000)
+            if fetched_rows is None or not fetched_rows.num_rows:
                 break
-            count += fetched.num_rows
+            count += fetched_rows.num_rows
     return count

@@ -37,10 +37,10 @@ def step(title: str, sort: str = "step") -> Iterator[None]:
     """Tell that a step begins; while it takes long, say every few seconds that it still goes on."""
     tell(title)
     note(title, sort)
-    done = threading.Event()
+    is_done = threading.Event()
 
     def beat() -> None:
-        while not done.wait(_BEAT_SECONDS):
+        while not is_done.wait(_BEAT_SECONDS):
             tell("  ...")
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -51,7 +51,7 @@ def step(title: str, sort: str = "step") -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()
 
 

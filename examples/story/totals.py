@@ -59,14 +59,14 @@ class Totals:
 
         table = str(self.path)
         if DeltaTable.is_deltatable(table):
-            written = DeltaTable(table).transaction_version(_APP)
-            if written is not None and written >= number:
+            written_version = DeltaTable(table).transaction_version(_APP)
+            if written_version is not None and written_version >= number:
                 return  # Spark repeats a batch whose commit it did not see
         once = CommitProperties(app_transactions=[Transaction(_APP, number)])
         totals = batch.toArrow()
         write_deltalake(table, totals, mode="overwrite", commit_properties=once)
-        counted = sum(totals.column("flights").to_pylist())
-        note(f"micro-batch {number} is in the Delta table: {counted:,} flights counted", "batch")
+        flight_count = sum(totals.column("flights").to_pylist())
+        note(f"micro-batch {number} is in the Delta table: {flight_count:,} flights counted", "batch")
 
     @property
     def path(self) -> Path:

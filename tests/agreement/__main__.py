@@ -53,7 +53,7 @@ KINDS: tuple[Kind, ...] = (
     captures.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
-MOST_LINES = 10  # printed for one case
+MAX_LINES = 10  # printed for one case
 
 
 def _places(root: Path, folder: str) -> Iterator[Path]:
@@ -63,26 +63,26 @@ def _places(root: Path, folder: str) -> Iterator[Path]:
             yield base / folder
 
 
-def _tasks(root: Path, wanted: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
+def _tasks(root: Path, kind_names: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
     """Every case of the wanted kinds, and a line for each folder that is there and holds none."""
     tasks: list[tuple[Kind, Case]] = []
     empty: list[str] = []
     for kind in KINDS:
-        if wanted and kind.name not in wanted:
+        if kind_names and kind.name not in kind_names:
             continue
         for place in (place for folder in kind.folders for place in _places(root, folder)):
-            found = [(kind, case) for case in kind.cases(place)]
-            tasks += found
-            if not found:
+            kind_cases = [(kind, case) for case in kind.cases(place)]
+            tasks += kind_cases
+            if not kind_cases:
                 empty.append(f"{kind.name}: {place} is there and holds no case")
     return tasks, empty
 
 
 def _print_lines(kind: str, case: str, lines: list[str]) -> None:
-    for line in lines[:MOST_LINES]:
+    for line in lines[:MAX_LINES]:
         print(f"{kind}: {case}: {line}")
-    if len(lines) > MOST_LINES:
-        print(f"{kind}: {case}: ... and {len(lines) - MOST_LINES} more")
+    if len(lines) > MAX_LINES:
+        print(f"{kind}: {case}: ... and {len(lines) - MAX_LINES} more")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
         parser.error(f"{options.folder} is no folder")
-    started = time.monotonic()
+    start_s = time.monotonic()
     tasks, empty = _tasks(options.folder, options.kind)
     agree: Counter[str] = Counter()
     disagree: Counter[str] = Counter()
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: {agree[name]} agree, {disagree[name]} disagree")
     if not tasks:
         print(f"{options.folder} holds no case of any kind")
-    print(f"({time.monotonic() - started:.0f} s)")
+    print(f"({time.monotonic() - start_s:.0f} s)")
     return 1 if disagree or empty or not tasks else 0
 
 

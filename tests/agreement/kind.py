@@ -47,24 +47,24 @@ def judge(task: tuple[Kind, Case]) -> tuple[str, str, list[str]]:
         return kind.name, case.name, ["raised " + traceback.format_exc(limit=-6)]
 
 
-def differences(expected: Any, found: Any, where: str = "") -> Iterator[str]:
+def differences(expected_value: Any, actual_value: Any, where: str = "") -> Iterator[str]:
     """Yield a line for every place where two JSON-like values differ, missing and surplus keys included."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for key in expected.keys() | found.keys():
+    if isinstance(expected_value, dict) and isinstance(actual_value, dict):
+        for key in expected_value.keys() | actual_value.keys():
             place = f"{where}.{key}" if where else str(key)
-            if key not in found:
-                yield f"{place}: expected {_short(expected[key])}, found nothing"
-            elif key not in expected:
-                yield f"{place}: expected nothing, found {_short(found[key])}"
+            if key not in actual_value:
+                yield f"{place}: expected {_short(expected_value[key])}, found nothing"
+            elif key not in expected_value:
+                yield f"{place}: expected nothing, found {_short(actual_value[key])}"
             else:
-                yield from differences(expected[key], found[key], place)
-    elif isinstance(expected, list) and isinstance(found, list):
-        if len(expected) != len(found):
-            yield f"{where}: expected {len(expected)} elements, found {len(found)}"
-        for index, (one, other) in enumerate(zip(expected, found, strict=False)):
+                yield from differences(expected_value[key], actual_value[key], place)
+    elif isinstance(expected_value, list) and isinstance(actual_value, list):
+        if len(expected_value) != len(actual_value):
+            yield f"{where}: expected {len(expected_value)} elements, found {len(actual_value)}"
+        for index, (one, other) in enumerate(zip(expected_value, actual_value, strict=False)):
             yield from differences(one, other, f"{where}[{index}]")
-    elif type(expected) is not type(found) or expected != found:
-        yield f"{where}: expected {_short(expected)}, found {_short(found)}"
+    elif type(expected_value) is not type(actual_value) or expected_value != actual_value:
+        yield f"{where}: expected {_short(expected_value)}, found {_short(actual_value)}"
 
 
 def _short(value: Any) -> str:

@@ -74,7 +74,7 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
         if "error" not in line:
             yield f"expected bytes, found the error {error}"
         elif value is not None:
-            yield from _refused_columns(value, version)
+            yield from _check_refused_columns(value, version)
         return
     if "error" in line:
         yield f"expected the error {line['error']}, found {data.hex()}"
@@ -96,9 +96,9 @@ def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[s
     """Columns must hold what the object holds, and give the bytes that it gives, or no bytes either."""
     cls = type(value)
     columns = cls.decode_columns([data], version, mode=mode)
-    found, expected = columns[0].as_py(), row_of(value, cls.codec(version).plan.root)
-    if repr(found) != repr(expected):  # repr: NaN is not NaN
-        yield f"columns ({mode}): expected {expected}, found {found}"
+    actual_row, expected_row = columns[0].as_py(), row_of(value, cls.codec(version).plan.root)
+    if repr(actual_row) != repr(expected_row):  # repr: NaN is not NaN
+        yield f"columns ({mode}): expected {expected_row}, found {actual_row}"
         return
     try:
         again: bytes | None = value.encode(version)
@@ -112,7 +112,7 @@ def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[s
         yield f"columns ({mode}): expected the bytes {again!r}, found {bytes_found!r}"
 
 
-def _refused_columns(value: Message, version: int) -> Iterator[str]:
+def _check_refused_columns(value: Message, version: int) -> Iterator[str]:
     try:
         row = pa.array([row_of(value, type(value).codec(version).plan.root, absent=True)])
         data = type(value).encode_columns(row, version)
@@ -159,12 +159,12 @@ def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
         yield f"expected the error {line['error']}, found {value!r}"
         return
     tags = [[tag, base64.b64encode(payload).decode()] for tag, payload in value.unknown_tags]
-    found = {
+    actual_values = {
         "json": value.to_json(version, unknown_tags=False),
         "unknown_tags": tags,
         "remaining": len(data) - position,
     }
-    yield from differences({key: line[key] for key in found}, found)
+    yield from differences({key: line[key] for key in actual_values}, actual_values)
     yield from _columns(value, data[:position], version, "reference")
     if position < len(data) and not cls.decode_columns([data], version)[0]["_error"].is_valid:
         yield f"columns: expected an error for {len(data) - position} bytes left over"

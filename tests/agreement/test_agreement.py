@@ -29,7 +29,7 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(folder: Path, kind=logs.KIND) -> dict[str, list[str]]:
+def judge_folder(folder: Path, kind=logs.KIND) -> dict[str, list[str]]:
     return {case.name: list(kind.disagreements(case)) for case in kind.cases(folder)}
 
 
@@ -44,15 +44,15 @@ def first_of(lines: Lines, what: bytes) -> int:
 
 def test_what_ships_with_the_tests_agrees(capsys):
     status = main([str(DATA), "--workers", "2"])
-    said = capsys.readouterr().out
-    assert status == 0, said
+    output = capsys.readouterr().out
+    assert status == 0, output
     for kind in ("records", "batches", "logs", "dumplog"):
-        assert f"{kind}: " in said
+        assert f"{kind}: " in output
 
 
 def test_an_untouched_copy_agrees(corpus):
-    assert judged(corpus) == {f"{CASE}.before": [], f"{CASE}.after": []}
-    assert judged(corpus, dumplog.KIND) == {f"{CASE}.before": [], f"{CASE}.after": []}
+    assert judge_folder(corpus) == {f"{CASE}.before": [], f"{CASE}.after": []}
+    assert judge_folder(corpus, dumplog.KIND) == {f"{CASE}.before": [], f"{CASE}.after": []}
 
 
 def fields_of(kind: str) -> list[str]:
@@ -65,7 +65,7 @@ def fields_of(kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
 def test_every_field_of_every_type_of_line_counts(corpus, kind):
     truth = corpus / f"{CASE}.before.records.jsonl.gz"
-    untouched = truth.read_bytes()
+    original_truth = truth.read_bytes()
     for name in fields_of(kind):
         for change in ("another", "missing"):
 
@@ -84,7 +84,7 @@ def test_every_field_of_every_type_of_line_counts(corpus, kind):
                 )
             except KeyError:
                 assert (name, change) == ("type", "missing")
-            truth.write_bytes(untouched)
+            truth.write_bytes(original_truth)
 
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
@@ -100,9 +100,9 @@ def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
         return [*lines[:at], *instead, *lines[at + 1 :]]
 
     poison(corpus / f"{CASE}.before.records.jsonl.gz", changed)
-    found = judged(corpus)
-    assert found[f"{CASE}.before"]
-    assert not found[f"{CASE}.after"]
+    differences = judge_folder(corpus)
+    assert differences[f"{CASE}.before"]
+    assert not differences[f"{CASE}.after"]
 
 
 @pytest.mark.parametrize(
@@ -130,20 +130,20 @@ def test_a_tampered_text_is_noticed(corpus, what, change):
         return [*lines[:at], change(lines[at]), *lines[at + 1 :]]
 
     poison(corpus / f"{CASE}.before.dumplog.txt.gz", changed)
-    assert judged(corpus, dumplog.KIND)[f"{CASE}.before"]
+    assert judge_folder(corpus, dumplog.KIND)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
 def test_a_missing_file_is_noticed(corpus, kind):
     (corpus / CASE / "before" / "idem-0" / "00000000000000000170.log").unlink()
-    assert judged(corpus, kind)[f"{CASE}.before"]
+    assert judge_folder(corpus, kind)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
 def test_a_surplus_segment_is_noticed(corpus, kind):
     partition = corpus / CASE / "before" / "idem-0"
     shutil.copy(partition / "00000000000000000170.log", partition / "00000000000000000999.log")
-    assert judged(corpus, kind)[f"{CASE}.before"]
+    assert judge_folder(corpus, kind)[f"{CASE}.before"]
 
 
 @pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
@@ -151,7 +151,7 @@ def test_a_case_without_truth_and_a_truth_without_case_are_noticed(corpus, kind)
     for path in corpus.glob(f"{CASE}.before.*"):
         path.unlink()
     shutil.rmtree(corpus / CASE / "after")
-    assert all(judged(corpus, kind).values())
+    assert all(judge_folder(corpus, kind).values())
 
 
 def test_an_emptied_folder_is_a_failure(corpus, capsys):
@@ -164,6 +164,6 @@ def test_an_emptied_folder_is_a_failure(corpus, capsys):
 def test_a_poisoned_truth_makes_the_command_fail(corpus, capsys):
     poison(corpus / f"{CASE}.before.records.jsonl.gz", lambda lines: lines[:-1])
     assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
-    said = capsys.readouterr().out
-    assert "logs: 1 agree, 1 disagree" in said
-    assert "expected None, found {'type': 'end'" in said
+    output = capsys.readouterr().out
+    assert "logs: 1 agree, 1 disagree" in output
+    assert "expected None, found {'type': 'end'" in output

@@ -13,14 +13,14 @@ from tests.agreement.kinds import codec, messages
 DATA = Path(__file__).parent.parent / "data"
 
 
-def _poisoned(tmp_path: Path, file: str, wanted: str, change) -> Path:
-    """Copy a folder with one file of one line, changed; the first line that has the key ``wanted``."""
+def _poison_file(tmp_path: Path, file: str, wanted_key: str, change) -> Path:
+    """Copy a folder with one file of one line, changed; the first line that has the key ``wanted_key``."""
     folder = tmp_path / Path(file).parent.name
     folder.mkdir()
     raw = (DATA / file).read_bytes()
     text = gzip.decompress(raw) if file.endswith(".gz") else raw
     lines = [json.loads(line) for line in text.splitlines()]
-    line = next(one for one in lines if one.get(wanted) or (wanted in one and wanted == "remaining"))
+    line = next(one for one in lines if one.get(wanted_key) or (wanted_key in one and wanted_key == "remaining"))
     change(line)
     (folder / Path(file).name.removesuffix(".gz")).write_text(json.dumps(line) + "\n")
     if (DATA / file).parent.joinpath("specs").is_dir():
@@ -33,7 +33,7 @@ def _first_value(line):
     line["json"][key] = "poison" if line["json"][key] != "poison" else "other"
 
 
-def _accepted(line):
+def _accept_line(line):
     del line["error"]
     line.update(json={}, unknown_tags=[], remaining=0, again="")
 
@@ -54,7 +54,7 @@ POISONS = {
     ),
     "tags": ("messages/4.4.0-mutated.jsonl.gz", "again", lambda line: line["unknown_tags"].append([9, "AA=="])),
     "again": ("messages/4.4.0-mutated.jsonl.gz", "again", lambda line: line.update(again=line["again"] + "00")),
-    "no error": ("messages/4.4.0-mutated.jsonl.gz", "error", _accepted),
+    "no error": ("messages/4.4.0-mutated.jsonl.gz", "error", _accept_line),
     "refused": ("messages/4.4.0-mutated.jsonl.gz", "again", lambda line: line.update(error="refused")),
     "a header": ("messages/headers-4.4.0.jsonl", "versions", lambda line: line["versions"][0].__setitem__(1, 9)),
     "a version": ("messages/headers-4.4.0.jsonl", "versions", lambda line: line["versions"].append([99, 2, 1])),
@@ -65,19 +65,19 @@ POISONS = {
         "error",
         lambda line: (line.pop("error"), line.update(bytes="00", size=1)),
     ),
-    "hostile accepted": ("codec/hostile.jsonl", "error", _accepted),
+    "hostile accepted": ("codec/hostile.jsonl", "error", _accept_line),
     "hostile refused": ("codec/hostile.jsonl", "again", lambda line: line.update(error="refused")),
 }
 
 
 @pytest.mark.parametrize("poison", POISONS)
 def test_poison_is_noticed(poison, tmp_path):
-    file, wanted, change = POISONS[poison]
+    file, wanted_key, change = POISONS[poison]
     kind = codec.KIND if file.startswith("codec") else messages.KIND
     (tmp_path / "whole").mkdir()
-    whole = _poisoned(tmp_path / "whole", file, wanted, lambda line: None)
+    whole = _poison_file(tmp_path / "whole", file, wanted_key, lambda line: None)
     assert [line for case in kind.cases(whole) for line in kind.disagreements(case)] == []
-    folder = _poisoned(tmp_path, file, wanted, change)
+    folder = _poison_file(tmp_path, file, wanted_key, change)
     cases = list(kind.cases(folder))
     assert cases
     assert [line for case in cases for line in kind.disagreements(case)]

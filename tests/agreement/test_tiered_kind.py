@@ -22,7 +22,7 @@ def case(tmp_path):
     return Path(shutil.copytree(DATA / NAME, tmp_path / NAME))
 
 
-def judged(folder):
+def judge_folder(folder):
     return judge((tiered.KIND, Case(folder.name, str(folder))))[2]
 
 
@@ -34,11 +34,11 @@ def leaves(value, path=()):
         yield path
 
 
-def poisoned(value, path):
+def poison_at(value, path):
     if not path:
         return "poison" if not isinstance(value, int) or isinstance(value, bool) else value + 1
     out = copy.copy(value)
-    out[path[0]] = poisoned(value[path[0]], path[1:])
+    out[path[0]] = poison_at(value[path[0]], path[1:])
     return out
 
 
@@ -49,19 +49,19 @@ def test_every_value_about_uploads_and_partitions_counts():
     segments, partitions = dict(product.segments()), dict(product.partitions(truth["partitions"]))
     assert not list(differences(tiered._segments(truth["segments"]), segments))
     assert not list(differences(tiered._partitions(truth["partitions"]), partitions))
-    deleted = next(place for place, one in enumerate(truth["segments"]) if not one["valid"])
+    deleted_place = next(place for place, one in enumerate(truth["segments"]) if not one["valid"])
     valid = next(place for place, one in enumerate(truth["segments"]) if one["valid"])
-    for place in (deleted, valid):
+    for place in (deleted_place, valid):
         for path in leaves(truth["segments"][place]):
             if path[0] not in LEFT_OUT:
-                bad = poisoned(truth["segments"], (place, *path))
+                bad = poison_at(truth["segments"], (place, *path))
                 assert list(differences(tiered._segments(bad), segments)), path
     for path in leaves(truth["partitions"][0]):
-        bad = poisoned(truth["partitions"], (0, *path))
+        bad = poison_at(truth["partitions"], (0, *path))
         if not path[0].startswith("original"):
             assert list(differences(tiered._partitions(bad), partitions)), path
     for path in (("original_base_offsets", 2), ("original_base_offsets", 0)):
-        bad = poisoned(truth["partitions"], (0, *path))
+        bad = poison_at(truth["partitions"], (0, *path))
         assert list(differences(tiered._partitions(bad), dict(product.partitions(bad)))), path
 
 
@@ -70,7 +70,7 @@ def test_counts_of_a_partition_that_is_all_there_count(tmp_path):
     truth = json.loads((DATA / name / "index.json").read_text())
     product = tiered._Product(DATA / name)
     for field in ("original_records", "original_batches"):
-        bad = poisoned(truth["partitions"], (0, field))
+        bad = poison_at(truth["partitions"], (0, field))
         assert list(differences(tiered._partitions(bad), dict(product.partitions(bad)))), field
 
 
@@ -112,20 +112,20 @@ def other_key(lines):
 )
 def test_records_that_differ_are_noticed(case, change):
     change_line(case / "truth" / "orders-short-0.records.jsonl.gz", change)
-    assert judged(case)
+    assert judge_folder(case)
 
 
 def test_missing_and_surplus_files_are_noticed(case):
-    assert not judged(case)
+    assert not judge_folder(case)
     objects = sorted((case / "store").glob("orders-short-*/0/*1320-*"))
-    kept = {path: path.read_bytes() for path in objects}
+    original_bytes = {path: path.read_bytes() for path in objects}
     for path in objects:
         path.unlink()
-    assert judged(case)
-    for path, raw in kept.items():
+    assert judge_folder(case)
+    for path, raw in original_bytes.items():
         path.write_bytes(raw)
         path.with_name(path.name[:21] + "A" * 22 + path.name[43:]).write_bytes(raw)
-    assert judged(case)
+    assert judge_folder(case)
 
 
 def test_a_changed_byte_of_an_object_is_noticed(case):
@@ -133,11 +133,11 @@ def test_a_changed_byte_of_an_object_is_noticed(case):
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
-    assert judged(case)
+    assert judge_folder(case)
 
 
-@pytest.mark.parametrize("gone", ["index.json", "local", "truth"])
-def test_a_case_without_a_part_is_no_agreement(case, gone):
-    path = case / gone
+@pytest.mark.parametrize("missing_name", ["index.json", "local", "truth"])
+def test_a_case_without_a_part_is_no_agreement(case, missing_name):
+    path = case / missing_name
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert judged(case)
+    assert judge_folder(case)

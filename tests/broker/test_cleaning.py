@@ -263,8 +263,8 @@ def test_a_crash_at_any_step_loses_nothing(make_cleaner, make_asker):
     for number, (name, arguments) in enumerate(effects):
         if number % 3 == 0 or name == "do_rename":
             for crashed_disk in (
-                after(replayed_disk, (name, arguments), part=0.5).crashed(),
-                replayed_disk.crashed(lambda pending: 0),
+                after(replayed_disk, (name, arguments), part=0.5).crash(),
+                replayed_disk.crash(lambda pending: 0),
             ):
                 again = make_asker(disk=crashed_disk, data_dir="/data")
                 log = log_of(again)

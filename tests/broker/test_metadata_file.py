@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.mutated_json import mutated
+from tests.mutated_json import mutate
 
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.lifecycle.handle import Broker
@@ -112,7 +112,7 @@ def test_any_json_is_a_state_or_one_error(value):
 
 @given(seed=st.integers(0, 10**9))
 def test_any_change_of_a_file_is_a_state_or_one_error(seed):
-    assert_a_state_or_one_error(mutated(random.Random(seed), WRITTEN[0].read_bytes()))
+    assert_a_state_or_one_error(mutate(random.Random(seed), WRITTEN[0].read_bytes()))
 
 
 def test_only_its_owner_may_read_it(tmp_path):

@@ -37,7 +37,7 @@ with Broker(journal=False) as broker, socket.create_connection((broker.host, bro
 """
 
 
-def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(compiled_ahead):
+def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler(require_compiler):
     from kafkaframes.records.build import build_records
 
     batch = build_records({"key": [b"k"], "value": [b"v"], "timestamp": [1_700_000_000_000]})

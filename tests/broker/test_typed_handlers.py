@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.under_mypy import said_by_mypy
+from tests.under_mypy import run_mypy
 
 from kafkaframes.broker.dispatch.table import all_apis
 
@@ -29,7 +29,7 @@ def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     lines = [*(f"import {module}" for module, _ in handlers), *(f"reveal_type({'.'.join(one)})" for one in handlers)]
     path = tmp_path / "handlers_under_mypy.py"
     path.write_text(WRONG + "\n".join(lines))
-    output = said_by_mypy(path)
+    output = run_mypy(path)
     wrong = [line for line in output if " error: " in line]
     assert [line.partition(": ")[0] for line in wrong] == ["7", "8", "9", "10"], "\n".join(wrong)
     revealed_lines = [line for line in output if "Revealed" in line]

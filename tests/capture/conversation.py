@@ -15,7 +15,7 @@ CLIENT, SERVER = 0, 1
 START = 1_700_000_000_000_000_000
 
 
-def framed(data):
+def frame_of(data):
     return struct.pack(">i", len(data)) + data
 
 
@@ -46,15 +46,17 @@ def calls():
 
 def streams(client_id="tester", *, rounds=1):
     """Return the bytes of both sides, and of each call (key, version, correlation id, request size, response size)."""
-    asked, answered, known = b"", b"", []
+    requests, answers, known = b"", b"", []
     for number, (key, version, request, response) in enumerate(
         chain.from_iterable(calls() for _ in range(rounds)), 100
     ):
-        one = framed(encode_request(request, version, correlation_id=number, client_id=client_id))
-        other = b"" if response is None else framed(encode_response(response, version, correlation_id=number))
-        known.append((key, version, number, len(one) - 4, len(other) - 4 if other else None, len(asked), len(answered)))
-        asked, answered = asked + one, answered + other
-    return asked, answered, known
+        one = frame_of(encode_request(request, version, correlation_id=number, client_id=client_id))
+        other = b"" if response is None else frame_of(encode_response(response, version, correlation_id=number))
+        known.append(
+            (key, version, number, len(one) - 4, len(other) - 4 if other else None, len(requests), len(answers))
+        )
+        requests, answers = requests + one, answers + other
+    return requests, answers, known
 
 
 class Tape:
@@ -67,11 +69,11 @@ class Tape:
         if opening:
             self.parts.append(self.talk.opening(self.time))
 
-    def segment(self, side, offset, data, *, captured=None):
-        """Send a segment, of which the capture has ``captured`` bytes, by default all."""
+    def segment(self, side, offset, data, *, captured_bytes=None):
+        """Send a segment, of which the capture has ``captured_bytes`` bytes, by default all."""
         self.time += 1_000_000
         packet = self.talk._packet(side, self.talk.at(offset), self.talk.at(0), PSH | ACK, data)
-        left_out = 0 if captured is None else len(data) - captured
+        left_out = 0 if captured_bytes is None else len(data) - captured_bytes
         record = bytearray(_record(self.time, packet[: len(packet) - left_out]))
         struct.pack_into("<I", record, 24, len(packet))
         self.parts.append(bytes(record))

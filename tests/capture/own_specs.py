@@ -2,7 +2,7 @@
 
 import json
 
-from tests.capture.conversation import CLIENT, SERVER, START, framed
+from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.protocol.messages import message
@@ -62,10 +62,10 @@ def write_traffic(path, folder, *, header_tags=None):
         request = message(f"{name}Request", specs=own)(**fields)
         response = message(f"{name}Response", specs=own)(**answer)
         tags = header_tags if request.spec.is_flexible(version) else None
-        sent = encode_request(request, version, correlation_id=number, client_id="me", header_tags=tags)
+        request_bytes = encode_request(request, version, correlation_id=number, client_id="me", header_tags=tags)
         back = encode_response(response, version, correlation_id=number, header_tags=tags)
-        parts += talk.data(CLIENT, framed(sent), START + number * 2_000_000)
-        parts += talk.data(SERVER, framed(back), START + number * 2_000_000 + 1_000_000)
+        parts += talk.data(CLIENT, frame_of(request_bytes), START + number * 2_000_000)
+        parts += talk.data(SERVER, frame_of(back), START + number * 2_000_000 + 1_000_000)
     path.write_bytes(b"".join(parts))
     return str(path)
 

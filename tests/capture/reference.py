@@ -34,13 +34,13 @@ class Side:
 
     def frames(self) -> list[Frame]:
         """Return all that was sent."""
-        found, at = [], 0
+        frames, at = [], 0
         while at < len(self.stream):
             size = int.from_bytes(self.stream[at : at + 4], "big")
             missing = (byte for byte in range(at, at + 4 + size) if byte not in self.there)
-            found.append(Frame(self.side, at, size, next(missing, at + 4 + size) - at - 4))
+            frames.append(Frame(self.side, at, size, next(missing, at + 4 + size) - at - 4))
             at += 4 + size
-        return found
+        return frames
 
     def head(self, frame: Frame) -> int:
         """Return how many bytes behind the size a reader needs to know the frame."""
@@ -54,17 +54,17 @@ class Side:
 
         The last frame's end must be there: what ends in a hole at the end of the capture may be waited for.
         """
-        found: list[Frame] = []
+        is_damaged: list[Frame] = []
         for frame in self.frames():
             end = frame.offset + 4 + frame.size
             if frame.have < self.head(frame) or not self.there.issuperset(range(end - 1, end)):
                 break
             number = int.from_bytes(self.stream[frame.offset + 4 : frame.offset + 8], "big")
-            damaged = any(before.have < before.size for before in found)
+            damaged = any(before.have < before.size for before in is_damaged)
             if requests is not None and damaged and number not in requests:
                 break
-            found.append(frame)
-        return found
+            is_damaged.append(frame)
+        return is_damaged
 
     def numbers(self) -> set[int]:
         """Return the correlation ids of the requests that are certain."""

@@ -31,15 +31,15 @@ def lines_of(run: Callable[[], Any]) -> int:
 
 def copies_of(monkeypatch: Any, run: Callable[[], Any]) -> int:
     """Return how many bytes ``run`` copies where arrays are joined."""
-    concatenate, copied = np.concatenate, 0
+    concatenate, copied_bytes = np.concatenate, 0
 
     def counted(arrays: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal copied
-        made = concatenate(arrays, *arguments, **options)
-        copied += made.nbytes
-        return made
+        nonlocal copied_bytes
+        joined_array = concatenate(arrays, *arguments, **options)
+        copied_bytes += joined_array.nbytes
+        return joined_array
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "concatenate", counted)
         run()
-    return copied
+    return copied_bytes

@@ -42,14 +42,14 @@ def test_calls_agree_with_the_brokers_request_log(name):
 )
 def test_a_small_window_gives_the_same_calls(name, window_bytes):
     whole = table(of(name), columns=ALL, secrets=True).to_pylist()
-    cut = table(of(name), columns=ALL, secrets=True, window_bytes=window_bytes).to_pylist()
-    assert sorted(map(str, cut)) == sorted(map(str, whole))
+    window_rows = table(of(name), columns=ALL, secrets=True, window_bytes=window_bytes).to_pylist()
+    assert sorted(map(str, window_rows)) == sorted(map(str, whole))
 
 
 @pytest.mark.parametrize("name", ["share-groups-broker43", "mangled-loss"])
 def test_shares_of_the_connections_are_all_of_them(name):
-    shared = [row for share in range(3) for row in table(of(name), share=share, shares=3).to_pylist()]
-    assert sorted(map(str, shared)) == sorted(map(str, table(of(name)).to_pylist()))
+    shared_rows = [row for share in range(3) for row in table(of(name), share=share, shares=3).to_pylist()]
+    assert sorted(map(str, shared_rows)) == sorted(map(str, table(of(name)).to_pylist()))
 
 
 @pytest.mark.parametrize("name", TABLE_COLUMNS)
@@ -85,9 +85,9 @@ def test_a_truth_that_was_tampered_with_is_noticed(tmp_path):
         lambda line: line.update(request={"poison": 1}),
     ]
     for change in changes:
-        poisoned = json.loads(json.dumps(lines))
-        change(poisoned[4])
-        truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in poisoned)))
+        poisoned_lines = json.loads(json.dumps(lines))
+        change(poisoned_lines[4])
+        truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in poisoned_lines)))
         (case,) = captures.cases(tmp_path)
         assert judge((captures.KIND, case))[2], change
     truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in lines[1:])))

@@ -214,7 +214,7 @@ def test_packets_of_other_protocols_are_counted_and_harmless(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("messages", "expected"),
+    ("messages", "expected_kind"),
     [
         (TLS, ("encrypted", "encrypted (TLS)")),
         (HTTP, ("other", "another protocol over TCP")),
@@ -222,10 +222,10 @@ def test_packets_of_other_protocols_are_counted_and_harmless(name, tmp_path):
         ([], None),
     ],
 )
-def test_connections_of_other_protocols(messages, expected, tmp_path):
+def test_connections_of_other_protocols(messages, expected_kind, tmp_path):
     count, coverage = read(tmp_path, pcap([ethernet(IP4, one) for one in packets4(messages=messages)]))
     assert count == 0
-    assert kinds(coverage.entries) == ({expected} if expected else set())
+    assert kinds(coverage.entries) == ({expected_kind} if expected_kind else set())
 
 
 def test_with_ports_other_connections_are_not_expected_to_be_kafka(tmp_path):
@@ -263,8 +263,8 @@ def test_a_start_and_an_end_within_a_connection_are_harmless(tmp_path):
 
 
 def test_lost_and_cut_packets_are_reported(tmp_path):
-    lost = FRAMES[:5] + FRAMES[7:]
-    assert ("lost", "packets are missing") in kinds(read(tmp_path, pcap(lost))[1].unread)
+    remaining_frames = FRAMES[:5] + FRAMES[7:]
+    assert ("lost", "packets are missing") in kinds(read(tmp_path, pcap(remaining_frames))[1].unread)
     assert {kind for kind, _ in kinds(read(tmp_path, pcap(FRAMES, snap=60))[1].unread)} == {"cut"}
     assert {kind for kind, _ in kinds(read(tmp_path, pcap(FRAMES, snap=20))[1].unread)} == {"cut"}
 
@@ -328,19 +328,19 @@ def test_a_compressed_capture_that_is_cut_or_damaged_at_any_byte_is_an_error_or_
     for size in range(1, len(raw)):
         _outcome(tmp_path, raw[:size])
     for position in range(12, len(raw)):
-        damaged = bytearray(raw)
-        damaged[position] ^= 0x10
-        _outcome(tmp_path, bytes(damaged))
+        damaged_bytes = bytearray(raw)
+        damaged_bytes[position] ^= 0x10
+        _outcome(tmp_path, bytes(damaged_bytes))
 
 
 def _outcome(tmp_path, raw):
     try:
         count, coverage = read(tmp_path, raw)
     except DecodeError as error:
-        count, reported = 0, "x0.pcap" in str(error)
+        count, is_reported = 0, "x0.pcap" in str(error)
     else:
-        reported = bool(coverage.unread) or count == CALLS
-    assert reported
+        is_reported = bool(coverage.unread) or count == CALLS
+    assert is_reported
 
 
 def test_a_capture_that_is_cut_at_any_byte_is_an_error_or_reported_unless_it_ends_between_packets(tmp_path):
@@ -355,8 +355,8 @@ def test_a_capture_that_is_cut_at_any_byte_is_an_error_or_reported_unless_it_end
         except DecodeError:
             assert size < 24
         else:
-            damaged = [entry for entry in coverage.unread if entry.kind == "damaged"]
-            assert bool(damaged) is (size not in borders), size
+            damage_entries = [entry for entry in coverage.unread if entry.kind == "damaged"]
+            assert bool(damage_entries) is (size not in borders), size
 
 
 def test_python_gets_what_was_not_read(tmp_path):
@@ -375,12 +375,12 @@ def test_shares_of_a_capture_report_files_once_and_each_connection_once(tmp_path
     path = tmp_path / "x.pcap"
     tls = [ethernet(IP4, one) for one in packets4(messages=TLS, server_port=9093)]
     path.write_bytes(pcap([*FRAMES, *tls, ethernet(MACSEC, bytes(60))]))
-    found = []
+    entries = []
     for share in range(3):
         batches = CaptureBatches([str(path)], CaptureOptions(share=share, shares=3))
         batches.read_all()
-        found += [(entry.kind, entry.packets, entry.connections) for entry in batches.coverage.unread]
-    assert sorted(found, key=str) == [("encrypted", 1, 0), ("encrypted", None, 1)]
+        entries += [(entry.kind, entry.packets, entry.connections) for entry in batches.coverage.unread]
+    assert sorted(entries, key=str) == [("encrypted", 1, 0), ("encrypted", None, 1)]
 
 
 @pytest.mark.parametrize("table", ["calls", "connections", "gaps", "packets", "records"])
@@ -410,24 +410,24 @@ def test_every_packet_is_of_a_connection_or_counted(seed, tmp_path):
     """Whatever the bytes are: packets of TCP, fragments, and packets by what they are instead make up all of them."""
     rng = random.Random(seed)
     link, packets = rng.choice(list(WRAPPINGS.values()))
-    mutated = []
+    mutated_packets = []
     for _ in range(300):
         packet = bytearray(rng.choice(packets))
         for _ in range(rng.randrange(4)):
             packet[rng.randrange(min(len(packet), 80))] = rng.choice((0, 0x45, 0x60, 0x81, 0xFF, rng.randrange(256)))
-        mutated.append(bytes(packet[: rng.randrange(len(packet) + 1)] if rng.randrange(3) == 0 else packet))
+        mutated_packets.append(bytes(packet[: rng.randrange(len(packet) + 1)] if rng.randrange(3) == 0 else packet))
     path = tmp_path / "x.pcap"
-    path.write_bytes(pcap(mutated, link))
+    path.write_bytes(pcap(mutated_packets, link))
     packets_read = PacketReader([str(path)])
     results = []
     add = packets_read._fragments.add
     packets_read._fragments.add = lambda packet: results.append(add(packet)) or results[-1]
     for _ in packets_read:
         pass
-    counted = sum(entry.packets for entry in packets_read.unread if "fragment" not in entry.reason)
+    packet_count = sum(entry.packets for entry in packets_read.unread if "fragment" not in entry.reason)
     datagrams = sum(result is not None for result in results)  # each is read as a packet again
-    assert packets_read.counters[layout.PACKETS] == len(mutated)
-    assert packets_read.counters[layout.TCP_PACKETS] + counted + len(results) == len(mutated) + datagrams
+    assert packets_read.counters[layout.PACKETS] == len(mutated_packets)
+    assert packets_read.counters[layout.TCP_PACKETS] + packet_count + len(results) == len(mutated_packets) + datagrams
 
 
 def test_much_of_a_connection_without_its_beginning_is_unknown_and_not_another_protocol(tmp_path):

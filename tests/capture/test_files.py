@@ -32,13 +32,13 @@ def lz4_frame(data):
 CODECS = {"gzip": gzip.compress, "zstd": zstd, "lz4": lz4_frame}
 
 
-def opened(raw):
+def open_raw(raw):
     return open_compressed(io.BytesIO(raw), raw[:4])
 
 
 def read(raw, size=1 << 14):
     """Return the bytes up to the error, and the error."""
-    file, out, view = opened(raw), b"", memoryview(bytearray(size))
+    file, out, view = open_raw(raw), b"", memoryview(bytearray(size))
     try:
         while count := file.readinto(view):
             out += view[:count]
@@ -50,13 +50,13 @@ def read(raw, size=1 << 14):
 class Counted:
     """A decompressor that counts the bytes that it is given."""
 
-    given = 0
+    given_bytes = 0
 
     def __init__(self):
         self._member = GzipMember()
 
     def decompress(self, data, most):
-        Counted.given += len(data)
+        Counted.given_bytes += len(data)
         return self._member.decompress(data, most)
 
     @property
@@ -66,9 +66,9 @@ class Counted:
 
 def test_the_work_grows_with_the_bytes_however_many_members_they_are():
     raw = gzip.compress(b"") * 20_000
-    Counted.given = 0
+    Counted.given_bytes = 0
     assert MemberFile(io.BytesIO(raw), "gzip", Counted).read() == b""
-    assert Counted.given < 30 * len(raw)
+    assert Counted.given_bytes < 30 * len(raw)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -99,9 +99,9 @@ def test_every_flipped_bit_is_reported(codec):
     raw = CODECS[codec](data)
     for position in range(16, len(raw)):
         for bit in (0, 3, 7):
-            damaged = bytearray(raw)
-            damaged[position] ^= 1 << bit
-            out, reason = read(bytes(damaged))
+            damaged_bytes = bytearray(raw)
+            damaged_bytes[position] ^= 1 << bit
+            out, reason = read(bytes(damaged_bytes))
             assert reason is not None or out == data, (position, bit)
 
 
@@ -123,8 +123,8 @@ def test_frames_of_zstd_are_followed_whatever_their_header_has(options):
     compressor = zstandard.ZstdCompressor(**options)
     skippable = b"\x5a\x2a\x4d\x18" + struct.pack("<I", 5) + b"aside"
     raw = skippable.join(compressor.compress(part) for part in data)
-    streamed = compressor.compressobj()
-    raw += streamed.compress(data[0]) + streamed.flush()
+    compressor_object = compressor.compressobj()
+    raw += compressor_object.compress(data[0]) + compressor_object.flush()
     whole = b"".join(data) + data[0]
     assert read(raw) == (whole, None)
     assert read(skippable + raw) == (whole, None)
@@ -136,7 +136,7 @@ def test_frames_of_zstd_are_followed_whatever_their_header_has(options):
 
 def test_data_that_expand_without_bound_are_read_in_bounded_steps():
     raw = zstd(bytes(64 << 20))
-    file = opened(raw)
+    file = open_raw(raw)
     view = memoryview(bytearray(1 << 20))
     assert 0 < file.readinto(view) <= len(view)
 

@@ -20,14 +20,14 @@ SECONDS = START // 1_000_000_000
 def ip_packets():
     """Return the conversation as IP packets."""
     tape = Tape().segment(CLIENT, 0, ASKED).segment(SERVER, 0, ANSWERED)
-    data, found, at = b"".join(tape.parts), [], 0
+    data, packets, at = b"".join(tape.parts), [], 0
     while at < len(data):
         kind, size = struct.unpack_from("<II", data, at)
         if kind == 6:
-            (captured,) = struct.unpack_from("<I", data, at + 20)
-            found.append(data[at + 28 : at + 28 + captured])
+            (captured_size,) = struct.unpack_from("<I", data, at + 20)
+            packets.append(data[at + 28 : at + 28 + captured_size])
         at += size
-    return found
+    return packets
 
 
 PACKETS = ip_packets()
@@ -65,9 +65,9 @@ def pcapng(packets, *, order="<", between=b"", simple=False, ticks=None, options
 def calls_of(raw, folder):
     path = folder / "x.pcap"
     path.write_bytes(raw)
-    found = read_capture(str(path), CaptureOptions(columns=("apiKey", "apiVersion", "correlationId")))
-    calls = [tuple(row.values()) for row in found.read_all().to_pylist()]
-    return sorted(calls, key=lambda one: one[2]), [entry.reason for entry in found.coverage.unread]
+    capture = read_capture(str(path), CaptureOptions(columns=("apiKey", "apiVersion", "correlationId")))
+    calls = [tuple(row.values()) for row in capture.read_all().to_pylist()]
+    return sorted(calls, key=lambda one: one[2]), [entry.reason for entry in capture.coverage.unread]
 
 
 ALL = sorted((one[:3] for one in KNOWN), key=lambda one: one[2])
@@ -105,11 +105,11 @@ def test_other_link_layers_are_refused_by_name(link, tmp_path):
     assert OTHER_LINK_TYPES.get(link, "") in reason
 
 
-@pytest.mark.parametrize("cut", range(0, 60, 7))
+@pytest.mark.parametrize("cut_at", range(0, 60, 7))
 @pytest.mark.parametrize("link", HEADS)
-def test_packets_of_a_few_bytes(link, cut, tmp_path):
+def test_packets_of_a_few_bytes(link, cut_at, tmp_path):
     whole = [HEADS[link] + one for one in PACKETS]
-    calls, _ = calls_of(pcap([one[:cut] for one in whole] + whole, link), tmp_path)
+    calls, _ = calls_of(pcap([one[:cut_at] for one in whole] + whole, link), tmp_path)
     assert calls == ALL
 
 
@@ -162,8 +162,8 @@ def times_of(resolution, order, ticks, folder):
     options = b"" if resolution is None else struct.pack(f"{order}HHBxxxHH", 9, 1, resolution, 0, 0)
     path = folder / "x.pcapng"
     path.write_bytes(pcapng(PACKETS, order=order, ticks=ticks, options=options))
-    found = read_capture(str(path), CaptureOptions(columns=("requestTime",))).read_all()
-    return set(found.column("requestTime").cast("int64").to_pylist())
+    rows = read_capture(str(path), CaptureOptions(columns=("requestTime",))).read_all()
+    return set(rows.column("requestTime").cast("int64").to_pylist())
 
 
 def test_a_file_whose_last_packet_is_cut(tmp_path):
@@ -198,8 +198,8 @@ def test_what_is_not_read_is_refused_by_name(raw, words, tmp_path):
 
 
 def test_a_client_id_that_is_no_utf_8_is_read_as_java_does(tmp_path):
-    asked = ASKED.replace(b"tester", b"t\xed\xa0\x80er")  # a surrogate: one U+FFFD in Java, three in Python
-    path = Tape().segment(CLIENT, 0, asked).segment(SERVER, 0, ANSWERED).write(tmp_path / "x.pcapng")
+    requests = ASKED.replace(b"tester", b"t\xed\xa0\x80er")  # a surrogate: one U+FFFD in Java, three in Python
+    path = Tape().segment(CLIENT, 0, requests).segment(SERVER, 0, ANSWERED).write(tmp_path / "x.pcapng")
     names = [
         name for batch in read_capture([path], CaptureOptions(columns=("clientId",))) for name in batch[0].to_pylist()
     ]

@@ -16,34 +16,34 @@ def fragment(data, offset, more, number=1):
     return struct.pack(">BBHHHBBHII", 0x45, 0, 20 + len(data), number, flags, 64, 6, 0, 1, 2) + data
 
 
-def cut(data, sizes):
-    at, made = 0, []
+def cut_pieces(data, sizes):
+    at, pieces = 0, []
     for size in sizes:
-        made.append((data[at : at + size], at, at + size < len(data)))
+        pieces.append((data[at : at + size], at, at + size < len(data)))
         at += size
-    return made
+    return pieces
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fragments_in_any_order_repeated_and_overlapping(seed):
     rng = random.Random(seed)
     data = rng.randbytes(rng.randrange(100, 3000))
-    pieces = cut(data, [8 * rng.randrange(1, 20) for _ in range(400)])
+    pieces = cut_pieces(data, [8 * rng.randrange(1, 20) for _ in range(400)])
     pieces = [piece for piece in pieces if piece[0]]
     for _ in range(5):
         start, size = 8 * rng.randrange(len(data) // 8), 8 * rng.randrange(1, 10)
         pieces.append((data[start : start + size], start, start + size < len(data)))
     rng.shuffle(pieces)
     whole = Defragmenter()
-    found = [datagram for piece in pieces if (datagram := whole.add(fragment(*piece))) is not None]
-    assert found[0][20:] == data
+    datagrams = [datagram for piece in pieces if (datagram := whole.add(fragment(*piece))) is not None]
+    assert datagrams[0][20:] == data
 
 
 def test_the_work_grows_with_the_number_of_fragments():
     """8,192 of 8 bytes, the last one first: each is put where it belongs, and nothing is gone through again."""
 
     def fed(count):
-        pieces = cut(bytes(8 * count), [8] * count)
+        pieces = cut_pieces(bytes(8 * count), [8] * count)
         entry = Defragmenter()
         for piece in reversed(pieces[1:]):
             entry.add(fragment(*piece))

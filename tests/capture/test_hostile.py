@@ -9,36 +9,36 @@ from pathlib import Path
 
 import pytest
 from tests.capture.conversation import CLIENT, Tape, streams
-from tests.fuzz.captures import CAPTURES, check, damage, unpacked
+from tests.fuzz.captures import CAPTURES, check, damage, read_unpacked
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
-LARGEST_GROWTH = 400 << 20
+MAX_GROWTH_BYTES = 400 << 20
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_damaged_files_give_rows_or_one_error(seed, tmp_path):
     random_ = random.Random(seed)
-    check(damage(bytearray(unpacked(CAPTURES[seed % len(CAPTURES)])[:20_000]), random_), random_, tmp_path)
+    check(damage(bytearray(read_unpacked(CAPTURES[seed % len(CAPTURES)])[:20_000]), random_), random_, tmp_path)
 
 
 def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
-    raw = unpacked(DATA / "raw-resets-broker43.pcap")
+    raw = read_unpacked(DATA / "raw-resets-broker43.pcap")
     path, last = tmp_path / "x.pcap", 0
     for size in [*range(24, 400, 37), *range(400, len(raw), 997), len(raw)]:
         path.write_bytes(raw[:size])
-        found = read_capture(str(path), CaptureOptions(columns=("apiName",)))
-        count = sum(batch.num_rows for batch in found)
+        capture = read_capture(str(path), CaptureOptions(columns=("apiName",)))
+        count = sum(batch.num_rows for batch in capture)
         assert count >= last
         last = count
-        of_the_file = [entry.reason for entry in found.coverage.unread if entry.kind == "damaged"]
+        of_the_file = [entry.reason for entry in capture.coverage.unread if entry.kind == "damaged"]
         assert set(of_the_file) <= {"the file ends inside a packet", "these bytes are no Kafka frame"}  # one client's
     assert last == 28
 
 
 def test_damage_in_the_middle_is_named_and_what_follows_is_read(tmp_path):
-    raw = bytearray(unpacked(DATA / "raw-resets-broker43.pcap"))
+    raw = bytearray(read_unpacked(DATA / "raw-resets-broker43.pcap"))
     at = 24
     while at < 5000:
         at += 16 + int.from_bytes(raw[at + 8 : at + 12], "little")
@@ -52,20 +52,22 @@ def test_damage_in_the_middle_is_named_and_what_follows_is_read(tmp_path):
 
 @pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 3, 104857600, 104857601])
 def test_lengths_that_lie_cost_nothing(size, tmp_path):
-    asked, _, known = streams()
+    requests, _, calls = streams()
     tape = (
-        Tape().segment(CLIENT, 0, asked).segment(CLIENT, len(asked), struct.pack(">i", size) + b"\0\3\0\5" + bytes(50))
+        Tape()
+        .segment(CLIENT, 0, requests)
+        .segment(CLIENT, len(requests), struct.pack(">i", size) + b"\0\3\0\5" + bytes(50))
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = read_capture(tape.write(tmp_path / "x.pcapng"), CaptureOptions(columns=("correlationId",))).read_all()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LARGEST_GROWTH >> 10
-    assert {call[2] for call in known} <= set(found.column(0).to_pylist())
+    rows = read_capture(tape.write(tmp_path / "x.pcapng"), CaptureOptions(columns=("correlationId",))).read_all()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_BYTES >> 10
+    assert {call[2] for call in calls} <= set(rows.column(0).to_pylist())
 
 
 def test_gzip_that_breaks_off_is_named(tmp_path):
     raw = (DATA / "sasl-raw-tokens-broker39.pcap.gz").read_bytes()
     path = tmp_path / "x.pcap.gz"
     path.write_bytes(raw[: len(raw) // 2])
-    found = read_capture(str(path))
-    assert 0 < found.read_all().num_rows < 290
-    assert any("break off" in entry.reason for entry in found.coverage.unread)
+    capture = read_capture(str(path))
+    assert 0 < capture.read_all().num_rows < 290
+    assert any("break off" in entry.reason for entry in capture.coverage.unread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from tests.capture.conversation import CLIENT, SERVER, START, framed
+from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 from kafkaframes.capture import reader, streams
 from kafkaframes.capture.container import Conversation, file_header
@@ -22,13 +22,13 @@ COUNT = 300
 
 def call(number):
     software = message("ApiVersionsRequest")(client_software_name=f"soft-{number % 7}", client_software_version="1")
-    asked = encode_request(software, 3, correlation_id=1, client_id=f"client-{number}")
+    software_request = encode_request(software, 3, correlation_id=1, client_id=f"client-{number}")
     beats = encode_request(message("HeartbeatRequest")(group_id="g"), 4, correlation_id=2, client_id=f"client-{number}")
     answers = (
         encode_response(message("ApiVersionsResponse")(), 3, correlation_id=1),
         encode_response(message("HeartbeatResponse")(), 4, correlation_id=2),
     )
-    return framed(asked) + framed(beats), b"".join(map(framed, answers))
+    return frame_of(software_request) + frame_of(beats), b"".join(map(frame_of, answers))
 
 
 @pytest.fixture
@@ -38,14 +38,20 @@ def short_lived(tmp_path):
     talks = []
     for number in range(COUNT):
         talk = Conversation(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092))
-        asked, answered = call(number)
-        parts += [talk.opening(time), *talk.data(CLIENT, asked, time), *talk.data(SERVER, answered, time + 1_000_000)]
+        requests, responses = call(number)
+        parts += [
+            talk.opening(time),
+            *talk.data(CLIENT, requests, time),
+            *talk.data(SERVER, responses, time + 1_000_000),
+        ]
         if number % 10:
             parts += [talk.closing(CLIENT, time), talk.closing(SERVER, time)]
         talks.append(talk)
         time += ENDED_CONNECTION_NS // 20
     for number in range(0, COUNT, 10):  # those that stayed open go on, after the others are long gone
-        again = framed(encode_request(message("HeartbeatRequest")(), 4, correlation_id=3, client_id=f"client-{number}"))
+        again = frame_of(
+            encode_request(message("HeartbeatRequest")(), 4, correlation_id=3, client_id=f"client-{number}")
+        )
         parts += talks[number].data(CLIENT, again, time)
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
@@ -69,46 +75,46 @@ def forgetful(packets, **options):
 
 
 def test_only_connections_that_are_open_or_were_so_lately_are_remembered(short_lived):
-    most = max(made.connection_count for made in forgetful(PacketReader([short_lived], window_bytes=WINDOW)))
+    most = max(progress.connection_count for progress in forgetful(PacketReader([short_lived], window_bytes=WINDOW)))
     assert COUNT // 10 < most < COUNT // 2
 
 
 def test_a_redacted_capture_is_the_same_when_connections_are_forgotten(short_lived, monkeypatch):
-    whole, cut = io.BytesIO(), io.BytesIO()
+    whole, redacted_output = io.BytesIO(), io.BytesIO()
     redact([short_lived], whole)
     monkeypatch.setattr("kafkaframes.capture.redaction.Streams", forgetful)
     small = lambda files: PacketReader(files, window_bytes=WINDOW)  # noqa: E731
     monkeypatch.setattr("kafkaframes.capture.redaction.PacketReader", small)
-    redact([short_lived], cut, pseudonyms=None)
-    assert len(cut.getvalue()) == len(whole.getvalue())
+    redact([short_lived], redacted_output, pseudonyms=None)
+    assert len(redacted_output.getvalue()) == len(whole.getvalue())
 
 
 def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
     """One direction only: nothing waits for more than a window once enough waits."""
     talk = Conversation(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
-    asked = [framed(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
+    requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
     parts = [file_header("test"), talk.opening(START)]
-    parts += [packet for one in asked for packet in talk.data(CLIENT, one, START)]
+    parts += [packet for one in requests for packet in talk.data(CLIENT, one, START)]
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     whole = rows(str(path))
     packets = PacketReader([str(path)], window_bytes=WINDOW)
-    calls, held = 0, 0
-    for made in Streams(packets, held_bytes=3 * WINDOW):
-        calls += len(made.calls)
-        held = max(held, len(packets.carried[0]))
+    calls, max_carried = 0, 0
+    for progress in Streams(packets, held_bytes=3 * WINDOW):
+        calls += len(progress.calls)
+        max_carried = max(max_carried, len(packets.carried[0]))
     assert calls == len(whole) == 400
-    assert held < 8 * WINDOW < sum(map(len, asked)) / 4
+    assert max_carried < 8 * WINDOW < sum(map(len, requests)) / 4
 
 
 def test_a_hole_is_waited_for_no_longer_than_memory_allows(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MAX_WAITING_BYTES", 10_000)
     talk = Conversation(("10.0.0.1", 20000), ("10.0.0.2", 9092))
     beat = message("HeartbeatRequest")(group_id="g" * 500)
-    asked = [framed(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
+    requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
     parts = [file_header("test"), talk.opening(START)]
-    for number, one in enumerate(asked):
+    for number, one in enumerate(requests):
         if number == 3:
             talk.skip(CLIENT, len(one))
         else:
@@ -116,10 +122,10 @@ def test_a_hole_is_waited_for_no_longer_than_memory_allows(tmp_path, monkeypatch
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     packets = PacketReader([str(path)], window_bytes=WINDOW)
-    gaps, held = [], 0
-    for number, made in enumerate(Streams(packets)):
-        gaps += [number] * len(made.gaps)
-        held = max(held, sum(packets.carried[1][:, 4].tolist()))
+    gaps, max_carried = [], 0
+    for number, progress in enumerate(Streams(packets)):
+        gaps += [number] * len(progress.gaps)
+        max_carried = max(max_carried, sum(packets.carried[1][:, 4].tolist()))
     assert len(gaps) == 1
-    assert held < 30_000
+    assert max_carried < 30_000
     assert len(rows(str(path))) == 399

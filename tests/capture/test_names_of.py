@@ -37,15 +37,15 @@ def test_alone_typed_and_as_an_option_of_spark():
     alone = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",), names_of="2.6").read_all()
     both = kafkaframes.read_capture(CAPTURE, names_of="2.6").read_all()
     assert alone.column(0) == both.column("requestNamed")
-    typed = kafkaframes.read_capture(CAPTURE, api="Fetch", names_of="2.6").read_all()
-    assert {json.loads(text)["maxWait"] for text in typed.column("requestNamed").to_pylist() if text} == {
-        row["maxWaitMs"] for row in typed.column("request").to_pylist() if row
+    rows = kafkaframes.read_capture(CAPTURE, api="Fetch", names_of="2.6").read_all()
+    assert {json.loads(text)["maxWait"] for text in rows.column("requestNamed").to_pylist() if text} == {
+        row["maxWaitMs"] for row in rows.column("request").to_pylist() if row
     }
     assert capture_options({"path": "x", "namesOf": "2.8"}).read.names_of == "2.8"
 
 
 def test_names_need_a_release_that_is_known():
-    unnamed = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
-    assert unnamed.column(0).null_count == len(unnamed) > 0
+    rows = kafkaframes.read_capture(CAPTURE, columns=("requestNamed",)).read_all()
+    assert rows.column(0).null_count == len(rows) > 0
     with pytest.raises(OptionError, match=r"unknown release '9\.9'"):
         kafkaframes.read_capture(CAPTURE, names_of="9.9")

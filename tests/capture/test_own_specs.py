@@ -59,8 +59,8 @@ def test_an_own_api_may_have_any_key(tmp_path, key):
         (12, "Heartbeat", None),
         (12, "Heartbeat", None),
     ]
-    done = redact([trace], io.BytesIO(), apis=Apis(folder))
-    assert (done.calls, done.frames_zeroed, done.frames_left_out) == (4, 0, 0)
+    report = redact([trace], io.BytesIO(), apis=Apis(folder))
+    assert (report.calls, report.frames_zeroed, report.frames_left_out) == (4, 0, 0)
 
 
 def test_without_the_specs_the_same_bytes_are_no_known_calls(trace):
@@ -80,8 +80,8 @@ def test_the_bodies_of_an_own_api_are_structs(trace, folder):
 
 def test_a_redacted_capture_keeps_the_calls_of_own_specs(trace, folder):
     out = io.BytesIO()
-    done = redact([trace], out, apis=Apis(folder))
-    assert (done.calls, done.frames_zeroed, done.frames_left_out) == (4, 0, 0)
+    report = redact([trace], out, apis=Apis(folder))
+    assert (report.calls, report.frames_zeroed, report.frames_left_out) == (4, 0, 0)
     assert b"good day" not in out.getvalue()
 
 
@@ -127,5 +127,5 @@ def test_tags_of_headers_are_seen_in_both_directions(tmp_path, folder):
     columns = ("requestHeader", "responseHeader")
     rows = kafkaframes.read_capture(trace, columns=columns, specs=folder).read_all().to_pylist()
     tags = [[json.loads(row[name]).get("_unknownTags") for name in columns] for row in rows]
-    seen = [{"tag": 10_001, "data": "dHJhY2UtNw=="}]
-    assert tags == [[None, None], *[[seen, seen]] * 3]
+    tags_seen = [{"tag": 10_001, "data": "dHJhY2UtNw=="}]
+    assert tags == [[None, None], *[[tags_seen, tags_seen]] * 3]

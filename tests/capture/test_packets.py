@@ -27,7 +27,7 @@ def windows(path, window=packets.WINDOW_BYTES):
     return reader
 
 
-def written(tmp_path, *parts):
+def write_capture_file(tmp_path, *parts):
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     return path
@@ -40,54 +40,54 @@ def written(tmp_path, *parts):
 )
 def test_the_work_grows_with_the_number_of_blocks(blocks, tmp_path, monkeypatch):
     """Steps and copied bytes for each block are the same for a few as for many; none copies what follows it."""
-    copied = []
+    copied_sizes = []
     take_block = container.take_block
 
     def counted(walk, block, *rest):
-        copied.append(len(block) if isinstance(block, bytes) else 0)
+        copied_sizes.append(len(block) if isinstance(block, bytes) else 0)
         return take_block(walk, block, *rest)
 
     monkeypatch.setattr(packets, "take_block", counted)
     lines = []
     for count in (500, 8000):
-        path = written(tmp_path, SECTION, INTERFACE, *(blocks * count))
+        path = write_capture_file(tmp_path, SECTION, INTERFACE, *(blocks * count))
         bytes_joined = copies_of(monkeypatch, lambda path=path: windows(path))
         lines.append(lines_of(lambda path=path: windows(path)) / count)
         assert bytes_joined < 8 * path.stat().st_size + 10_000
     assert lines[1] < 1.1 * lines[0]
-    assert sum(copied) == 0
+    assert sum(copied_sizes) == 0
 
 
 def test_packets_of_the_last_of_many_interfaces_are_read(tmp_path):
     """As many as a section can have, and its memory is what they take."""
-    asked, _, known = streams()
-    tape = Tape().segment(CLIENT, 0, asked)
+    requests, _, calls = streams()
+    tape = Tape().segment(CLIENT, 0, requests)
     interfaces = 70_000
     blocks = b"".join(tape.parts)[len(file_header("test")) :]
-    numbered, at = bytearray(blocks), 0
+    numbered_blocks, at = bytearray(blocks), 0
     while at < len(blocks):
-        struct.pack_into("<I", numbered, at + 8, interfaces - 1)
+        struct.pack_into("<I", numbered_blocks, at + 8, interfaces - 1)
         at += struct.unpack_from("<I", blocks, at + 4)[0]
     head = struct.pack("<HHI", 101, 0, 0) + struct.pack("<HHB3x", 9, 1, 9)
     nanoseconds = struct.pack("<II", 1, len(head) + 12) + head + struct.pack("<I", len(head) + 12)
-    path = written(tmp_path, SECTION, INTERFACE * (interfaces - 1), nanoseconds, numbered)
+    path = write_capture_file(tmp_path, SECTION, INTERFACE * (interfaces - 1), nanoseconds, numbered_blocks)
     rows = read_capture(str(path), CaptureOptions(columns=("correlationId",))).read_all()
-    assert set(rows.column(0).to_pylist()) == {call[2] for call in known}
+    assert set(rows.column(0).to_pylist()) == {call[2] for call in calls}
 
 
 @pytest.mark.parametrize("window", [300, 4096, 1 << 20])
 @pytest.mark.parametrize("option_bytes", [100, 5000, 3 << 20])
 def test_a_block_that_is_larger_than_a_window_is_read(window, option_bytes, tmp_path):
     """Comments of sections and interfaces may be long."""
-    asked, _, known = streams()
+    requests, _, calls = streams()
     comment = struct.pack("<HH", 2, 0) * (option_bytes // 4)
     size = len(comment) + 28
     section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + comment + struct.pack("<I", size)
-    tape = Tape().segment(CLIENT, 0, asked)
-    path = written(tmp_path, section, b"".join(tape.parts)[_section_bytes() :])
+    tape = Tape().segment(CLIENT, 0, requests)
+    path = write_capture_file(tmp_path, section, b"".join(tape.parts)[_section_bytes() :])
     options = CaptureOptions(columns=("correlationId",), window_bytes=window)
     rows = read_capture(str(path), options).read_all()
-    assert set(rows.column(0).to_pylist()) == {call[2] for call in known}
+    assert set(rows.column(0).to_pylist()) == {call[2] for call in calls}
 
 
 def _section_bytes():
@@ -98,28 +98,28 @@ def _section_bytes():
 @pytest.mark.parametrize("size", [0, 8, 13, 1 << 20, 1 << 24, (1 << 24) + 8192, 0x7FFFFFFC, 0xFFFFFFFC])
 def test_a_length_that_lies_ends_and_is_named(kind, size, tmp_path):
     """Wherever the window ends, and however much the length claims."""
-    asked, _, known = streams()
+    requests, _, calls = streams()
     lie = struct.pack("<IIIHH", kind, size, 0x1A2B3C4D, 1, 0)
-    tape = Tape().segment(CLIENT, 0, asked)
-    path = written(tmp_path, *tape.parts, lie, b"\xee" * 3000)
+    tape = Tape().segment(CLIENT, 0, requests)
+    path = write_capture_file(tmp_path, *tape.parts, lie, b"\xee" * 3000)
     for window in (300, 2000, 1 << 20):
-        found = read_capture(str(path), CaptureOptions(columns=("correlationId",), window_bytes=window))
-        assert set(found.read_all().column(0).to_pylist()) == {call[2] for call in known}
-        assert found.coverage.unread
+        capture = read_capture(str(path), CaptureOptions(columns=("correlationId",), window_bytes=window))
+        assert set(capture.read_all().column(0).to_pylist()) == {call[2] for call in calls}
+        assert capture.coverage.unread
 
 
 def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
     packet = struct.pack("<IIIIIII", 6, 36, 0, 0, 0, 4, 4) + b"wifi" + struct.pack("<I", 36)
-    path = written(tmp_path, SECTION, OTHER_LINK, packet, packet, SECTION, INTERFACE)
+    path = write_capture_file(tmp_path, SECTION, OTHER_LINK, packet, packet, SECTION, INTERFACE)
     (entry,) = windows(path).unread
     assert (entry.reason, entry.packets, entry.size_bytes) == ("link type 105 (IEEE 802.11) is not read", 2, 8)
-    without_packets = written(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
+    without_packets = write_capture_file(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
     assert not windows(without_packets).unread
 
 
 def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
-    path = written(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
+    path = write_capture_file(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MAX_PROBLEMS))
     problems = windows(path).unread
     assert len(problems) == MAX_PROBLEMS
     assert problems[-1].reason == "more is damaged than is listed"
@@ -128,12 +128,12 @@ def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
 @pytest.mark.parametrize("segment_bytes", [40, 1000])
 def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
     """What waits for the rest of a frame is copied once a window, not once a file; rows are those of one file."""
-    asked, _, known = streams()
-    asked *= 20
+    requests, _, calls = streams()
+    requests *= 20
     files = []
     tape = Tape()
-    for number, at in enumerate(range(0, len(asked), segment_bytes)):
-        tape.segment(CLIENT, at, asked[at : at + segment_bytes])
+    for number, at in enumerate(range(0, len(requests), segment_bytes)):
+        tape.segment(CLIENT, at, requests[at : at + segment_bytes])
         path = tmp_path / f"ring.pcapng{number}"
         path.write_bytes(b"".join([file_header("test"), *tape.parts[1:]]))
         tape.parts = tape.parts[:1]
@@ -142,21 +142,21 @@ def test_small_files_of_a_ring_share_windows(segment_bytes, tmp_path):
     for window in (100, 2000, 1 << 20):
         options = CaptureOptions(columns=("correlationId", "file"), window_bytes=window)
         rows = read_capture(files, options).read_all().to_pylist()
-        starts = [(call[2], call[5] + len(asked) // 20 * turn) for turn in range(20) for call in known]
-        expected = [(number, files[start // segment_bytes]) for number, start in starts]
-        assert sorted((row["correlationId"], row["file"]) for row in rows) == sorted(expected)
+        starts = [(call[2], call[5] + len(requests) // 20 * turn) for turn in range(20) for call in calls]
+        expected_calls = [(number, files[start // segment_bytes]) for number, start in starts]
+        assert sorted((row["correlationId"], row["file"]) for row in rows) == sorted(expected_calls)
 
 
 def test_a_table_of_rows_that_is_full_loses_no_file(tmp_path, monkeypatch):
-    asked, _, known = streams()
+    requests, _, calls = streams()
     files = []
     for number in range(40):
         path = tmp_path / f"x{number}.pcapng"
         tape = Tape(initial=number << 20)
-        for at in range(0, len(asked), 10):
-            tape.segment(CLIENT, at, asked[at : at + 10])
+        for at in range(0, len(requests), 10):
+            tape.segment(CLIENT, at, requests[at : at + 10])
         tape.parts.append(tape.talk.closing(CLIENT, tape.time, reset=True))
         files.append(tape.write(path))
     monkeypatch.setattr(packets, "_ESTIMATED_PACKET_BYTES", 1 << 20)
     rows = read_capture(files, CaptureOptions(columns=("correlationId",))).read_all()
-    assert rows.num_rows == 40 * len(known)
+    assert rows.num_rows == 40 * len(calls)

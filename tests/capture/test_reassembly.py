@@ -32,17 +32,17 @@ WINDOWS = (200, 1500, 1 << 20)
 
 def frames_of(files, window_bytes):
     """Return what the reader gives, each frame with its bytes."""
-    found = {}
-    for made in Streams(PacketReader(files, window_bytes=window_bytes), ports=(9092,)):
-        for call in made.calls:
+    data_by_frame = {}
+    for progress in Streams(PacketReader(files, window_bytes=window_bytes), ports=(9092,)):
+        for call in progress.calls:
             for row in (int(call[CALL_REQUEST]), int(call[CALL_RESPONSE])):
                 if row < 0:
                     continue
-                facts = made.frames[row]
+                facts = progress.frames[row]
                 frame = Frame(*(int(facts[column]) for column in (F_RESPONSE, F_OFFSET, F_SIZE, F_HAVE)))
-                assert frame not in found, "given twice"
-                found[frame] = made.bytes_of(np.array([row]))[0][: frame.have].tobytes()
-    return found
+                assert frame not in data_by_frame, "given twice"
+                data_by_frame[frame] = progress.bytes_of(np.array([row]))[0][: frame.have].tobytes()
+    return data_by_frame
 
 
 class Reassembly(RuleBasedStateMachine):
@@ -53,19 +53,19 @@ class Reassembly(RuleBasedStateMachine):
         self.tape = Tape(initial=initial)
         self.files = []
         self.sides = [Side(side, stream) for side, stream in enumerate(STREAMS)]
-        self.sent = [0, 0]
-        self.held = []
-        self.snapped = [set(), set()]
+        self.sent_sizes = [0, 0]
+        self.held_segments = []
+        self.snapped_ranges = [set(), set()]
 
     def take(self, side, size):
-        start = self.sent[side]
-        self.sent[side] = min(start + size, len(STREAMS[side]))
-        return start, self.sent[side]
+        start = self.sent_sizes[side]
+        self.sent_sizes[side] = min(start + size, len(STREAMS[side]))
+        return start, self.sent_sizes[side]
 
-    def record(self, side, start, end, captured=None):
+    def record(self, side, start, end, captured_size=None):
         if start < end:
-            self.tape.segment(side, start, STREAMS[side][start:end], captured=captured)
-            self.sides[side].add(start, end if captured is None else start + captured)
+            self.tape.segment(side, start, STREAMS[side][start:end], captured_bytes=captured_size)
+            self.sides[side].add(start, end if captured_size is None else start + captured_size)
 
     @rule(side=SIDES, size=SIZES)
     def send(self, side, size):
@@ -73,12 +73,12 @@ class Reassembly(RuleBasedStateMachine):
 
     @rule(side=SIDES, size=SIZES)
     def hold(self, side, size):
-        self.held.append((side, *self.take(side, size)))
+        self.held_segments.append((side, *self.take(side, size)))
 
     @rule(index=st.integers(0, 5))
     def release(self, index):
-        if index < len(self.held):
-            self.record(*self.held.pop(index))
+        if index < len(self.held_segments):
+            self.record(*self.held_segments.pop(index))
 
     @rule(side=SIDES, size=SIZES)
     def lose(self, side, size):
@@ -86,16 +86,17 @@ class Reassembly(RuleBasedStateMachine):
 
     @rule(side=SIDES, back=st.integers(1, 500), size=SIZES)
     def repeat(self, side, back, size):
-        start = max(self.sent[side] - back, 0)
-        end = min(start + size, self.sent[side])
-        if self.snapped[side].isdisjoint(range(start, end)):  # a reader does not wait for what was cut to come again
+        start = max(self.sent_sizes[side] - back, 0)
+        end = min(start + size, self.sent_sizes[side])
+        # a reader does not wait until bytes that were cut are sent again
+        if self.snapped_ranges[side].isdisjoint(range(start, end)):
             self.record(side, start, end)
 
-    @rule(side=SIDES, size=SIZES, captured=st.integers(0, 60))
-    def snap(self, side, size, captured):
+    @rule(side=SIDES, size=SIZES, captured_size=st.integers(0, 60))
+    def snap(self, side, size, captured_size):
         start, end = self.take(side, size)
-        self.record(side, start, end, min(captured, end - start))
-        self.snapped[side].update(range(start + captured, end))
+        self.record(side, start, end, min(captured_size, end - start))
+        self.snapped_ranges[side].update(range(start + captured_size, end))
 
     @rule()
     def rotate(self):
@@ -105,10 +106,10 @@ class Reassembly(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "tape"):
             return
-        for held in self.held:
-            self.record(*held)
+        for segment in self.held_segments:
+            self.record(*segment)
         for side in (CLIENT, SERVER):
-            while self.sent[side] < len(STREAMS[side]):
+            while self.sent_sizes[side] < len(STREAMS[side]):
                 self.record(side, *self.take(side, 300))
         self.rotate()
         with tempfile.TemporaryDirectory() as folder:
@@ -118,19 +119,19 @@ class Reassembly(RuleBasedStateMachine):
             for window in WINDOWS:
                 self.compare(frames_of([str(path) for path in paths], window), window)
 
-    def compare(self, found, window):
+    def compare(self, data_by_frame, window):
         client, server = self.sides
-        for frame, data in found.items():
+        for frame, data in data_by_frame.items():
             start = frame.offset + 4
             assert data == STREAMS[frame.side][start : start + frame.have], frame
-        sent = {frame for side in self.sides for frame in side.frames()}
-        whole = {frame for frame in found if frame.have == frame.size}
-        assert whole <= sent, "a frame that nobody sent"
+        sent_frames = {frame for side in self.sides for frame in side.frames()}
+        whole = {frame for frame in data_by_frame if frame.have == frame.size}
+        assert whole <= sent_frames, "a frame that nobody sent"
         requests = client.numbers() if window == WINDOWS[-1] else set()  # else they may come in a later window
         must = {*client.certain(), *server.certain(requests)}
-        assert must <= found.keys(), "a frame is missing, or has more or fewer bytes"
+        assert must <= data_by_frame.keys(), "a frame is missing, or has more or fewer bytes"
         if all(side.there.issuperset(range(len(side.stream))) for side in self.sides):
-            assert found.keys() == sent
+            assert data_by_frame.keys() == sent_frames
 
 
 TestReassembly = Reassembly.TestCase

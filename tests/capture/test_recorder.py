@@ -38,14 +38,14 @@ HERE = Settings("127.0.0.1", (0,), ("127.0.0.1", 9))
 
 
 @contextlib.contextmanager
-def recorded(path, upstream, **options):
+def record_traffic(path, upstream, **options):
     with path.open("wb") as file, Recorder(Settings("127.0.0.1", (0,), upstream), file, **options) as recorder:
         yield recorder
 
 
 def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
     path = tmp_path / "trace.pcapng"
-    with Broker(cluster=NODES) as broker, recorded(path, (broker.host, broker.port)) as recorder:
+    with Broker(cluster=NODES) as broker, record_traffic(path, (broker.host, broker.port)) as recorder:
         host, port = recorder.start()
         settings = {"bootstrap.servers": f"{host}:{port}", "client.id": "recorded"}
         producer = Producer(settings)
@@ -108,20 +108,20 @@ def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     from kafkaframes.capture import recorder as module
 
     monkeypatch.setattr(module, "SLOW_WRITE_SECONDS", 0.2)
-    told, disk = [], SlowDisk()
-    sent = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
+    messages, disk = [], SlowDisk()
+    request = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
     with (
         server_of(echo) as upstream,
-        Recorder(Settings("127.0.0.1", (0,), upstream), disk, on_slow=told.append) as one,
+        Recorder(Settings("127.0.0.1", (0,), upstream), disk, on_slow=messages.append) as one,
         socket.create_connection(one.start()) as client,
     ):
-        client.sendall(sent)
+        client.sendall(request)
         got = b""
-        while len(got) < len(sent):
+        while len(got) < len(request):
             got += client.recv(65536)
-    assert got == sent
-    assert told
-    assert len(disk.getvalue()) > 2 * len(sent)
+    assert got == request
+    assert messages
+    assert len(disk.getvalue()) > 2 * len(request)
     assert disk.getvalue().count(0) > 2 * 40_000
 
 
@@ -133,12 +133,12 @@ class FullDisk(io.BytesIO):
 
 
 def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
-    disk, served = FullDisk(), []
+    disk, served_sizes = FullDisk(), []
 
     def counted(one):
         with one, contextlib.suppress(OSError):
             while data := one.recv(65536):
-                served.append(len(data))
+                served_sizes.append(len(data))
 
     with server_of(counted) as upstream, Recorder(Settings("127.0.0.1", (0,), upstream), disk) as one:
         with socket.create_connection(one.start(), 60) as client, contextlib.suppress(ConnectionError):
@@ -146,7 +146,7 @@ def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
                 client.sendall(bytes(10_000))
         assert one.failed.wait(60)
     assert one.failure.errno == errno.ENOSPC
-    assert sum(served) <= len(disk.getvalue())
+    assert sum(served_sizes) <= len(disk.getvalue())
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -157,7 +157,7 @@ def certificate(tmp_path_factory):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
@@ -166,7 +166,7 @@ def certificate(tmp_path_factory):
         .sign(key, hashes.SHA256())
     )
     paths = directory / "cert.pem", directory / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     form = serialization.PrivateFormat.PKCS8
     paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
     return tuple(map(str, paths))
@@ -198,7 +198,7 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
 
 def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(certificate):
     """An echo of 20 MB that is read while it is written; its end is passed on, and what comes after is still TLS."""
-    sent = bytes(range(256)) * (20_000_000 // 256)
+    sent_bytes = bytes(range(256)) * (20_000_000 // 256)
     server = _server_tls(*certificate)
 
     def secured_echo(one):
@@ -211,17 +211,17 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(cer
         with recorder as one:
             plain = socket.create_connection(one.start(), 100)
             client = _client_tls(True, certificate[0]).wrap_socket(plain, server_hostname="127.0.0.1")
-            shared = SecuredSocket(client)
-            writer = threading.Thread(target=shared.sendall, args=(sent,), daemon=True)
+            secured_socket = SecuredSocket(client)
+            writer = threading.Thread(target=secured_socket.sendall, args=(sent_bytes,), daemon=True)
             writer.start()
             got, buffer = bytearray(), bytearray(1 << 18)
-            while len(got) < len(sent) and (count := shared.recv_into(buffer)):
+            while len(got) < len(sent_bytes) and (count := secured_socket.recv_into(buffer)):
                 got += buffer[:count]
             writer.join(100)
-            shared.shutdown(socket.SHUT_WR)
-            assert shared.recv_into(buffer) == 0
-            shared.close()
-    assert got == sent
+            secured_socket.shutdown(socket.SHUT_WR)
+            assert secured_socket.recv_into(buffer) == 0
+            secured_socket.close()
+    assert got == sent_bytes
 
 
 def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
@@ -240,29 +240,29 @@ def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
 def test_a_client_that_has_gone_before_it_is_served_is_refused_and_counted():
     with socket.create_server(("127.0.0.1", 0)) as listener, Recorder(HERE, io.BytesIO()) as one:
         client = socket.create_connection(listener.getsockname())
-        accepted, _ = listener.accept()
+        accepted_socket, _ = listener.accept()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         with pytest.raises(ConnectionResetError):
-            accepted.recv(1)
-        one._serve(accepted, HERE.upstream)
+            accepted_socket.recv(1)
+        one._serve(accepted_socket, HERE.upstream)
         assert (one.counts.refused, one.counts.connections) == (1, 0)
-        assert accepted.fileno() < 0
+        assert accepted_socket.fileno() < 0
 
 
 def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
-    reached, go, connected = threading.Event(), threading.Event(), Recorder._connect_broker
+    has_reached, go, connect_broker = threading.Event(), threading.Event(), Recorder._connect_broker
 
     def late(one, broker):
-        reached.set()
+        has_reached.set()
         assert go.wait(100)
-        return connected(one, broker)
+        return connect_broker(one, broker)
 
     monkeypatch.setattr(Recorder, "_connect_broker", late)
     with server_of(echo) as upstream:
         one = Recorder(Settings("127.0.0.1", (0,), upstream), io.BytesIO())
         with socket.create_connection(one.start(), 100) as client:
-            assert reached.wait(100)
+            assert has_reached.wait(100)
             ending = threading.Thread(target=one.close)
             ending.start()
             while not one._is_closed:
@@ -296,30 +296,32 @@ def test_answers_are_passed_on_in_any_pieces(step):
             encode_request(message("HeartbeatRequest")(), 0, correlation_id=6),
         )
     )
-    answered = b"".join(struct.pack(">i", len(one)) + one for one in (metadata, other)) + bytes(4)
+    responses = b"".join(struct.pack(">i", len(one)) + one for one in (metadata, other)) + bytes(4)
     for start in range(0, len(asked), step):
         requests.feed(asked[start : start + step])
     out = b"".join(
-        bytes(piece) for at in range(0, len(answered), step) for piece in answers.feed(answered[at : at + step])
+        bytes(piece) for at in range(0, len(responses), step) for piece in answers.feed(responses[at : at + step])
     )
     size = struct.unpack(">i", out[:4])[0]
-    (seen,) = decode_response(out[4 : 4 + size], 3, 7).body.brokers
-    assert (seen.host, seen.port) == ("local", 9093)
+    (broker,) = decode_response(out[4 : 4 + size], 3, 7).body.brokers
+    assert (broker.host, broker.port) == ("local", 9093)
     assert out[4 + size :] == struct.pack(">i", len(other)) + other + bytes(4)
 
 
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
     answer = BrokerAddresses().of(10, 2)
-    found = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
-    assert decode_response(found, 10, 2).body == body.replace(host="here", port=1)
-    failed = message("FindCoordinatorResponse")(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, host="", port=-1)
-    assert with_local_addresses(encode_response(failed, 2), answer, lambda _: ("here", 1)) is None
+    localized = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
+    assert decode_response(localized, 10, 2).body == body.replace(host="here", port=1)
+    error_response = message("FindCoordinatorResponse")(
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, host="", port=-1
+    )
+    assert with_local_addresses(encode_response(error_response, 2), answer, lambda _: ("here", 1)) is None
     with pytest.raises(DecodeError):
         with_local_addresses(b"\0\0", answer, lambda _: ("here", 1))
 
 
-def framed(data):
+def frame_of(data):
     return struct.pack(">i", len(data)) + data
 
 
@@ -339,17 +341,17 @@ class Talk:
             raise ConnectionAbortedError(what)
 
     def ask(self, key, version, correlation_id=1, rest=b"\xff\xff"):
-        self.requests.feed(framed(struct.pack(">hhi", key, version, correlation_id) + rest))
+        self.requests.feed(frame_of(struct.pack(">hhi", key, version, correlation_id) + rest))
         return self
 
     def answer(self, data):
-        return b"".join(map(bytes, self.answers.feed(framed(data))))
+        return b"".join(map(bytes, self.answers.feed(frame_of(data))))
 
 
 HOST = "kafka-1.internal"
 
 
-def addressed(cls, version):
+def fill_addresses(cls, version):
     """Return a response with an address wherever one can stand."""
     value = make_value(cls, version, 1, plain=True)
 
@@ -378,13 +380,13 @@ def test_no_address_of_a_broker_is_left_in_any_answer(api):
     """Every answer of every API at every version, with an address in every struct that has a host and a port."""
     for version in api.versions:
         cls = message(api.response)
-        sent = encode_response(addressed(cls, version), version, correlation_id=1)
-        seen = Talk(strict=True).ask(api.key, version).answer(sent)
+        response = encode_response(fill_addresses(cls, version), version, correlation_id=1)
+        passed_on = Talk(strict=True).ask(api.key, version).answer(response)
         if "StreamsGroup" in api.request:  # of applications, not of brokers
-            assert seen == framed(sent)
+            assert passed_on == frame_of(response)
         else:
-            assert HOST.encode() not in seen
-            assert (HOST.encode() in sent) == (BrokerAddresses().of(api.key, version).paths != ())
+            assert HOST.encode() not in passed_on
+            assert (HOST.encode() in response) == (BrokerAddresses().of(api.key, version).paths != ())
 
 
 def kip_636_metadata():
@@ -395,37 +397,37 @@ def kip_636_metadata():
         specs,
         cls.spec.valid_versions.highest,
         encode_response(
-            addressed(cls, cls.spec.valid_versions.highest), cls.spec.valid_versions.highest, correlation_id=1
+            fill_addresses(cls, cls.spec.valid_versions.highest), cls.spec.valid_versions.highest, correlation_id=1
         ),
     )
 
 
 def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_specs():
-    specs, version, sent = kip_636_metadata()
+    specs, version, response = kip_636_metadata()
     assert version == catalog.api(3).versions.highest + 1
     loose = Talk().ask(3, version)
-    assert loose.answer(sent) == framed(sent)
+    assert loose.answer(response) == frame_of(response)
     assert loose.unknown == [f"Metadata version {version} is in none of the specs"]
     with pytest.raises(ConnectionAbortedError):
-        Talk(strict=True).ask(3, version).answer(sent)
+        Talk(strict=True).ask(3, version).answer(response)
     understood = Talk(specs=specs, strict=True).ask(3, version)
-    seen = understood.answer(sent)
-    assert HOST.encode() not in seen
-    decoded = decode_response(seen[4:], 3, version, specs=specs).body
-    assert {(one.host, one.port) for one in decoded.brokers} == {("local", 1)}
-    older = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1)
+    passed_on = understood.answer(response)
+    assert HOST.encode() not in passed_on
+    metadata = decode_response(passed_on[4:], 3, version, specs=specs).body
+    assert {(one.host, one.port) for one in metadata.brokers} == {("local", 1)}
+    older = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     assert HOST.encode() not in understood.ask(3, 5).answer(older)
 
 
 def test_what_may_hold_an_address_and_is_not_understood_is_said():
-    metadata = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1)
+    metadata = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     cases = {
         "API 999 version 0 is in none of the specs": Talk().ask(999, 0),
         "an answer to no request that was seen": Talk(),
         "Metadata version 7: an answer whose addresses cannot be replaced": Talk().ask(3, 7),
     }
     for reason, talk in cases.items():
-        assert talk.answer(metadata) == framed(metadata)
+        assert talk.answer(metadata) == frame_of(metadata)
         assert [what.startswith(reason) for what in talk.unknown] == [True], talk.unknown
 
 
@@ -436,60 +438,60 @@ def test_a_broker_for_which_there_is_no_listener_is_said():
     talk = Talk(strict=True).ask(3, 5)
     talk.answers.local_of = nowhere
     with pytest.raises(ConnectionAbortedError, match="no port is free"):
-        talk.answer(encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1))
+        talk.answer(encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1))
 
 
 def test_requests_with_the_same_number_are_answered_in_their_order():
     """A client may number all its requests alike, and a Produce with acks=0 has no answer."""
     talk = Talk(strict=True).ask(0, 7, 4).ask(12, 0).ask(3, 5).ask(3, 7)
     beat = encode_response(message("HeartbeatResponse")(), 0, correlation_id=1)
-    assert talk.answer(beat) == framed(beat)
+    assert talk.answer(beat) == frame_of(beat)
     for version in (5, 7):
-        sent = encode_response(addressed(message("MetadataResponse"), version), version, correlation_id=1)
-        assert HOST.encode() not in talk.answer(sent)
+        response = encode_response(fill_addresses(message("MetadataResponse"), version), version, correlation_id=1)
+        assert HOST.encode() not in talk.answer(response)
 
 
 def test_tokens_of_any_size_do_not_hide_what_comes_after():
     talk = Talk(strict=True).ask(17, 0)
     handshake = encode_response(message("SaslHandshakeResponse")(), 0, correlation_id=1)
-    assert talk.answer(handshake) == framed(handshake)
+    assert talk.answer(handshake) == frame_of(handshake)
     for size in range(12):
-        talk.requests.feed(framed(b"t" * size))
-        assert talk.answer(b"u" * size) == framed(b"u" * size)
-    sent = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=7)
-    assert HOST.encode() not in talk.ask(3, 5, 7).answer(sent)
+        talk.requests.feed(frame_of(b"t" * size))
+        assert talk.answer(b"u" * size) == frame_of(b"u" * size)
+    response = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=7)
+    assert HOST.encode() not in talk.ask(3, 5, 7).answer(response)
 
 
 def test_requests_that_nobody_answers_take_bounded_memory():
     requests = Requests()
     for number in range(3 * MAX_OPEN_REQUESTS):
-        requests.feed(framed(struct.pack(">hhi", 0, 10, number)))
+        requests.feed(frame_of(struct.pack(">hhi", 0, 10, number)))
     assert len(requests._open) == len(requests._ids) == MAX_OPEN_REQUESTS
 
 
 def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
-    specs, version, sent = kip_636_metadata()
-    asked = framed(struct.pack(">hhi", 3, version, 1) + b"\xff\xff")
+    specs, version, response = kip_636_metadata()
+    request = frame_of(struct.pack(">hhi", 3, version, 1) + b"\xff\xff")
 
     def broker(one):
         with one:
             one.recv(65536)
-            one.sendall(framed(sent))
+            one.sendall(frame_of(response))
             one.recv(1)
 
-    said = []
+    unknown_versions = []
     with server_of(broker) as upstream:
         settings = Settings("127.0.0.1", (0,), upstream, strict=True)
-        with Recorder(settings, io.BytesIO(), on_unknown=said.append) as recorder:
+        with Recorder(settings, io.BytesIO(), on_unknown=unknown_versions.append) as recorder:
             for _ in range(2):
                 with socket.create_connection(recorder.start(), 60) as client:
-                    client.sendall(asked)
+                    client.sendall(request)
                     with contextlib.suppress(ConnectionResetError):
                         assert client.recv(65536) == b""
-        assert said == [f"Metadata version {version} is in none of the specs"]
+        assert unknown_versions == [f"Metadata version {version} is in none of the specs"]
         settings = Settings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
         with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
-            client.sendall(asked)
+            client.sendall(request)
             got = client.recv(65536)
     assert got
     assert HOST.encode() not in got

@@ -5,7 +5,7 @@ import struct
 import uuid
 
 import pytest
-from tests.capture.conversation import CLIENT, SERVER, START, framed
+from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 import kafkaframes
 from kafkaframes.capture.container import Conversation, file_header
@@ -42,13 +42,13 @@ def write_capture(path, *calls):
     talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092))
     parts = [file_header("test"), talk.opening(START)]
     for number, (request, response) in enumerate(calls):
-        parts += talk.data(CLIENT, framed(request), START + number * 2_000_000)
-        parts += talk.data(SERVER, framed(response), START + number * 2_000_000 + 1_000_000)
+        parts += talk.data(CLIENT, frame_of(request), START + number * 2_000_000)
+        parts += talk.data(SERVER, frame_of(response), START + number * 2_000_000 + 1_000_000)
     path.write_bytes(b"".join(parts))
     return path
 
 
-def encoded(name, version, records, *, number=0):
+def encode_call(name, version, records, *, number=0):
     request, response = call(name, version, records)
     return (
         encode_request(request, version, correlation_id=number, client_id="me"),
@@ -64,7 +64,7 @@ def read(path, **options):
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 def test_records_of_each_version_are_rows(name, version, tmp_path):
-    rows, unread = read(write_capture(tmp_path / "c.pcapng", encoded(name, version, RECORDS)))
+    rows, unread = read(write_capture(tmp_path / "c.pcapng", encode_call(name, version, RECORDS)))
     assert unread == []
     assert [(row["apiName"], row["partition"], row["offset"], row["value"]) for row in rows] == [
         (name, 3, 0, b"v1"),
@@ -76,24 +76,24 @@ def test_records_of_each_version_are_rows(name, version, tmp_path):
 def test_times_before_1970_and_beyond_microseconds_are_kept(tmp_path):
     times = [-1, -2, -86_400_000, FAR, -FAR, 5]
     records = [{"value": b"v", "timestamp": at} for at in times]
-    path = write_capture(tmp_path / "c.pcapng", encoded("Produce", 7, records))
+    path = write_capture(tmp_path / "c.pcapng", encode_call("Produce", 7, records))
     rows, _ = read(path)
-    shown = [None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000) for row in rows]
-    assert shown == [None, -2, -86_400_000, None, None, 5]
+    timestamps = [None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000) for row in rows]
+    assert timestamps == [None, -2, -86_400_000, None, None, 5]
     assert [row["timestampMs"] for row in rows] == [None, None, None, FAR, -FAR, None]
 
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     kafkaframes.scan_capture(path, table="records").to_duckdb(connection, "records")
-    found = connection.sql('SELECT epoch_ms(timestamp), "timestampMs" FROM records').fetchall()
-    assert found == list(zip(shown, [None, None, None, FAR, -FAR, None], strict=True))
+    sql_rows = connection.sql('SELECT epoch_ms(timestamp), "timestampMs" FROM records').fetchall()
+    assert sql_rows == list(zip(timestamps, [None, None, None, FAR, -FAR, None], strict=True))
 
 
 def test_a_version_that_the_specs_lack_is_reported(tmp_path):
     """A capture of a newer Kafka: its records were missing without a word ."""
-    request, response = encoded("Fetch", 12, RECORDS, number=1)
+    request, response = encode_call("Fetch", 12, RECORDS, number=1)
     newer = request[:2] + struct.pack(">h", 99) + request[4:]
-    path = write_capture(tmp_path / "c.pcapng", encoded("Fetch", 12, RECORDS), (newer, response))
+    path = write_capture(tmp_path / "c.pcapng", encode_call("Fetch", 12, RECORDS), (newer, response))
     rows, unread = read(path)
     assert len(rows) == 2
     assert unread == ["Fetch response: version 99 is not in the specs"]
@@ -102,9 +102,9 @@ def test_a_version_that_the_specs_lack_is_reported(tmp_path):
 
 
 def test_a_message_that_cannot_be_decoded_is_reported(tmp_path):
-    request, response = encoded("Fetch", 4, RECORDS, number=1)
-    broken = response[:8] + b"\x7f\xff\xff\xff" + response[12:]  # number of topics
-    path = write_capture(tmp_path / "c.pcapng", encoded("Fetch", 4, RECORDS), (request, broken))
+    request, response = encode_call("Fetch", 4, RECORDS, number=1)
+    broken_response = response[:8] + b"\x7f\xff\xff\xff" + response[12:]  # number of topics
+    path = write_capture(tmp_path / "c.pcapng", encode_call("Fetch", 4, RECORDS), (request, broken_response))
     rows, unread = read(path)
     assert len(rows) == 2
     assert unread == ["Fetch response: cannot be decoded"]
@@ -114,7 +114,7 @@ def test_a_set_without_a_readable_record_is_reported(tmp_path):
     """Its error had no row to be shown on."""
     data = bytearray(kafkaframes.build_records(RECORDS))
     data[61] = 0x7F  # the size of the first record
-    path = write_capture(tmp_path / "c.pcapng", encoded("Produce", 7, bytes(data)))
+    path = write_capture(tmp_path / "c.pcapng", encode_call("Produce", 7, bytes(data)))
     rows, unread = read(path)
     assert rows == []
     assert len(unread) == 1

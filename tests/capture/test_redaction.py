@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.capture.conversation import CLIENT, Tape, framed
+from tests.capture.conversation import CLIENT, Tape, frame_of
 from tests.fuzz import redaction as campaign
 
 from kafkaframes.capture.files import open_bytes
@@ -35,23 +35,23 @@ def test_it_decodes_as_before(path, tmp_path):
     """But for frames of no known API, which are left out: offsets are counted from the first byte that is there."""
     out = tmp_path / "out.pcapng"
     with out.open("wb") as file:
-        done = redact([str(path)], file)
-    known = [
+        report = redact([str(path)], file)
+    known_rows = [
         row for row in rows(path) if (row["apiName"] is not None and row["apiVersion"] < 32) or row["apiKey"] == 18
     ]
-    left_out = len(rows(path)) - len(known)
-    assert (done.calls, done.frames_left_out) == (len(known), left_out)
-    for row in known if left_out else ():
+    left_out = len(rows(path)) - len(known_rows)
+    assert (report.calls, report.frames_left_out) == (len(known_rows), left_out)
+    for row in known_rows if left_out else ():
         row |= {"requestOffset": None, "responseOffset": None}
     after = [row | {"requestOffset": None, "responseOffset": None} if left_out else row for row in rows(out)]
-    assert sorted(map(str, after)) == sorted(map(str, known))
+    assert sorted(map(str, after)) == sorted(map(str, known_rows))
 
 
 def test_nothing_of_it_is_left(tmp_path):
     """No client id, topic, user or token of the original is in the file."""
     path = DATA / "sasl-raw-tokens-broker39.pcap.gz"
-    found = read_capture(str(path), CaptureOptions()).read_all().to_pylist()
-    words = {row["clientId"] for row in found} | {"alice", "alice-secret", "rawsasl", "127.0.0.1"}
+    rows = read_capture(str(path), CaptureOptions()).read_all().to_pylist()
+    words = {row["clientId"] for row in rows} | {"alice", "alice-secret", "rawsasl", "127.0.0.1"}
     with open_bytes(str(path)) as file:
         original = file.read()
     out = io.BytesIO()
@@ -72,11 +72,11 @@ def test_pseudonyms_have_the_same_length_and_are_the_same_for_the_same():
 
 def test_records_keep_the_headers_of_their_batches():
     records = build_records([{"key": b"secret key", "value": b"secret value"}] * 3)
-    masked = without_payload(records)
-    assert len(masked) == len(records)
-    assert masked[:17] + masked[21:61] == records[:17] + records[21:61]
-    assert not any(masked[17:21]), "short values could be guessed from the checksum"
-    assert not any(masked[61:])
+    masked_records = without_payload(records)
+    assert len(masked_records) == len(records)
+    assert masked_records[:17] + masked_records[21:61] == records[:17] + records[21:61]
+    assert not any(masked_records[17:21]), "short values could be guessed from the checksum"
+    assert not any(masked_records[61:])
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -84,10 +84,10 @@ def test_records_that_are_cut_keep_no_byte_of_their_contents(version):
     """Cut at every byte, the last batch keeps its header only, and what is no batch keeps nothing."""
     records = build_records([{"key": b"!" * 30, "value": b"?" * 90}] * 2, record_format=version)
     for size in range(len(records)):
-        masked = without_payload(records[:size])
-        assert len(masked) == size
-        assert b"!" not in masked
-        assert b"?" not in masked
+        masked_records = without_payload(records[:size])
+        assert len(masked_records) == size
+        assert b"!" not in masked_records
+        assert b"?" not in masked_records
     assert not any(without_payload(b"secret" * 20))
     whole = campaign.Secrets(random.Random(1)).of(200)
     assert not any(without_payload(records + whole)[len(records) :])
@@ -95,23 +95,23 @@ def test_records_that_are_cut_keep_no_byte_of_their_contents(version):
 
 def test_no_secret_is_left_of_any_message(tmp_path):
     """Every API at every version, cut here and there; ``tests/fuzz/redaction.py`` cuts at every byte."""
-    searched, calls = campaign.check(campaign.calls_of(campaign.every_api(), campaign.some_cuts), 1, tmp_path)
-    assert searched > 10_000
+    searched_count, calls = campaign.check(campaign.calls_of(campaign.every_api(), campaign.some_cuts), 1, tmp_path)
+    assert searched_count > 10_000
     assert calls > 5 * len(campaign.every_api())
 
 
-def documented():
+def read_documented():
     """Return the texts that the documents say are kept: message and field, pattern."""
     text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
-    found = re.findall(r"^\| `(\w+)` \| `(\w+)` \| where it matches `([^`]+)` \|$", text, re.MULTILINE)
-    return {f"{name}.{field}": pattern.replace("/", "|") for field, name, pattern in found}
+    matches = re.findall(r"^\| `(\w+)` \| `(\w+)` \| where it matches `([^`]+)` \|$", text, re.MULTILINE)
+    return {f"{name}.{field}": pattern.replace("/", "|") for field, name, pattern in matches}
 
 
 def test_the_documents_list_every_text_that_is_kept():
-    assert documented() == dict(UNREDACTED_TEXTS)
+    assert read_documented() == dict(UNREDACTED_TEXTS)
 
 
-def redacted_requests(path, tmp_path, **options):
+def redact_requests(path, tmp_path, **options):
     """Return what is left of the requests of a capture of one connection."""
     out = tmp_path / "out.pcapng"
     with out.open("wb") as file:
@@ -122,19 +122,19 @@ def redacted_requests(path, tmp_path, **options):
 
 def test_what_is_documented_is_kept_and_nothing_else_in_the_same_fields(tmp_path):
     cls, texts = message("ApiVersionsRequest"), [("librdkafka", "2.16.1"), ("my secret", "p@ssword")]
-    sent = [
+    requests = [
         encode_request(cls(client_software_name=a, client_software_version=b), 3, client_id="app") for a, b in texts
     ]
-    path = Tape().segment(CLIENT, 0, b"".join(map(framed, sent))).write(tmp_path / "x.pcapng")
-    kept, other = (frame.body for frame in redacted_requests(path, tmp_path))
-    assert (kept.client_software_name, kept.client_software_version) == texts[0]
+    path = Tape().segment(CLIENT, 0, b"".join(map(frame_of, requests))).write(tmp_path / "x.pcapng")
+    kept_request, other = (frame.body for frame in redact_requests(path, tmp_path))
+    assert (kept_request.client_software_name, kept_request.client_software_version) == texts[0]
     assert (len(other.client_software_name), len(other.client_software_version)) == (9, 8)
     assert (other.client_software_name, other.client_software_version) != texts[1]
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_client_ids_of_headers_are_kept_where_that_is_said(keep, tmp_path):
-    sent = encode_request(message("HeartbeatRequest")(group_id="g", member_id="m"), 4, client_id="my-client")
-    path = Tape().segment(CLIENT, 0, framed(sent)).write(tmp_path / "x.pcapng")
-    (frame,) = redacted_requests(path, tmp_path, keep_client_ids=keep)
+    request = encode_request(message("HeartbeatRequest")(group_id="g", member_id="m"), 4, client_id="my-client")
+    path = Tape().segment(CLIENT, 0, frame_of(request)).write(tmp_path / "x.pcapng")
+    (frame,) = redact_requests(path, tmp_path, keep_client_ids=keep)
     assert (frame.header.client_id == "my-client") is keep

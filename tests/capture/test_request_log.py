@@ -26,10 +26,10 @@ def rows(path, **options):
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 def test_every_completed_request_is_a_row_that_can_be_read(path):
     text = gzip.decompress(path.read_bytes()).decode()
-    found = rows(path)
-    assert len(found) == text.count("Completed request:")
-    assert not [row for row in found if row["_error"] and "cannot be read" in row["_error"]]
-    assert all(row["apiName"] and row["clientAddress"] == "127.0.0.1" and row["requestTime"] for row in found)
+    logged_rows = rows(path)
+    assert len(logged_rows) == text.count("Completed request:")
+    assert not [row for row in logged_rows if row["_error"] and "cannot be read" in row["_error"]]
+    assert all(row["apiName"] and row["clientAddress"] == "127.0.0.1" and row["requestTime"] for row in logged_rows)
 
 
 def test_json_rows_have_what_the_line_says():
@@ -154,9 +154,9 @@ def test_any_text_is_a_struct_or_none(text):
 def test_one_api_as_structs_from_the_bodies_of_a_log():
     path = next(one for one in LOGS if "4.3.1-trace" in str(one))
     plain = [row for row in rows(path) if row["apiName"] == "Metadata"]
-    typed = rows(path, api="Metadata")
-    assert len(typed) == len(plain) > 10
-    for row, other in zip(plain, typed, strict=True):
+    typed_rows = rows(path, api="Metadata")
+    assert len(typed_rows) == len(plain) > 10
+    for row, other in zip(plain, typed_rows, strict=True):
         body = json.loads(row["response"])
         assert other["_error"] == row["_error"]
         assert other["response"]["controllerId"] == body["controllerId"]

@@ -19,30 +19,30 @@ COLUMNS = (
 STEP = 7
 
 
-def found(path, **options):
+def read_rows(path, **options):
     rows = read_capture(path, CaptureOptions(columns=COLUMNS, **options)).read_all().to_pylist()
     return [tuple(row[name] for name in COLUMNS) for row in rows]
 
 
-def expected():
+def expected_rows():
     return sorted(
         (
             key,
             version,
             number,
-            asked,
-            answered,
+            request_size,
+            response_size,
             at,
-            None if answered is None else place,
+            None if response_size is None else place,
             "whole",
-            "none" if answered is None else "whole",
+            "none" if response_size is None else "whole",
         )
-        for key, version, number, asked, answered, at, place in KNOWN
+        for key, version, number, request_size, response_size, at, place in KNOWN
     )
 
 
 def both(path, tape, **options):
-    return sorted(found(tape.write(path), **options), key=lambda row: row[2])
+    return sorted(read_rows(tape.write(path), **options), key=lambda row: row[2])
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def by_number(rows):
 
 
 def test_cut_at_every_byte(path):
-    for cut in range(0, len(ASKED), 3):
-        tape = Tape().segment(CLIENT, 0, ASKED[:cut]).segment(CLIENT, cut, ASKED[cut:])
-        back = min(cut, len(ANSWERED))
+    for cut_at in range(0, len(ASKED), 3):
+        tape = Tape().segment(CLIENT, 0, ASKED[:cut_at]).segment(CLIENT, cut_at, ASKED[cut_at:])
+        back = min(cut_at, len(ANSWERED))
         tape.segment(SERVER, 0, ANSWERED[:back]).segment(SERVER, back, ANSWERED[back:])
-        assert both(path, tape) == by_number(expected()), cut
+        assert both(path, tape) == by_number(expected_rows()), cut_at
 
 
 def test_a_byte_at_a_time_and_numbers_that_wrap(path):
@@ -68,8 +68,8 @@ def test_a_byte_at_a_time_and_numbers_that_wrap(path):
         tape.segment(CLIENT, at, ASKED[at : at + 1])
     for at in range(len(ANSWERED)):
         tape.segment(SERVER, at, ANSWERED[at : at + 1])
-    assert both(path, tape) == by_number(expected())
-    assert both(path, tape, window_bytes=2000) == by_number(expected())
+    assert both(path, tape) == by_number(expected_rows())
+    assert both(path, tape, window_bytes=2000) == by_number(expected_rows())
 
 
 @settings(deadline=None, max_examples=60)
@@ -89,7 +89,7 @@ def test_mixed_repeated_and_overlapping_segments(tmp_path_factory, data):
     tape = Tape()
     for piece in data.draw(st.permutations(pieces)):
         tape.segment(*piece)
-    assert both(path, tape) == by_number(expected())
+    assert both(path, tape) == by_number(expected_rows())
 
 
 @pytest.mark.parametrize("size", [1, 5, 60])
@@ -107,13 +107,13 @@ def test_a_hole_at_every_byte_loses_nothing_else_and_invents_nothing(path, side,
             edges = _frame_edges(data, at + size)
             for start, end in pairwise(edges):
                 tape.segment(one, start, data[start:end])
-        rows = found(tape.write(path))
+        rows = read_rows(tape.write(path))
         whole = {row for row in rows if row[7] == "whole" and row[8] in ("whole", "none")}
-        assert whole <= set(expected()), at
+        assert whole <= set(expected_rows()), at
         for call in KNOWN:
             begins, length = (call[5], call[3]) if side == CLIENT else (call[6], call[4] or -4)
-            touched = begins < at + size and at < begins + length + 4
-            if not touched:
+            is_touched = begins < at + size and at < begins + length + 4
+            if not is_touched:
                 assert any(row[2] == call[2] and row[7] == "whole" for row in rows), (at, call)
 
 
@@ -129,21 +129,21 @@ def _frame_edges(stream, start):
 
 def test_a_connection_that_began_before(path):
     """No SYN, and the first frame is only half there: what follows is found."""
-    for lost in range(1, KNOWN[0][3], 5):
+    for lost_size in range(1, KNOWN[0][3], 5):
         tape = Tape(opening=False)
-        edges = _frame_edges(ASKED, lost)
+        edges = _frame_edges(ASKED, lost_size)
         for start, end in pairwise(edges):
             tape.segment(CLIENT, start, ASKED[start:end])
         tape.segment(SERVER, 0, ANSWERED)
-        numbers = {row[2] for row in found(tape.write(path)) if row[7] == "whole"}
-        assert numbers == {call[2] for call in KNOWN[1:]}, lost
+        numbers = {row[2] for row in read_rows(tape.write(path)) if row[7] == "whole"}
+        assert numbers == {call[2] for call in KNOWN[1:]}, lost_size
 
 
 def test_one_direction_only(path):
-    assert [row[:4] for row in by_number(found(Tape().segment(CLIENT, 0, ASKED).write(path)))] == [
+    assert [row[:4] for row in by_number(read_rows(Tape().segment(CLIENT, 0, ASKED).write(path)))] == [
         call[:4] for call in KNOWN
     ]
-    answers = found(Tape().segment(SERVER, 0, ANSWERED).write(path))
+    answers = read_rows(Tape().segment(SERVER, 0, ANSWERED).write(path))
     assert {row[2] for row in answers} == {call[2] for call in KNOWN if call[4] is not None}
     assert all(row[7] == "missing" and row[0] is None for row in answers)
 
@@ -155,12 +155,14 @@ def test_records_behind_a_hole_are_no_request(path, there):
     Of the next request ``there`` bytes are there, perhaps none of its client id.
     """
     (produce,) = [call for call in KNOWN if call[2] == 102]
-    for lost in range(produce[5] + 1, produce[5] + 60):
+    for lost_size in range(produce[5] + 1, produce[5] + 60):
         end = produce[5] + 4 + produce[3] + there
-        rows = found(Tape().segment(CLIENT, lost, ASKED[lost:end]).write(path), ports=(9092,))
-        assert {row for row in rows if row[7] == "whole"} <= {(*row[:4], None, *row[5:]) for row in sent_alone()}, lost
+        rows = read_rows(Tape().segment(CLIENT, lost_size, ASKED[lost_size:end]).write(path), ports=(9092,))
+        assert {row for row in rows if row[7] == "whole"} <= {(*row[:4], None, *row[5:]) for row in see_alone()}, (
+            lost_size
+        )
 
 
-def sent_alone():
+def see_alone():
     """Return the requests as they are seen without responses, and without those before them."""
-    return [(*row[:6], None, "whole", "none" if row[8] == "none" else "missing") for row in expected()]
+    return [(*row[:6], None, "whole", "none" if row[8] == "none" else "missing") for row in expected_rows()]

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.capture.conversation import CLIENT, SERVER, START, framed
+from tests.capture.conversation import CLIENT, SERVER, START, frame_of
 
 from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.reader import CaptureOptions, read_capture
@@ -22,30 +22,32 @@ def packets():
     talks = [Conversation(("10.0.0.1", 20000 + one), ("10.0.0.2", 9092)) for one in range(3)]
     for talk in talks:
         yield talk.opening(time)
-        asked = message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1")
-        yield from pieces(talk, CLIENT, encode_request(asked, 3, correlation_id=0, client_id="c"), time)
+        request = message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1")
+        yield from pieces(talk, CLIENT, encode_request(request, 3, correlation_id=0, client_id="c"), time)
         yield from pieces(talk, SERVER, encode_response(message("ApiVersionsResponse")(), 3, correlation_id=0), time)
     late = []
     for number in range(1, 40):
         yield from late.pop(0) if number % 9 == 6 and late else ()
         talk = talks[number % 3]
         time += 7_000_000_000
-        asked = encode_request(message("HeartbeatRequest")(group_id="g" * 90), 4, correlation_id=number, client_id="c")
+        request = encode_request(
+            message("HeartbeatRequest")(group_id="g" * 90), 4, correlation_id=number, client_id="c"
+        )
         answer = encode_response(message("HeartbeatResponse")(error_code=27), 4, correlation_id=number)
-        yield from pieces(talk, CLIENT, asked, time, skip=number == 20)
+        yield from pieces(talk, CLIENT, request, time, skip=number == 20)
         if number % 8 == 7:
             talk.skip(SERVER, 4 + len(answer))  # lost on the way to the file
         elif number != 38:  # the last of its connection is not answered
-            answered = pieces(talk, SERVER, answer, time + 1)
+            response_packets = pieces(talk, SERVER, answer, time + 1)
             if number % 9 == 4:  # two calls of other connections come between
-                late.append(list(answered))
+                late.append(list(response_packets))
             else:
-                yield from answered
+                yield from response_packets
 
 
 def pieces(talk, side, data, time, *, skip=False):
     """Yield a frame in segments of 40 bytes."""
-    whole = framed(data)
+    whole = frame_of(data)
     for at in range(0, len(whole), 40):
         if skip and at == 40:
             talk.skip(side, 40)
@@ -66,8 +68,8 @@ def write(folder, count):
 
 
 def rows(paths, **options):
-    found = read_capture(paths, CaptureOptions(columns=COLUMNS, **options)).read_all().to_pylist()
-    return Counter(tuple(row.values()) for row in found)
+    rows = read_capture(paths, CaptureOptions(columns=COLUMNS, **options)).read_all().to_pylist()
+    return Counter(tuple(row.values()) for row in rows)
 
 
 @pytest.mark.parametrize(("count", "wait"), [(2, 1), (5, 1), (9, 2), (16, 3), (16, 5)])
@@ -77,10 +79,10 @@ def test_every_row_is_given_once(tmp_path, count, wait, step):
     for number in range(wait):  # nothing more comes; what the last files leave open is given with these
         paths.append(str(tmp_path / f"x.{count + number}.pcapng"))
         Path(paths[-1]).write_bytes(file_header("test"))
-    given = Counter()
+    rows_given = Counter()
     for start in range(0, len(paths), step):
         lead = min(start, wait + 1)
-        given += rows(paths[start - lead : start + step], lead_files=lead, wait_files=wait)
+        rows_given += rows(paths[start - lead : start + step], lead_files=lead, wait_files=wait)
     whole = rows(paths)
-    assert given == whole
+    assert rows_given == whole
     assert sum(row[-1] is not None for row in whole) == 7

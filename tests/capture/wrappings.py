@@ -25,8 +25,8 @@ def response(number):
     return struct.pack(">i", len(body)) + body
 
 
-def tcp(source, target, sequence, acknowledged, flags, data):
-    return struct.pack(">HHIIBBHHH", source, target, sequence, acknowledged, 0x50, flags, 65535, 0, 0) + data
+def tcp(source, target, sequence, acknowledgement, flags, data):
+    return struct.pack(">HHIIBBHHH", source, target, sequence, acknowledgement, 0x50, flags, 65535, 0, 0) + data
 
 
 def segments(messages=None, *, opening=True, server_port=SERVER_PORT):

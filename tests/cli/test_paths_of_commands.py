@@ -3,7 +3,7 @@
 import click
 import pytest
 from click.testing import CliRunner
-from tests.capture.test_records_table import RECORDS, encoded, write_capture
+from tests.capture.test_records_table import RECORDS, encode_call, write_capture
 
 import kafkaframes
 from kafkaframes.cli.main import cli, main
@@ -102,7 +102,7 @@ def _files(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    write_capture(tmp_path / "trace.bin", encoded("Fetch", 12, RECORDS))
+    write_capture(tmp_path / "trace.bin", encode_call("Fetch", 12, RECORDS))
     pq.write_table(pa.table({"value": [b"a"]}), tmp_path / "rows.bin")
     (tmp_path / "text.txt").write_text("hello\nworld\n" * 20)
     (tmp_path / "rows.jsonl").write_text('{"value":"a"}\n')

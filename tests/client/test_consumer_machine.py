@@ -4,7 +4,7 @@ import os
 
 import pytest
 from tests.soak import consumer_cases, consumer_mutants, consumer_schedules
-from tests.soak.consumer_cases import ONE, TWO, answer, machine_of, put_topic
+from tests.soak.consumer_cases import ONE, TWO, add_topic, answer, machine_of
 from tests.soak.exploration import explore_range
 
 from kafkaframes.client.assignors import Member
@@ -55,7 +55,7 @@ def test_a_case_finds_a_broken_rule(name):
 def test_a_static_leader_that_returns_joins_again_if_its_assignment_is_outdated(size, others, joins):
     """Topics changed in its absence (KIP-814). What it cannot know is whether the others own the new partition."""
     machine = machine_of("default", "a")
-    put_topic(machine.cluster, size)
+    add_topic(machine.cluster, size)
     members = {name: Member(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}
     request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
     machine.process_response(

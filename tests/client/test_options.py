@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 
 import pytest
-from tests.under_mypy import said_by_mypy
+from tests.under_mypy import run_mypy
 
 import kafkaframes.client as client
 from kafkaframes.client import options
@@ -39,7 +39,7 @@ WRONG = {
 def test_mypy_finds_names_and_types_that_do_not_fit(tmp_path):
     path = tmp_path / "clients_under_mypy.py"
     path.write_text("from kafkaframes.client import *\n" + RIGHT + "\n".join(WRONG) + "\n")
-    errors = [line for line in said_by_mypy(path) if " error: " in line]
+    errors = [line for line in run_mypy(path) if " error: " in line]
     first = 2 + RIGHT.count("\n")
     for number, (error, (call, reason)) in enumerate(zip(errors, WRONG.items(), strict=True), first):
         assert error.startswith(f"{number}: error: "), call

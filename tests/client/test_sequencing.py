@@ -7,7 +7,7 @@ from tests.soak.producer_schedules import (
     FAULTS,
     FENCED,
     FEW_REPLICAS,
-    LARGEST,
+    INT32_MAX,
     MODES,
     NODES,
     OUT_OF_ORDER,
@@ -29,7 +29,7 @@ FIRST, SECOND = "the first connection", "the second connection"
 
 
 def machine(**changes) -> Sequencer:
-    settings = {"max_in_flight": 5, "retries": LARGEST, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
+    settings = {"max_in_flight": 5, "retries": INT32_MAX, "delivery_timeout_s": 10.0, "backoff_s": lambda attempt: 0.0}
     sequencer = Sequencer(**settings | changes)
     sequencer.set_producer(ProducerIdentity(7, 0))
     return sequencer
@@ -335,9 +335,9 @@ class Schedules(RuleBasedStateMachine):
     @initialize(
         mode=st.sampled_from(MODES),
         max_in_flight=st.integers(1, 5),
-        retries=st.sampled_from([1, 3, LARGEST]),
+        retries=st.sampled_from([1, 3, INT32_MAX]),
         epoch=st.sampled_from([0, 32_766]),
-        first_sequence=st.sampled_from([0, LARGEST - 2]),
+        first_sequence=st.sampled_from([0, INT32_MAX - 2]),
         raises_epochs=st.booleans(),
     )
     def begin(self, mode, max_in_flight, retries, epoch, first_sequence, raises_epochs):
@@ -352,11 +352,11 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3))
     def put(self, partition, count):
-        self.simulation.put(partition, count)
+        self.simulation.queue_batch(partition, count)
 
     @rule(partition=st.integers(0, PARTITIONS - 1), is_cut=st.sampled_from([False, False, False, True]))
     def send(self, partition, is_cut):
-        self.simulation.send(partition, cut=is_cut)
+        self.simulation.send(partition, is_cut=is_cut)
 
     @rule(wire=st.integers(0, 5), fault=st.sampled_from(FAULTS))
     def handle(self, wire, fault):
@@ -372,7 +372,7 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(wire=st.integers(0, 5), kept_count=st.integers(0, 5))
     def cut(self, wire, kept_count):
-        self.simulation.cut(wire, kept=kept_count)
+        self.simulation.end_connection(wire, kept_count=kept_count)
 
     @rule(partition=st.integers(0, PARTITIONS - 1), retriable=st.booleans())
     def refuse_connection(self, partition, retriable):

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 from tests.client.test_share_consumer import PATIENCE_S, produce, read, share, values
-from tests.soak.share_cases import LOCK_S, ONE, deliver, of_kind, raised_by, reader_of, row_of
+from tests.soak.share_cases import LOCK_S, ONE, deliver, error_of, of_kind, reader_of, row_of
 from tests.soak.share_schedules import GROUP, Record, World
 
 from kafkaframes.broker import Broker
@@ -67,7 +67,7 @@ def test_a_commit_ends_although_the_session_starts_again():
     second = machine.commit()
     assert first.is_done
     assert second.is_done
-    assert raised_by(second.require_success) is BrokerError
+    assert error_of(second.require_success) is BrokerError
     machine.begin_poll(3.0)
     assert [request.epoch for request in of_kind(machine, ShareFetch, 3.0)] == [0]
 

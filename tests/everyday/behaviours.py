@@ -48,7 +48,7 @@ class Behaviour(NamedTuple):
     ours: str
 
 
-def shown_by(*, ours: str = THE_SAME, **sources: str) -> Callable[[Test], Test]:
+def peers_with(*, ours: str = THE_SAME, **sources: str) -> Callable[[Test], Test]:
     """Return a decorator that names the peers with this behaviour.
 
     Args:
@@ -77,5 +77,5 @@ def tests_of(module: ModuleType) -> list[FunctionType]:
     ]
     missing = [test.__name__ for test in tests if not hasattr(test, "behaviour")]
     if missing:
-        raise ValueError(f"{module.__name__} has tests without `shown_by`: {', '.join(missing)}")
+        raise ValueError(f"{module.__name__} has tests without `peers_with`: {', '.join(missing)}")
     return tests

@@ -40,16 +40,16 @@ def run_column(column: str, results: Path) -> subprocess.CompletedProcess[str]:
 
 def store(column: str, results: Path) -> None:
     """Put the outcomes of a whole run in the place of the column's older ones."""
-    stored = load()
+    outcomes_by_column = load()
     outcomes = {key: cell_of(counts) for key, counts in json.loads(results.read_text()).items()}
-    stored[column] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "outcomes": dict(sorted(outcomes.items()))}
-    PATH.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    outcomes_by_column[column] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "outcomes": dict(sorted(outcomes.items()))}
+    PATH.write_text(json.dumps(outcomes_by_column, indent=1, sort_keys=True) + "\n")
 
 
 def load() -> dict[str, Any]:
     """Return for each column its date and the outcome of each behaviour."""
-    stored: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
-    return stored
+    outcomes_by_column: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {}
+    return outcomes_by_column
 
 
 def cell_of(counts: dict[str, int]) -> str:
@@ -69,9 +69,9 @@ def main(columns: list[str]) -> int:
     for column in columns:
         with tempfile.TemporaryDirectory() as directory:
             results = Path(directory) / "outcomes.json"
-            done = run_column(column, results)
-            print(done.stdout[-3_000:])
-            status |= done.returncode
+            process = run_column(column, results)
+            print(process.stdout[-3_000:])
+            status |= process.returncode
             store(column, results)
     return status
 

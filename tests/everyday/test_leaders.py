@@ -6,7 +6,7 @@ Each test kills one node of three and starts it again: the others elect leaders,
 import contextlib
 
 import pytest
-from tests.everyday.behaviours import shown_by
+from tests.everyday.behaviours import peers_with
 
 from kafkaframes.client import Admin, Consumer, Producer, TopicPartition
 
@@ -37,7 +37,7 @@ def read(nodes, consumer, count):
     return records
 
 
-@shown_by(java="testBrokerFailure", aiokafka="test_producer_leader_change_preserves_order")
+@peers_with(java="testBrokerFailure", aiokafka="test_producer_leader_change_preserves_order")
 def test_a_producer_continues_with_the_new_leader_in_order_and_once(nodes, partition):
     with Producer(nodes.bootstrap_servers, batch_size=200, **SETTINGS) as producer:
         futures = [producer.send(partition.topic, b"%03d" % number) for number in range(100)]
@@ -49,7 +49,7 @@ def test_a_producer_continues_with_the_new_leader_in_order_and_once(nodes, parti
     assert values == [b"%03d" % number for number in range(200)]
 
 
-@shown_by(java="testConsumptionWithBrokerFailures")
+@peers_with(java="testConsumptionWithBrokerFailures")
 def test_a_consumer_continues_with_the_new_leader(nodes, partition):
     nodes.append(partition.topic, [{"value": b"%d" % number} for number in range(10)])
     with Consumer(nodes.bootstrap_servers, auto_offset_reset="earliest", **SETTINGS) as consumer:
@@ -61,7 +61,7 @@ def test_a_consumer_continues_with_the_new_leader(nodes, partition):
     assert [record.value for record in records] == [b"%d" % number for number in range(20)]
 
 
-@shown_by(java="testSeekAndCommitWithBrokerFailures")
+@peers_with(java="testSeekAndCommitWithBrokerFailures")
 def test_a_new_leader_does_not_change_the_position(nodes, partition):
     nodes.append(partition.topic, [{"value": b"%d" % number} for number in range(10)])
     with Consumer(nodes.bootstrap_servers, auto_offset_reset="earliest", **SETTINGS) as consumer:
@@ -74,7 +74,7 @@ def test_a_new_leader_does_not_change_the_position(nodes, partition):
             assert consumer.end_offsets([partition]) == {partition: 10}
 
 
-@shown_by(java="testClose")
+@peers_with(java="testClose")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_continues_with_a_new_coordinator(nodes, partition, protocol):
     settings = {"group_id": partition.topic, "group_protocol": protocol, "auto_offset_reset": "earliest"}
@@ -91,7 +91,7 @@ def test_a_group_continues_with_a_new_coordinator(nodes, partition, protocol):
     assert [record.value for record in records] == [b"%d" % number for number in range(20)]
 
 
-@shown_by(java="testClose", confluent="test_close_does_not_hang_on_unreachable_broker")
+@peers_with(java="testClose", confluent="test_close_does_not_hang_on_unreachable_broker")
 def test_commit_reaches_the_new_coordinator(nodes, partition):
     with Consumer(nodes.bootstrap_servers, group_id=partition.topic, **SETTINGS) as consumer:
         consumer.assign([partition])
@@ -102,7 +102,7 @@ def test_commit_reaches_the_new_coordinator(nodes, partition):
             assert consumer.committed([partition])[partition].offset == 4
 
 
-@shown_by(java="testWithGroupId")
+@peers_with(java="testWithGroupId")
 def test_a_transaction_is_committed_by_a_new_coordinator(nodes, partition):
     transactional_id = partition.topic
     with Producer(nodes.bootstrap_servers, transactional_id=transactional_id, **SETTINGS) as producer:
@@ -117,7 +117,7 @@ def test_a_transaction_is_committed_by_a_new_coordinator(nodes, partition):
         assert [record.value for record in read(nodes, consumer, 2)] == [b"1", b"2"]
 
 
-@shown_by(java="testWithGroupMetadata")
+@peers_with(java="testWithGroupMetadata")
 def test_a_transaction_survives_a_new_leader_of_its_partition(nodes, partition):
     with Producer(nodes.bootstrap_servers, transactional_id=partition.topic, **SETTINGS) as producer:
         producer.begin_transaction()
@@ -133,14 +133,14 @@ def test_a_transaction_survives_a_new_leader_of_its_partition(nodes, partition):
         assert [record.value for record in read(nodes, consumer, 1)] == [b"committed"]
 
 
-@shown_by(java="testCreateTopicsHandleNotControllerException", kafka_python="test_not_controller_retries")
+@peers_with(java="testCreateTopicsHandleNotControllerException", kafka_python="test_not_controller_retries")
 def test_topics_are_created_while_a_node_is_down(nodes, replicated_topic):
     with Admin(nodes.bootstrap_servers, **SETTINGS) as admin, node_killed(nodes, admin.describe_cluster().controller):
         admin.create_topics([f"{replicated_topic}-new"])
         nodes.wait_for(lambda: f"{replicated_topic}-new" in admin.list_topics(), timeout=PATIENCE_S)
 
 
-@shown_by(java="testNotEnoughReplicasAfterBrokerShutdown")
+@peers_with(java="testNotEnoughReplicasAfterBrokerShutdown")
 def test_a_record_waits_until_enough_replicas_are_back(nodes, replicated_topic):
     nodes.configure_topic(replicated_topic, **{"min.insync.replicas": 3})
     with Producer(nodes.bootstrap_servers, **SETTINGS) as producer:
@@ -151,11 +151,11 @@ def test_a_record_waits_until_enough_replicas_are_back(nodes, replicated_topic):
     assert [record.value for record in nodes.records(replicated_topic)] == [b"1", b"2"]
 
 
-@shown_by(java="testElectPreferredLeaders")
+@peers_with(java="testElectPreferredLeaders")
 def test_the_preferred_leader_is_elected_again(nodes, partition):
     with Admin(nodes.bootstrap_servers, **SETTINGS) as admin:
-        preferred = admin.describe_topics([partition.topic])[partition.topic].partitions[0].replicas[0]
-        with node_killed(nodes, preferred):
-            nodes.wait_for(lambda: nodes.leader_of(partition.topic) != preferred, timeout=PATIENCE_S)
+        preferred_leader = admin.describe_topics([partition.topic])[partition.topic].partitions[0].replicas[0]
+        with node_killed(nodes, preferred_leader):
+            nodes.wait_for(lambda: nodes.leader_of(partition.topic) != preferred_leader, timeout=PATIENCE_S)
         admin.elect_leaders([partition])
-        nodes.wait_for(lambda: nodes.leader_of(partition.topic) == preferred, timeout=PATIENCE_S)
+        nodes.wait_for(lambda: nodes.leader_of(partition.topic) == preferred_leader, timeout=PATIENCE_S)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.everyday.behaviours import shown_by
+from tests.everyday.behaviours import peers_with
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, Producer, TopicPartition
@@ -19,7 +19,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @pytest.fixture
-def filled(broker, topic):
+def filled_topic(broker, topic):
     """The topic, with 50 records in each of its three partitions, ten in a batch."""
     for partition in range(3):
         for first in range(0, 50, 10):
@@ -32,9 +32,9 @@ def read(consumer, count, max_records=None):
     records = []
     while len(records) < count:
         limit = None if max_records is None else min(max_records, count - len(records))
-        polled = consumer.poll(20_000, max_records=limit)
-        assert polled, f"{len(records)} of {count} records came"
-        records += polled
+        polled_records = consumer.poll(20_000, max_records=limit)
+        assert polled_records, f"{len(records)} of {count} records came"
+        records += polled_records
     return records
 
 
@@ -42,9 +42,9 @@ def offsets_of(records, partition):
     return [record.offset for record in records if record.partition == partition]
 
 
-@shown_by(kafka_python="#2011")
-def test_partitions_that_are_paused_in_turn_continue_where_they_stopped(servers, filled):
-    partitions = [TopicPartition(filled, number) for number in range(3)]
+@peers_with(kafka_python="#2011")
+def test_partitions_that_are_paused_in_turn_continue_where_they_stopped(servers, filled_topic):
+    partitions = [TopicPartition(filled_topic, number) for number in range(3)]
     with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign(partitions)
         records = {number: [] for number in range(3)}
@@ -58,9 +58,9 @@ def test_partitions_that_are_paused_in_turn_continue_where_they_stopped(servers,
     assert records == {number: list(range(20)) for number in range(3)}
 
 
-@shown_by(librdkafka="#3471")
-def test_a_seek_before_a_pause_is_effective_after_resume(servers, filled):
-    first = TopicPartition(filled, 0)
+@peers_with(librdkafka="#3471")
+def test_a_seek_before_a_pause_is_effective_after_resume(servers, filled_topic):
+    first = TopicPartition(filled_topic, 0)
     with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([first])
         read(consumer, 5, max_records=5)
@@ -71,9 +71,9 @@ def test_a_seek_before_a_pause_is_effective_after_resume(servers, filled):
         assert offsets_of(read(consumer, 3, max_records=3), 0) == [2, 3, 4]
 
 
-@shown_by(librdkafka="#2593")
-def test_resume_of_a_partition_that_is_not_paused_repeats_nothing(servers, filled):
-    first = TopicPartition(filled, 0)
+@peers_with(librdkafka="#2593")
+def test_resume_of_a_partition_that_is_not_paused_repeats_nothing(servers, filled_topic):
+    first = TopicPartition(filled_topic, 0)
     offsets = []
     with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([first])
@@ -83,38 +83,38 @@ def test_resume_of_a_partition_that_is_not_paused_repeats_nothing(servers, fille
     assert offsets == list(range(50))
 
 
-@shown_by(confluent="#1443")
-def test_seek_back_after_each_poll_loses_no_records(servers, filled):
+@peers_with(confluent="#1443")
+def test_seek_back_after_each_poll_loses_no_records(servers, filled_topic):
     """Each poll returns up to five records, of which three are handled; the others are read again."""
-    first = TopicPartition(filled, 0)
-    handled = []
+    first = TopicPartition(filled_topic, 0)
+    handled_offsets = []
     with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([first])
-        while len(handled) < 48:
-            handled += offsets_of(consumer.poll(20_000, max_records=5), 0)[:3]
-            consumer.seek(first, handled[-1] + 1)
-    assert handled == list(range(len(handled)))
+        while len(handled_offsets) < 48:
+            handled_offsets += offsets_of(consumer.poll(20_000, max_records=5), 0)[:3]
+            consumer.seek(first, handled_offsets[-1] + 1)
+    assert handled_offsets == list(range(len(handled_offsets)))
 
 
-@shown_by(librdkafka="#1767")
+@peers_with(librdkafka="#1767")
 @PROTOCOLS
 def test_a_reassigned_partition_continues_at_the_offset_that_its_previous_owner_committed(
-    broker, servers, filled, protocol
+    broker, servers, filled_topic, protocol
 ):
     """Member one reads 5 records, leaves the partition paused, and loses it; the group commits 30 in the meantime."""
-    first = TopicPartition(filled, 0)
-    settings = {"group_id": filled, "group_protocol": protocol, "enable_auto_commit": False, **QUICK}
+    first = TopicPartition(filled_topic, 0)
+    settings = {"group_id": filled_topic, "group_protocol": protocol, "enable_auto_commit": False, **QUICK}
     with Consumer(servers, **settings) as one:
-        one.subscribe([filled])
+        one.subscribe([filled_topic])
         broker.wait_for(lambda: one.poll(10, max_records=1) is not None and len(one.assignment()) == 3, timeout=30)
         one.pause(first)
         one.unsubscribe()
         broker.wait_for(lambda: one.poll(10) == [] and one.assignment() == [], timeout=30)
         with Consumer(servers, **settings) as two:
-            two.subscribe([filled])
+            two.subscribe([filled_topic])
             broker.wait_for(lambda: two.poll(10) is not None and len(two.assignment()) == 3, timeout=30)
             two.commit({first: 30})
-        one.subscribe([filled])
+        one.subscribe([filled_topic])
         records = []
         broker.wait_for(
             lambda: records.extend(one.poll(100)) or len(offsets_of(records, 0)) >= 20,
@@ -124,21 +124,21 @@ def test_a_reassigned_partition_continues_at_the_offset_that_its_previous_owner_
 
 
 @pytest.mark.embedded
-@shown_by(kafka_python="#2628")
+@peers_with(kafka_python="#2628")
 @PROTOCOLS
 @pytest.mark.parametrize("code", ["UNSTABLE_OFFSET_COMMIT", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
-def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers, filled, protocol, code):
-    partitions = [TopicPartition(filled, number) for number in range(3)]
-    settings = {"group_id": filled, "group_protocol": protocol, **QUICK}
+def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers, filled_topic, protocol, code):
+    partitions = [TopicPartition(filled_topic, number) for number in range(3)]
+    settings = {"group_id": filled_topic, "group_protocol": protocol, **QUICK}
     with Consumer(servers, **settings) as consumer:
         consumer.commit(dict.fromkeys(partitions, 45))
     with broker.on("OffsetFetch").times(3).error(code), Consumer(servers, **settings) as member:
-        member.subscribe([filled])
+        member.subscribe([filled_topic])
         records = read(member, 15)
     assert sorted((one.partition, one.offset) for one in records) == [(p, n) for p in range(3) for n in range(45, 50)]
 
 
-@shown_by(brod="#659", java="testDelayedFetchIncludesAbortedTransaction")
+@peers_with(brod="#659", java="testDelayedFetchIncludesAbortedTransaction")
 def test_an_aborted_transaction_between_committed_ones_is_not_read(servers, topic):
     """All three are in one response, from one producer; the first marker is a commit."""
     first = TopicPartition(topic, 0)
@@ -153,7 +153,7 @@ def test_an_aborted_transaction_between_committed_ones_is_not_read(servers, topi
 
 
 @pytest.mark.embedded
-@shown_by(kafkajs="#562", kafka_python="#1390")
+@peers_with(kafkajs="#562", kafka_python="#1390")
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, codec):
     """Reading begins at each offset, also at those of removed records in the middle and at the end of a batch."""
@@ -175,21 +175,21 @@ def test_offsets_that_compaction_has_removed_do_not_stop_a_reader(tmp_path, code
         with Consumer(broker.bootstrap_servers, max_partition_fetch_bytes=2_000) as consumer:
             for start in range(30):
                 consumer.assign({first: start})
-                expected = [offset for offset in remaining if start <= offset < 30]
-                assert offsets_of(read(consumer, len(expected), max_records=7), 0) == expected
+                expected_offsets = [offset for offset in remaining if start <= offset < 30]
+                assert offsets_of(read(consumer, len(expected_offsets), max_records=7), 0) == expected_offsets
 
 
-@shown_by(franz_go="#1426")
-def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(broker, servers, admin, filled):
-    first = TopicPartition(filled, 0)
-    settings = {"group_id": filled, **QUICK}
+@peers_with(franz_go="#1426")
+def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(broker, servers, admin, filled_topic):
+    first = TopicPartition(filled_topic, 0)
+    settings = {"group_id": filled_topic, **QUICK}
     with Consumer(servers, **settings) as member:
-        member.subscribe([filled])
+        member.subscribe([filled_topic])
         broker.wait_for(lambda: member.poll(100) is not None and member.assignment(), timeout=30)
-        admin.delete_topics([filled])
-        broker.wait_for(lambda: filled not in admin.list_topics(), timeout=60)
-        broker.create_topic(filled, 3)
-        broker.append(filled, [{"value": b"new"} for _ in range(3)], partition=0)
+        admin.delete_topics([filled_topic])
+        broker.wait_for(lambda: filled_topic not in admin.list_topics(), timeout=60)
+        broker.create_topic(filled_topic, 3)
+        broker.append(filled_topic, [{"value": b"new"} for _ in range(3)], partition=0)
         records = []
 
         def read_new():
@@ -203,23 +203,23 @@ def test_a_recreated_topic_is_read_from_its_beginning_and_keeps_no_old_offset(br
 
 
 @pytest.mark.embedded
-@shown_by(librdkafka="#3712")
+@peers_with(librdkafka="#3712")
 @pytest.mark.parametrize("code", ["UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE"])
 def test_records_are_not_treated_as_duplicates_after_missing_metadata(broker, servers, topic, code):
     with Producer(servers, metadata_max_age_ms=50, retry_backoff_ms=10, linger_ms=0) as producer:
         for number in range(5):
             producer.send(topic, b"%d" % number, partition=0).result()
-        sent = 5
+        sent_count = 5
         with broker.on("Metadata").times(3).error(code) as rule:
             while rule.count < 3:
-                producer.send(topic, b"%d" % sent, partition=0).result(30)
-                sent += 1
-        assert producer.send(topic, b"%d" % sent, partition=0).result(30).offset == sent
-    assert [record.value for record in broker.records(topic)] == [b"%d" % number for number in range(sent + 1)]
+                producer.send(topic, b"%d" % sent_count, partition=0).result(30)
+                sent_count += 1
+        assert producer.send(topic, b"%d" % sent_count, partition=0).result(30).offset == sent_count
+    assert [record.value for record in broker.records(topic)] == [b"%d" % number for number in range(sent_count + 1)]
 
 
 @pytest.mark.embedded
-@shown_by(librdkafka="#3575")
+@peers_with(librdkafka="#3575")
 def test_a_transaction_with_a_rejected_sequence_is_never_partially_committed(broker, servers, topic):
     with Producer(servers, transactional_id=topic, retry_backoff_ms=10, linger_ms=0) as producer:
         producer.begin_transaction()
@@ -229,14 +229,14 @@ def test_a_transaction_with_a_rejected_sequence_is_never_partially_committed(bro
             try:
                 future.result(30)
                 producer.commit_transaction()
-                expected = [b"1", b"2"]
+                expected_values = [b"1", b"2"]
             except KafkaframesError:
                 producer.abort_transaction()
-                expected = []
+                expected_values = []
     with Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         end = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
         values = []
         while consumer.position(TopicPartition(topic, 0)) < end:
             values += [record.value for record in consumer.poll(100)]
-    assert values == expected
+    assert values == expected_values

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tests.everyday.behaviours import shown_by
+from tests.everyday.behaviours import peers_with
 
 from kafkaframes.client import CommittedOffset, Consumer, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError, ProducerFencedError
@@ -42,7 +42,7 @@ def read_values(servers, topic, isolation_level="read_committed", *, is_open=Fal
     return sorted(values)
 
 
-@shown_by(
+@peers_with(
     java="testBasicTransactions",
     aiokafka="test_producer_transactional_simple",
     confluent="test_commit_transaction",
@@ -56,7 +56,7 @@ def test_a_committed_transaction_is_read(servers, producer, topic):
     assert read_values(servers, topic) == [b"0", b"1", b"2"]
 
 
-@shown_by(
+@peers_with(
     java="testBasicTransactions", aiokafka="test_consumer_transactional_abort", confluent="test_abort_transaction"
 )
 def test_an_aborted_transaction_is_not_read(servers, producer, topic):
@@ -67,7 +67,7 @@ def test_an_aborted_transaction_is_not_read(servers, producer, topic):
     assert read_values(servers, topic, "read_uncommitted") == [b"v"]
 
 
-@shown_by(
+@peers_with(
     confluent="test_abort_retry_commit_transaction",
     kafka_python="test_transactional_producer_messages",
     aiokafka="test_consumer_several_transactions",
@@ -82,7 +82,7 @@ def test_records_of_an_aborted_transaction_can_be_sent_again(servers, producer, 
     assert read_values(servers, topic) == [b"second"]
 
 
-@shown_by(
+@peers_with(
     java="testReadCommittedConsumerShouldNotSeeUndecidedData", confluent="test_open_transaction_stalls_share_group"
 )
 def test_an_open_transaction_hides_later_records_from_read_committed(servers, producer, topic):
@@ -96,7 +96,7 @@ def test_an_open_transaction_hides_later_records_from_read_committed(servers, pr
     assert read_values(servers, topic) == [b"open", b"plain"]
 
 
-@shown_by(java="testReadCommittedConsumerShouldNotSeeUndecidedData")
+@peers_with(java="testReadCommittedConsumerShouldNotSeeUndecidedData")
 def test_the_end_offset_is_the_last_stable_offset_with_read_committed(servers, producer, topic):
     first = TopicPartition(topic, 0)
     producer.begin_transaction()
@@ -109,7 +109,7 @@ def test_the_end_offset_is_the_last_stable_offset_with_read_committed(servers, p
     assert ends == {"read_committed": 0, "read_uncommitted": 1}
 
 
-@shown_by(aiokafka="test_producer_transactional_empty_txn")
+@peers_with(aiokafka="test_producer_transactional_empty_txn")
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_empty_transaction_can_be_committed_and_aborted(producer, commits):
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_an_empty_transaction_can_be_committed_and_aborted(producer, commits):
         producer.commit_transaction() if commits else producer.abort_transaction()
 
 
-@shown_by(java="testMultipleMarkersOneLeader", confluent="test_commit_multiple_topics_partitions")
+@peers_with(java="testMultipleMarkersOneLeader", confluent="test_commit_multiple_topics_partitions")
 def test_a_transaction_covers_several_topics(broker, servers, producer, topic):
     broker.create_topic(f"{topic}-2", 2)
     producer.begin_transaction()
@@ -128,7 +128,7 @@ def test_a_transaction_covers_several_topics(broker, servers, producer, topic):
     assert read_values(servers, f"{topic}-2") == [b"v"]
 
 
-@shown_by(aiokafka="test_producer_transactional_flush_before_commit", java="testFlushCompleteSendOfInflightBatches")
+@peers_with(aiokafka="test_producer_transactional_flush_before_commit", java="testFlushCompleteSendOfInflightBatches")
 def test_committing_a_transaction_sends_all_pending_records(servers, topic):
     with Producer(servers, transactional_id=topic, linger_ms=60_000) as producer:
         producer.begin_transaction()
@@ -138,7 +138,7 @@ def test_committing_a_transaction_sends_all_pending_records(servers, topic):
     assert len(read_values(servers, topic)) == 20
 
 
-@shown_by(
+@peers_with(
     kafka_python="test_transaction_aborted_error_on_user_abort_with_undrained_batches",
     java="testAbortTransaction",
     confluent="test_abort_transaction",
@@ -153,7 +153,7 @@ def test_aborting_a_transaction_fails_pending_records(broker, servers, topic):
     assert broker.records(topic) == []
 
 
-@shown_by(
+@peers_with(
     aiokafka="test_producer_transactional_send_message_outside_txn",
     confluent="test_transaction_api",
     ours="the record's future has the error as well",
@@ -164,13 +164,13 @@ def test_send_outside_a_transaction_is_rejected(broker, producer, topic):
     assert broker.records(topic) == []
 
 
-@shown_by(aiokafka="test_producer_require_transactional_id", confluent="test_transaction_api")
+@peers_with(aiokafka="test_producer_require_transactional_id", confluent="test_transaction_api")
 def test_a_transaction_needs_a_transactional_id(servers):
     with Producer(servers) as producer, pytest.raises(OptionError, match="transactional_id"):
         producer.begin_transaction()
 
 
-@shown_by(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
+@peers_with(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
 def test_a_second_begin_is_rejected(producer):
     producer.begin_transaction()
     with pytest.raises(OptionError):
@@ -178,14 +178,14 @@ def test_a_second_begin_is_rejected(producer):
     producer.abort_transaction()
 
 
-@shown_by(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
+@peers_with(kafka_python="test_invalid_entry_states", confluent="test_transaction_api")
 @pytest.mark.parametrize("method", ["commit_transaction", "abort_transaction"])
 def test_ending_without_a_transaction_is_rejected(producer, method):
     with pytest.raises(OptionError):
         getattr(producer, method)()
 
 
-@shown_by(
+@peers_with(
     java="testFencingOnSend",
     aiokafka="test_producer_transactional_fences_off_previous",
     kafka_python="test_producer_fenced_is_fatal",
@@ -194,9 +194,9 @@ def test_a_second_producer_of_the_same_id_fences_the_first(servers, producer, to
     producer.begin_transaction()
     producer.send(topic, b"old", partition=0).result()
     with Producer(servers, transactional_id=topic) as second:
-        fenced = producer.send(topic, b"fenced", partition=0)
+        fenced_future = producer.send(topic, b"fenced", partition=0)
         with pytest.raises(ProducerFencedError):
-            fenced.result()
+            fenced_future.result()
         with pytest.raises(BrokerError):
             producer.commit_transaction()
         second.begin_transaction()
@@ -205,7 +205,7 @@ def test_a_second_producer_of_the_same_id_fences_the_first(servers, producer, to
     assert read_values(servers, topic) == [b"new"]
 
 
-@shown_by(java="testFencingOnCommit")
+@peers_with(java="testFencingOnCommit")
 def test_a_fenced_producer_cannot_commit(servers, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"old", partition=0).result()
@@ -214,7 +214,7 @@ def test_a_fenced_producer_cannot_commit(servers, producer, topic):
     assert read_values(servers, topic) == []
 
 
-@shown_by(aiokafka="test_producer_transactional_restart_reaquire_pid", java="testConsecutivelyRunInitTransactions")
+@peers_with(aiokafka="test_producer_transactional_restart_reaquire_pid", java="testConsecutivelyRunInitTransactions")
 def test_a_restarted_producer_keeps_its_id_with_a_higher_epoch(servers, topic):
     identities = []
     for _ in range(2):
@@ -224,12 +224,12 @@ def test_a_restarted_producer_keeps_its_id_with_a_higher_epoch(servers, topic):
     assert identities[0].epoch < identities[1].epoch
 
 
-@shown_by(java="testAbortTransaction", aiokafka="test_producer_transactional_restart_reaquire_pid")
+@peers_with(java="testAbortTransaction", aiokafka="test_producer_transactional_restart_reaquire_pid")
 def test_a_new_producer_aborts_the_open_transaction_of_a_lost_one(servers, topic):
-    lost = Producer(servers, transactional_id=topic)
-    lost.begin_transaction()
-    lost.send(topic, b"lost", partition=0).result()
-    lost.close(flush=False)
+    lost_producer = Producer(servers, transactional_id=topic)
+    lost_producer.begin_transaction()
+    lost_producer.send(topic, b"lost_producer", partition=0).result()
+    lost_producer.close(flush=False)
     with Producer(servers, transactional_id=topic) as producer:
         producer.begin_transaction()
         producer.send(topic, b"new", partition=0)
@@ -237,7 +237,7 @@ def test_a_new_producer_aborts_the_open_transaction_of_a_lost_one(servers, topic
     assert read_values(servers, topic) == [b"new"]
 
 
-@shown_by(
+@peers_with(
     java="testSendOffsetsWithGroupId",
     aiokafka="test_producer_transactional_send_offsets_to_transaction",
     confluent="test_send_offsets_committed_transaction",
@@ -253,7 +253,7 @@ def test_offsets_are_committed_with_the_transaction(broker, admin, producer, top
     assert admin.group_offsets(topic)[first].offset == 7
 
 
-@shown_by(java="testOffsetMetadataInSendOffsetsToTransaction")
+@peers_with(java="testOffsetMetadataInSendOffsetsToTransaction")
 def test_offsets_of_a_transaction_keep_their_metadata(broker, admin, producer, topic):
     first = TopicPartition(topic, 0)
     producer.begin_transaction()
@@ -263,7 +263,7 @@ def test_offsets_of_a_transaction_keep_their_metadata(broker, admin, producer, t
     assert admin.group_offsets(topic)[first] == CommittedOffset(7, metadata="größe")
 
 
-@shown_by(aiokafka="test_producer_transactional_send_offsets_and_abort")
+@peers_with(aiokafka="test_producer_transactional_send_offsets_and_abort")
 def test_offsets_are_not_committed_by_an_aborted_transaction(servers, admin, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"v", partition=0).result()
@@ -272,7 +272,7 @@ def test_offsets_are_not_committed_by_an_aborted_transaction(servers, admin, pro
     assert admin.group_offsets(topic) == {}
 
 
-@shown_by(java="testSendOffsetsWithGroupMetadata", kafka_python="test_v3_request_carries_member_and_generation")
+@peers_with(java="testSendOffsetsWithGroupMetadata", kafka_python="test_v3_request_carries_member_and_generation")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_transaction_can_read_transform_and_write_records(broker, servers, producer, topic, protocol):
     output = f"{topic}-output"
@@ -293,7 +293,7 @@ def test_a_transaction_can_read_transform_and_write_records(broker, servers, pro
     assert read_values(servers, output) == [b"00", b"11", b"22", b"33", b"44"]
 
 
-@shown_by(java="testFencingOnSendOffsets", confluent="test_send_offsets_to_transaction")
+@peers_with(java="testFencingOnSendOffsets", confluent="test_send_offsets_to_transaction")
 def test_a_fenced_producer_cannot_commit_offsets(servers, admin, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"old", partition=0).result()
@@ -302,7 +302,7 @@ def test_a_fenced_producer_cannot_commit_offsets(servers, admin, producer, topic
     assert admin.group_offsets(topic) == {}
 
 
-@shown_by(
+@peers_with(
     java="testCommitTransactionWithRecordTooLargeException",
     aiokafka="test_producer_transactional_aborting_previous_failure",
 )
@@ -322,13 +322,13 @@ def test_a_transaction_with_a_failed_record_cannot_be_committed(broker, servers,
     assert read_values(servers, topic) == [b"again"]
 
 
-@shown_by(java="testAcksAndIdempotenceForIdempotentProducers", kafka_python="test_transactional_id_with_acks_1_raises")
+@peers_with(java="testAcksAndIdempotenceForIdempotentProducers", kafka_python="test_transactional_id_with_acks_1_raises")
 def test_a_transactional_id_with_fewer_acks_is_rejected(servers):
     with pytest.raises(OptionError, match="acks"):
         Producer(servers, transactional_id="t", acks=1)
 
 
-@shown_by(
+@peers_with(
     kafka_python="test_transactional_id_with_disabled_idempotence_raises",
     aiokafka="test_producer_idempotence_configuration",
 )
@@ -337,7 +337,7 @@ def test_a_transactional_id_without_idempotence_is_rejected(servers):
         Producer(servers, transactional_id="t", enable_idempotence=False)
 
 
-@shown_by(java="testDelayedFetchIncludesAbortedTransaction", aiokafka="test_solitary_abort_marker")
+@peers_with(java="testDelayedFetchIncludesAbortedTransaction", aiokafka="test_solitary_abort_marker")
 def test_a_reader_waits_across_aborted_records(servers, producer, topic):
     first = TopicPartition(topic, 0)
     with Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
@@ -352,11 +352,11 @@ def test_a_reader_waits_across_aborted_records(servers, producer, topic):
     assert [(record.offset, record.value) for record in records] == [(2, b"committed")]
 
 
-@shown_by(java="testDescribeTransactions", kafka_python="test_routes_to_transaction_coordinator")
+@peers_with(java="testDescribeTransactions", kafka_python="test_routes_to_transaction_coordinator")
 def test_an_open_transaction_is_described(admin, producer, topic):
     producer.begin_transaction()
     producer.send(topic, b"v", partition=1).result()
-    described = admin.describe_transactions([topic])[topic]
+    description = admin.describe_transactions([topic])[topic]
     producer.abort_transaction()
-    assert described.state == "Ongoing"
-    assert list(described.partitions) == [TopicPartition(topic, 1)]
+    assert description.state == "Ongoing"
+    assert list(description.partitions) == [TopicPartition(topic, 1)]

@@ -29,18 +29,18 @@ def run(name, monkeypatch, capfd):
 @pytest.mark.parametrize("name", ["a_log", "client", "into_a_database", "traffic"])
 def test_an_example_runs(name, monkeypatch, capfd):
     pytest.importorskip("pandas", reason="kafkaframes[notebook] is not installed")
-    said = run(name, monkeypatch, capfd)
+    output = run(name, monkeypatch, capfd)
     for text in SAID[name]:
-        assert text in said
+        assert text in output
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
     monkeypatch.setattr(kafkaframes.spark, "session", lambda **_: spark)
-    said = run("live_topics", monkeypatch, capfd)
+    output = run("live_topics", monkeypatch, capfd)
     for text in SAID["live_topics"]:
-        assert text in said
+        assert text in output
 
 
 @pytest.mark.spark
@@ -52,12 +52,12 @@ def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     from kafkaframes.spark.runtime import _compat
     from kafkaframes.spark.sessions import java
 
-    found = java.require_java(_compat.fit_java_versions(_compat.require_pyspark("a test")))
-    monkeypatch.setenv("JAVA_HOME", str(found.home))  # Spark's command knows none that came with pip
+    java_found = java.require_java(_compat.fit_java_versions(_compat.require_pyspark("a test")))
+    monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # Spark's command knows none that came with pip
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # nor a machine whose own name is in no table of hosts
-    said = run("pipeline/run", monkeypatch, capfd)
+    output = run("pipeline/run", monkeypatch, capfd)
     for text in SAID["pipeline/run"]:
-        assert text in said
+        assert text in output
 
 
 @pytest.fixture
@@ -92,16 +92,16 @@ def test_the_story_without_spark(story, tmp_path, capfd):
         sender.send(data.rows[1_000:])
         broker.start()
         sender.finish()
-        counted = lambda: broker.counter("kafkaframes_bytes_recompressed_total")  # noqa: E731
-        costs = story("migration").play(broker.servers, "flights", data.rows[:500], counted)
+        recompressed_bytes = lambda: broker.counter("kafkaframes_bytes_recompressed_total")  # noqa: E731
+        costs = story("migration").play(broker.servers, "flights", data.rows[:500], recompressed_bytes)
     finally:
         broker.stop()
     assert costs.before > 50_000
     assert (costs.after, costs.read) == (0, 500)
-    found = story("looking").log(tmp_path / "kafka", "planes", tmp_path, expected=len(data.planes))
+    summary = story("looking").log(tmp_path / "kafka", "planes", tmp_path, expected_count=len(data.planes))
     with_plane = sum(1 for _, plane, _ in data.rows if plane)
-    assert found["exported"] == 2_000 + with_plane + 2 * 500
-    assert 0 < found["records_kept"] < found["records_read"] <= with_plane
+    assert summary["exported"] == 2_000 + with_plane + 2 * 500
+    assert 0 < summary["records_kept"] < summary["records_read"] <= with_plane
 
 
 def test_the_page_has_numbers_times_bars_and_links(story, tmp_path):

@@ -31,7 +31,7 @@ def numbers(notebook):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_the_notebook_runs_and_shows_what_was_kept(monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    kept = nbformat.read(NOTEBOOK, as_version=4)
+    stored_notebook = nbformat.read(NOTEBOOK, as_version=4)
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
         cell.pop("outputs", None)
@@ -45,10 +45,10 @@ def test_the_notebook_runs_and_shows_what_was_kept(monkeypatch):
         resources={"metadata": {"path": str(EXAMPLES)}},
     )
     client.execute()
-    assert numbers(notebook) == numbers(kept)
-    assert len(outputs(notebook, "image/png")) == len(outputs(kept, "image/png")) == 1
-    assert len(numbers(kept)) == 3
-    assert "6000" in numbers(kept)[0]
+    assert numbers(notebook) == numbers(stored_notebook)
+    assert len(outputs(notebook, "image/png")) == len(outputs(stored_notebook, "image/png")) == 1
+    assert len(numbers(stored_notebook)) == 3
+    assert "6000" in numbers(stored_notebook)[0]
 
 
 def test_the_notebook_holds_no_trace_of_a_machine():

@@ -21,17 +21,17 @@ from kafkaframes.records.append import ValidatedRecords
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
-    deadline, done, appended = time.monotonic() + seconds, 0, 0
+    deadline, set_count, accepted_count = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
-        made = choose.random()
-        sent = a_set(choose) if made < 0.6 else some_batch_v2(choose, 0) if made < 0.8 else some_messages(choose, 0)
+        dice = choose.random()
+        sent_set = a_set(choose) if dice < 0.6 else some_batch_v2(choose, 0) if dice < 0.8 else some_messages(choose, 0)
         for _ in range(3):
             settings, offset = some_settings(choose), choose.choice((0, 1000, 2**31))
-            assert_one_answer(sent, offset, settings)
-            guarded_answer(sent, offset, settings)
-            appended += isinstance(answer_of(sent, offset, settings), ValidatedRecords)
-            done += 1
-    print(f"{done} appends, {appended} of them not refused: one answer both ways (seed {seed})")
+            assert_one_answer(sent_set, offset, settings)
+            guarded_answer(sent_set, offset, settings)
+            accepted_count += isinstance(answer_of(sent_set, offset, settings), ValidatedRecords)
+            set_count += 1
+    print(f"{set_count} appends, {accepted_count} of them not refused: one answer both ways (seed {seed})")
 
 
 if __name__ == "__main__":

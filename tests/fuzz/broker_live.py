@@ -32,9 +32,9 @@ from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
-MOST_RESIDENT_BYTES = 900 << 20
+MAX_RESIDENT_BYTES = 900 << 20
 ANSWER_SECONDS = 20
-MOST_OPEN = 200
+MAX_OPEN_CLIENTS = 200
 # What makes or forgets topics and groups by name is left to chance; these would stop the broker's own work for long.
 NOT_SENT = {"CreatePartitions"}
 KNOWN: dict[str, tuple[Any, ...]] = {
@@ -61,14 +61,20 @@ def resident(pid: int) -> int:
 def with_known_names(value: Any, rng: random.Random) -> None:
     """Let a made-up request speak of topics, groups and partitions that there are, mostly."""
     for name in value.__slots__:
-        found = getattr(value, name)
-        if isinstance(found, list):
-            if name in ("topics", "topic_names", "groups", "groups_names") and found and isinstance(found[0], str):
+        field_value = getattr(value, name)
+        if isinstance(field_value, list):
+            if (
+                name in ("topics", "topic_names", "groups", "groups_names")
+                and field_value
+                and isinstance(field_value[0], str)
+            ):
                 setattr(value, name, [rng.choice(KNOWN["name"])])
-            for one in found:
+            for one in field_value:
                 if hasattr(one, "__slots__") and not isinstance(one, str | bytes | int | float):
                     with_known_names(one, rng)
-        elif name in KNOWN and found not in (None, "", 0, -1) and rng.random() < 0.9:  # fields that the version has
+        elif (
+            name in KNOWN and field_value not in (None, "", 0, -1) and rng.random() < 0.9
+        ):  # fields that the version has
             setattr(value, name, rng.choice(KNOWN[name]))
 
 
@@ -137,44 +143,44 @@ def ask_well(port: int) -> None:
 def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, int]:
     """Send until the time is over; return how many requests, and the most memory that was seen."""
     deadline = time.monotonic() + seconds
-    sent, most, clients = 0, 0, [Client(port)]
+    request_count, most, clients = 0, 0, [Client(port)]
     while time.monotonic() < deadline:
         for _ in range(100):
             client = rng.choice(clients)
             if not (client.send(request(rng), rng) and client.drain()) or rng.random() < 0.05:
                 client.socket.close()
                 clients.remove(client)
-            if not clients or (len(clients) < MOST_OPEN and rng.random() < 0.2):
+            if not clients or (len(clients) < MAX_OPEN_CLIENTS and rng.random() < 0.2):
                 clients.append(Client(port))
-            sent += 1
+            request_count += 1
         ask_well(port)
         most = max(most, resident(pid))
-        assert most < MOST_RESIDENT_BYTES, f"{most >> 20} MiB resident after {sent} requests"
+        assert most < MAX_RESIDENT_BYTES, f"{most >> 20} MiB resident after {request_count} requests"
     for client in clients:
         client.socket.close()
-    return sent, most
+    return request_count, most
 
 
 def main(seconds: float, seed: int) -> None:
     """Run a broker and the fuzzer."""
     print(f"seed {seed}", flush=True)
-    rng, told = random.Random(seed), []
+    rng, output_lines = random.Random(seed), []
     with tempfile.TemporaryDirectory(prefix="kafkaframes-fuzz-") as directory:
-        given = ["--port", "0", "--data-dir", directory, "--set", "socket.request.max.bytes=1048576"]
-        command = [sys.executable, "-m", "kafkaframes", "broker", *given]
+        arguments = ["--port", "0", "--data-dir", directory, "--set", "socket.request.max.bytes=1048576"]
+        command = [sys.executable, "-m", "kafkaframes", "broker", *arguments]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             try:
                 port = int(process.stderr.readline().rsplit(":", 1)[1])
-                reader = threading.Thread(target=lambda: told.extend(process.stderr), daemon=True)
+                reader = threading.Thread(target=lambda: output_lines.extend(process.stderr), daemon=True)
                 reader.start()
-                sent, most = fuzz(port, process.pid, seconds, rng)
+                request_count, most = fuzz(port, process.pid, seconds, rng)
             finally:
                 process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, f"the broker ended with {process.returncode}"
             reader.join(10)
-    text = "".join(told)
+    text = "".join(output_lines)
     assert "Traceback" not in text, text
-    print(f"{sent:,} requests, at most {most >> 20} MiB resident")
+    print(f"{request_count:,} requests, at most {most >> 20} MiB resident")
 
 
 if __name__ == "__main__":

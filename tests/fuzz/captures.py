@@ -22,13 +22,13 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture  # noqa: E40
 from kafkaframes.errors import KafkaframesError  # noqa: E402
 
 CAPTURES = sorted((ROOT / "tests" / "data" / "captures").glob("*.pcap*"))
-MOST_BYTES = 60_000
+MAX_CAPTURE_BYTES = 60_000
 TABLES = ("calls", "connections", "gaps", "packets", "records")
 
 
-def unpacked(path: Path) -> bytes:
+def read_unpacked(path: Path) -> bytes:
     with open_bytes(str(path)) as file:
-        return file.read(MOST_BYTES)
+        return file.read(MAX_CAPTURE_BYTES)
 
 
 def damage(raw: bytearray, random_: random.Random) -> bytes:
@@ -72,12 +72,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random_ = random.Random(options.seed)
-    originals = [unpacked(path) for path in CAPTURES]
+    originals = [read_unpacked(path) for path in CAPTURES]
     stop, runs, slowest = time.monotonic() + options.seconds, 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < stop:
             raw = damage(bytearray(random_.choice(originals)), random_)
-            started = time.monotonic()
+            start_s = time.monotonic()
             try:
                 check(raw, random_, Path(folder))
             except BaseException:
@@ -85,7 +85,7 @@ def main() -> None:
                 print(f"seed {options.seed}, run {runs}: kept as failed.pcap")
                 raise
             runs += 1
-            slowest = max(slowest, time.monotonic() - started)
+            slowest = max(slowest, time.monotonic() - start_s)
     print(f"{runs} damaged captures, the slowest took {slowest:.2f} s")
 
 

@@ -54,7 +54,7 @@ def some_parquet(choose: random.Random) -> bytes:
     return bytes(raw[: choose.randrange(len(raw) + 1)] if choose.random() < 0.1 else raw)
 
 
-def made_up_log(choose: random.Random, folder: Path) -> None:
+def write_made_up_log(choose: random.Random, folder: Path) -> None:
     """Write a log of batches that are wrong inside under right CRCs."""
     (folder / "t-0").mkdir(parents=True)
     (folder / "t-0" / f"{0:020}.log").write_bytes(mutations.some_log(choose.randrange(2**40)))
@@ -68,7 +68,7 @@ def some_input(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
         path.write_bytes(some_parquet(choose))
         return "restore", ["restore", path, "--to", to, *HERE]
     if choose.random() < 0.4:
-        made_up_log(choose, log)
+        write_made_up_log(choose, log)
     else:
         shutil.copytree(choose.choice(LOGS), log)
         for path in choose.sample(sorted(path for path in log.glob("*/*") if path.is_file()), 3):
@@ -79,20 +79,20 @@ def some_input(choose: random.Random, folder: Path) -> tuple[str, list[object]]:
 
 def main(seconds: float, seed: int) -> None:
     """Fuzz until the time is over."""
-    deadline, done = time.monotonic() + seconds, 0
+    deadline, run_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
-        choose = random.Random(f"{seed}-{done}")
+        choose = random.Random(f"{seed}-{run_count}")
         with tempfile.TemporaryDirectory() as folder:
             name, arguments = some_input(choose, Path(folder))
             start = time.monotonic()
             result = CliRunner().invoke(cli, [str(one) for one in arguments])
             spent, error = time.monotonic() - start, result.exception
-            known = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
-            if not known or "Traceback" in result.output or spent > SLOWEST_SECONDS:
-                print(f"seed {seed}, run {done}: {name} took {spent:.1f} s: {error!r}")
+            is_expected = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
+            if not is_expected or "Traceback" in result.output or spent > SLOWEST_SECONDS:
+                print(f"seed {seed}, run {run_count}: {name} took {spent:.1f} s: {error!r}")
                 raise error if error is not None else AssertionError(result.output[-1000:])
-        done += 1
-    print(f"{done} commands: an answer or an error in words (seed {seed})")
+        run_count += 1
+    print(f"{run_count} commands: an answer or an error in words (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -21,26 +21,26 @@ KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint"
 SLOWEST_SECONDS = 10.0
 
 
-def damaged(choose: random.Random, raw: bytes) -> bytes:
+def damage(choose: random.Random, raw: bytes) -> bytes:
     """Flip some bytes, cut the end off, or put something behind it."""
-    changed = bytearray(raw)
-    for _ in range(choose.choice([0, 1, 1, 2, 8]) if changed else 0):
-        changed[choose.randrange(len(changed))] = choose.randrange(256)
-    del changed[choose.choice([len(changed), choose.randrange(len(changed) + 1)]) :]
-    return bytes(changed) + choose.choice([b"", b"", bytes(40), choose.randbytes(30)])
+    changed_bytes = bytearray(raw)
+    for _ in range(choose.choice([0, 1, 1, 2, 8]) if changed_bytes else 0):
+        changed_bytes[choose.randrange(len(changed_bytes))] = choose.randrange(256)
+    del changed_bytes[choose.choice([len(changed_bytes), choose.randrange(len(changed_bytes) + 1)]) :]
+    return bytes(changed_bytes) + choose.choice([b"", b"", bytes(40), choose.randbytes(30)])
 
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
     files = sorted(path for path in DATA.rglob("0*") if path.suffix in KINDS and path.stat().st_size < 1 << 20)
-    deadline, done = time.monotonic() + seconds, 0
+    deadline, run_count = time.monotonic() + seconds, 0
     with tempfile.TemporaryDirectory() as directory:
         while time.monotonic() < deadline:
-            chosen = choose.choice(files)
-            folder = Path(directory) / f"{chosen.parent.name.partition('.')[0]}-{done}"
+            chosen_file = choose.choice(files)
+            folder = Path(directory) / f"{chosen_file.parent.name.partition('.')[0]}-{run_count}"
             folder.mkdir()
-            for path in chosen.parent.glob(f"{chosen.stem}.*"):
-                (folder / path.name).write_bytes(damaged(choose, path.read_bytes()))
+            for path in chosen_file.parent.glob(f"{chosen_file.stem}.*"):
+                (folder / path.name).write_bytes(damage(choose, path.read_bytes()))
             options = TextOptions(
                 style=choose.choice(list(STYLES)),
                 print_data_log=True,
@@ -52,9 +52,9 @@ def main(seconds: float, seed: int) -> None:
                 b"".join(dump_text(str(path), options))
             b"".join(dump_json_lines([str(path) for path in folder.iterdir() if path.suffix == ".log"]))
             if time.monotonic() - began > SLOWEST_SECONDS:
-                raise SystemExit(f"seed {seed}, case {done}: {chosen} took {time.monotonic() - began:.1f} s")
-            done += 1
-    print(f"{done} damaged segments with their indexes: lines or a report each (seed {seed})")
+                raise SystemExit(f"seed {seed}, case {run_count}: {chosen_file} took {time.monotonic() - began:.1f} s")
+            run_count += 1
+    print(f"{run_count} damaged segments with their indexes: lines or a report each (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -79,20 +79,20 @@ def ask_everything(path: Path) -> bool:
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
-    deadline, done, refused = time.monotonic() + seconds, 0, 0
+    deadline, run_count, refused_count = time.monotonic() + seconds, 0, 0
     with tempfile.TemporaryDirectory() as scratch:
         while time.monotonic() < deadline:
-            path = Path(scratch) / f"case-{done}" / "fuzzed-0"
+            path = Path(scratch) / f"case-{run_count}" / "fuzzed-0"
             shutil.copytree(choose.choice(SOURCES), path)
             for _ in range(choose.randint(1, 4)):
                 damage(choose, choose.choice(sorted(path.iterdir())))
             began = time.monotonic()
-            refused += not ask_everything(path)
+            refused_count += not ask_everything(path)
             if time.monotonic() - began > SLOWEST_SECONDS:
-                raise SystemExit(f"seed {seed}, case {done} took {time.monotonic() - began:.0f} s")
+                raise SystemExit(f"seed {seed}, case {run_count} took {time.monotonic() - began:.0f} s")
             shutil.rmtree(path.parent)
-            done += 1
-    print(f"{done} damaged partitions, {refused} refused by name (seed {seed})")
+            run_count += 1
+    print(f"{run_count} damaged partitions, {refused_count} refused by name (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, decode_metadata_record
 from kafkaframes.protocol.messages.headers import decode_request
 
-MOST_BYTES_A_BYTE = 2000  # of memory for a byte of input: a struct of two bytes is an object with many fields
+MAX_BYTES_PER_INPUT_BYTE = 2000  # of memory for a byte of input: a struct of two bytes is an object with many fields
 
 
 def outcome(read):
@@ -68,13 +68,13 @@ def any_frame(rng: random.Random) -> None:
     outcome(lambda: decode_metadata_record("__cluster_metadata", b"\1" + raw[1:2] + raw[3:]))
 
 
-def bounded(name: str, version: int, rng: random.Random) -> None:
+def check_memory(name: str, version: int, rng: random.Random) -> None:
     raw = rng.choice((b"\xff\xff\xff\x7f", b"\x7f\xff\xff\xff", b"\2")) * rng.randrange(1, 500)
     tracemalloc.start()
     outcome(lambda: message(name).decode_prefix(raw, version))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 2_000_000 + MOST_BYTES_A_BYTE * len(raw), (name, version, raw.hex(), peak)
+    assert peak < 2_000_000 + MAX_BYTES_PER_INPUT_BYTE * len(raw), (name, version, raw.hex(), peak)
 
 
 def main() -> None:
@@ -85,12 +85,12 @@ def main() -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         name, version = rng.choice(pairs)
-        started = time.monotonic()
+        start_s = time.monotonic()
         one_message(name, version, rng)
         any_frame(rng)
         if rounds % 20 == 0:
-            bounded(name, version, rng)
-        assert time.monotonic() - started < 20, (name, version)
+            check_memory(name, version, rng)
+        assert time.monotonic() - start_s < 20, (name, version)
         rounds += 1
     print(f"{rounds} rounds")
 

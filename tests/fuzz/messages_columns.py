@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.protocol.messages.rows import row_of
-from tests.protocol.messages.test_every_message import _damaged
+from tests.protocol.messages.test_every_message import _damage
 from tests.protocol.messages.values import every_pair, make_value
 
 from kafkaframes.errors import DecodeError, EncodeError
@@ -22,7 +22,7 @@ from kafkaframes.protocol.messages import message
 MODES = ("reference", "strict")
 
 
-def expected(cls, data, version, mode):
+def expected_row(cls, data, version, mode):
     """Return the row that columns must give, by the objects."""
     plan = cls.codec(version).plan.root
     try:
@@ -31,7 +31,7 @@ def expected(cls, data, version, mode):
         return dict.fromkeys(row_of(cls(), plan)) | {"_error": str(error)}
 
 
-def encoded_again(cls, columns, version):
+def encode_again(cls, columns, version):
     """Return the bytes of each row, or None where it cannot be written."""
     for index in range(len(columns)):
         try:
@@ -48,12 +48,12 @@ def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
     for _ in range(8):
         bad = choose.choice(good)
         for _ in range(choose.randrange(1, 4)):
-            bad = _damaged(bad, choose) if bad else bad
+            bad = _damage(bad, choose) if bad else bad
         messages.append(bad)
     columns = cls.decode_columns(messages, version, mode=mode)
     columns.validate(full=True)
-    for data, row, again in zip(messages, columns.to_pylist(), encoded_again(cls, columns, version), strict=True):
-        wanted = expected(cls, data, version, mode)
+    for data, row, again in zip(messages, columns.to_pylist(), encode_again(cls, columns, version), strict=True):
+        wanted = expected_row(cls, data, version, mode)
         if repr(row) != repr(wanted):
             raise SystemExit(f"{name} v{version} {mode} {data.hex()}: {row}, not {wanted}")
         if mode == "strict" and row["_error"] is None and "nan" not in repr(row) and again != data:
@@ -63,10 +63,10 @@ def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
 
 def main(seconds: float, seed: int) -> None:
     choose, pairs = random.Random(seed), every_pair()
-    deadline, done = time.monotonic() + seconds, 0
+    deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
-        done += one_round(choose, pairs)
-    print(f"{done} messages: columns say what objects say (seed {seed})")
+        message_count += one_round(choose, pairs)
+    print(f"{message_count} messages: columns say what objects say (seed {seed})")
 
 
 if __name__ == "__main__":

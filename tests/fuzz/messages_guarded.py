@@ -21,7 +21,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.protocol.messages.test_every_message import _damaged
+from tests.protocol.messages.test_every_message import _damage
 from tests.protocol.messages.values import every_pair, make_value
 from tests.records.guarded import Guarded, GuardedMemory
 
@@ -32,32 +32,32 @@ MESSAGES = 150
 MODES = ("reference", "strict")
 
 
-def guarded_buffer(size: int) -> pa.Buffer:
+def allocate_guarded(size: int) -> pa.Buffer:
     """Give what ``pa.allocate_buffer`` gives, before a forbidden page; it may begin at an odd address."""
     return pa.py_buffer(Guarded(size).at_end(size))
 
 
 def guard() -> None:
     """Have the messages' room take its memory from here."""
-    memory, given = GuardedMemory(), columns._input
+    memory, input_arrays = GuardedMemory(), columns._input
 
     def zeros(size: int, dtype: Any = np.float64) -> np.ndarray:
-        made = memory.array(size, dtype)
-        made[...] = 0
-        return made
+        array = memory.array(size, dtype)
+        array[...] = 0
+        return array
 
     def read(messages: Any) -> tuple[Any, Any, Any]:
-        buf, starts, present = given(messages)
+        buf, starts, present = input_arrays(messages)
         copy = memory.array(len(buf), np.uint8)
         copy[:] = buf
         return copy, starts, present
 
     columns._input = read
     columns.np = SimpleNamespace(**{**vars(np), "empty": memory.array, "zeros": zeros})
-    _arena.pa = SimpleNamespace(**{**vars(pa), "allocate_buffer": guarded_buffer})
+    _arena.pa = SimpleNamespace(**{**vars(pa), "allocate_buffer": allocate_guarded})
 
 
-def unguarded(before: tuple[Any, ...], work: Any) -> Any:
+def run_unguarded(before: tuple[Any, ...], work: Any) -> Any:
     """Do something in ordinary memory."""
     now = columns._input, columns.np, _arena.pa
     columns._input, columns.np, _arena.pa = before
@@ -67,7 +67,7 @@ def unguarded(before: tuple[Any, ...], work: Any) -> Any:
         columns._input, columns.np, _arena.pa = now
 
 
-def shown(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     """Write a row; which of several faults is met first is each decoder's own affair, the objects word it."""
     return repr(row | {"_error": row["_error"] is not None})
 
@@ -75,13 +75,13 @@ def shown(row: dict[str, Any]) -> str:
 def some_messages(choose: random.Random, cls: type, version: int) -> list[bytes]:
     """Make sound messages, and many that are not."""
     good = [make_value(cls, version, choose.random(), unknown_tags=True).encode(version) for _ in range(4)]
-    made = [*good, b"", choose.randbytes(choose.randrange(60))]
-    while len(made) < MESSAGES:
+    messages = [*good, b"", choose.randbytes(choose.randrange(60))]
+    while len(messages) < MESSAGES:
         bad = choose.choice(good)
         for _ in range(choose.randrange(1, 4)):
-            bad = _damaged(bad, choose) if bad else bad
-        made.append(bad)
-    return made
+            bad = _damage(bad, choose) if bad else bad
+        messages.append(bad)
+    return messages
 
 
 def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...]) -> int:
@@ -89,22 +89,22 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
     cls = message(name)
     plan, messages, mode = cls._plan(version, DecodeError), some_messages(choose, cls, version), choose.choice(MODES)
 
-    def decoded(specialized: bool) -> pa.StructArray:
-        return columns.decode_columns(plan, messages, mode=mode, specialized=specialized)
+    def decoded(is_specialized: bool) -> pa.StructArray:
+        return columns.decode_columns(plan, messages, mode=mode, specialized=is_specialized)
 
-    wanted = unguarded(before, lambda: decoded(False))
-    wanted.validate(full=True)
-    expected = wanted.to_pylist()
-    for specialized in (False, True):
-        rows = zip(messages, decoded(specialized).to_pylist(), expected, strict=True)
-        for raw, found, row in rows:
-            if shown(found) != shown(row):
+    expected_column = run_unguarded(before, lambda: decoded(False))
+    expected_column.validate(full=True)
+    expected_rows = expected_column.to_pylist()
+    for is_specialized in (False, True):
+        rows = zip(messages, decoded(is_specialized).to_pylist(), expected_rows, strict=True)
+        for raw, actual_row, row in rows:
+            if row_text(actual_row) != row_text(row):
                 raise SystemExit(
-                    f"{name} v{version} {mode} {specialized=} {raw.hex()[:4000]}: {found}, not {row}"[:9000]
+                    f"{name} v{version} {mode} {is_specialized=} {raw.hex()[:4000]}: {actual_row}, not {row}"[:9000]
                 )
-    sound = np.flatnonzero(wanted.field("_error").is_null().to_numpy(zero_copy_only=False))
-    if mode == "strict" and len(sound) and "nan" not in repr(expected):
-        rows = wanted.take(pa.array(sound))
+    sound = np.flatnonzero(expected_column.field("_error").is_null().to_numpy(zero_copy_only=False))
+    if mode == "strict" and len(sound) and "nan" not in repr(expected_rows):
+        rows = expected_column.take(pa.array(sound))
         again = columns.encode_columns(plan, rows).to_pylist()
         if again != [messages[row] for row in sound.tolist()]:
             raise SystemExit(f"{name} v{version}: written anew as {again}")
@@ -115,10 +115,10 @@ def main(seconds: float, seed: int) -> None:
     """Fuzz until the time is over."""
     choose, pairs, before = random.Random(seed), every_pair(), (columns._input, columns.np, _arena.pa)
     guard()
-    deadline, done = time.monotonic() + seconds, 0
+    deadline, message_count = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
-        done += check(choose, *choose.choice(pairs), before)
-    print(f"{done} messages between forbidden pages: one answer, no byte beyond (seed {seed})")
+        message_count += check(choose, *choose.choice(pairs), before)
+    print(f"{message_count} messages between forbidden pages: one answer, no byte beyond (seed {seed})")
 
 
 if __name__ == "__main__":

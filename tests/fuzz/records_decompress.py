@@ -21,26 +21,26 @@ from kafkaframes.records.codecs import CODECS, decompress
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 SLOWEST_SECONDS = 5.0
-LARGEST_GUARDED = 1 << 22
+MAX_GUARDED_BYTES = 1 << 22
 
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
-    deadline, done, failed = time.monotonic() + seconds, 0, 0
+    deadline, case_count, failure_count = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
         codec, _, payload = streams.stream(choose)
         for read_as in (codec, choose.choice(list(CODECS))):
             magic, limit = choose.choice([0, 1, 2]), choose.choice([0, 1, 5000, DEFAULT_LIMIT_BYTES])
             began = time.monotonic()
-            found = decompress(read_as, payload, magic=magic, limit_bytes=limit)
+            result = decompress(read_as, payload, magic=magic, limit_bytes=limit)
             took = time.monotonic() - began
-            if len(found.data) > limit or took > SLOWEST_SECONDS:
-                raise SystemExit(f"seed {seed}, case {done}: {len(found.data)} bytes of {limit} in {took:.1f} s")
-            if len(payload) < LARGEST_GUARDED:
-                assert_no_other_verdict(read_as, payload, limit=min(limit, LARGEST_GUARDED))
-            done += 1
-            failed += found.error is not None
-    print(f"{done} streams, {failed} of them damaged: a value or a reason each (seed {seed})")
+            if len(result.data) > limit or took > SLOWEST_SECONDS:
+                raise SystemExit(f"seed {seed}, case {case_count}: {len(result.data)} bytes of {limit} in {took:.1f} s")
+            if len(payload) < MAX_GUARDED_BYTES:
+                assert_no_other_verdict(read_as, payload, limit=min(limit, MAX_GUARDED_BYTES))
+            case_count += 1
+            failure_count += result.error is not None
+    print(f"{case_count} streams, {failure_count} of them damaged: a value or a reason each (seed {seed})")
 
 
 if __name__ == "__main__":

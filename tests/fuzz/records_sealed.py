@@ -38,7 +38,7 @@ CHUNKS, BUDGETS = (20_000, 2 << 20, 2 << 20, 2 << 20), (20_000, 256 << 20)
 _ATTRIBUTES, _CRC = BATCH_V2.end_of("attributes") - 1, BATCH_V2.position_of("crc")
 
 
-def changed(choose: random.Random, section: bytearray) -> None:
+def change_section(choose: random.Random, section: bytearray) -> None:
     """Change one to three bytes of a records section."""
     for _ in range(choose.choice((0, 1, 1, 2, 3))):
         if section:
@@ -52,17 +52,17 @@ def mutant(choose: random.Random, batch: bytes) -> bytes:
     if batch[16] != 2:
         out = bytearray(batch)
         section = out[18:]
-        changed(choose, section)
+        change_section(choose, section)
         out[18:] = section
         struct.pack_into(">I", out, 12, zlib.crc32(bytes(out[16:])))
         return bytes(out)
     section, codec = bytearray(batch[BATCH_V2.size :]), batch[_ATTRIBUTES] & CODEC_MASK
     if codec and choose.random() < 0.8:
         section = bytearray(decompress(codec, bytes(section), magic=2).data)
-        changed(choose, section)
+        change_section(choose, section)
         section = bytearray(compress(codec, bytes(section)))
     else:
-        changed(choose, section)
+        change_section(choose, section)
     out = bytearray(batch[: BATCH_V2.size]) + section
     struct.pack_into(">i", out, 8, len(out) - 12)
     struct.pack_into(">I", out, _CRC, crc32c(bytes(out[_CRC + 4 :])))
@@ -71,18 +71,18 @@ def mutant(choose: random.Random, batch: bytes) -> bytes:
 
 def pool_of(choose: random.Random) -> list[bytes]:
     """Make sound batches, and some that are not; half of them uncompressed."""
-    made = []
-    while len(made) < 200:
-        raw = mutations.some_batch_v2(choose, len(made) * 100, damage=0.02)
+    batches = []
+    while len(batches) < 200:
+        raw = mutations.some_batch_v2(choose, len(batches) * 100, damage=0.02)
         if raw[_ATTRIBUTES] & CODEC_MASK == 0 or choose.random() < 0.3:
-            made.append(raw)
-    return made + [mutations.some_messages(choose, number * 100) for number in range(12)]
+            batches.append(raw)
+    return batches + [mutations.some_messages(choose, number * 100) for number in range(12)]
 
 
 def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **options: object) -> tuple[object, ...]:
     """Read the columns in guarded memory: a table, what was damaged, and how the source ended."""
-    wanted = ReadOptions(columns=columns, **options)  # type: ignore[arg-type]
-    reader = RecordReader(Memory(data), wanted, memory=memory)  # type: ignore[arg-type]
+    read_options = ReadOptions(columns=columns, **options)  # type: ignore[arg-type]
+    reader = RecordReader(Memory(data), read_options, memory=memory)  # type: ignore[arg-type]
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 
@@ -98,10 +98,10 @@ def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None
     for _ in range(READS):
         columns = choose.choice(SUBSETS) if choose.random() < 0.8 else choose.choice(OTHERS)
         more = {"chunk_bytes": choose.choice(CHUNKS), "budget_bytes": choose.choice(BUDGETS)}
-        found, *rest = read(data, columns, memory, **options, **more)
+        table_found, *rest = read(data, columns, memory, **options, **more)
         try:
             assert rest == [errors, stop]
-            assert found.equals(table.select(columns))  # type: ignore[attr-defined]
+            assert table_found.equals(table.select(columns))  # type: ignore[attr-defined]
         except AssertionError:
             print(f"columns {columns}, {options}, {more}: {raw.hex()}")
             raise
@@ -110,14 +110,14 @@ def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None
 def main(seconds: float, seed: int) -> None:
     """Fuzz until the time is over."""
     choose, memory = random.Random(seed), GuardedMemory()
-    deadline, done = time.monotonic() + seconds, 0
+    deadline, run_count = time.monotonic() + seconds, 0
     pool = pool_of(choose)
     while time.monotonic() < deadline:
         run(choose, pool, memory)
-        done += 1
-        if done % 200 == 0:
+        run_count += 1
+        if run_count % 200 == 0:
             pool = pool_of(choose)
-    print(f"{done * BATCHES} batches in {done} logs: one verdict whatever the columns (seed {seed})")
+    print(f"{run_count * BATCHES} batches in {run_count} logs: one verdict whatever the columns (seed {seed})")
 
 
 if __name__ == "__main__":

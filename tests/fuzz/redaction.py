@@ -130,29 +130,29 @@ class Traffic:
             self.parts.append(talk.opening(START))
         return talk
 
-    def send(self, talk: Conversation, side: int, data: bytes, *, captured: int | None = None) -> None:
-        """Send a segment, of which the capture has ``captured`` bytes."""
+    def send(self, talk: Conversation, side: int, data: bytes, *, captured_bytes: int | None = None) -> None:
+        """Send a segment, of which the capture has ``captured_bytes`` bytes."""
         time_ns = START + len(self.parts) * 1_000_000
         packet = talk._packet(side, talk.next[side], talk.next[1 - side], PSH | ACK, data)
-        if captured is None or captured >= len(data):
+        if captured_bytes is None or captured_bytes >= len(data):
             self.parts.append(_record(time_ns, packet))
         else:
-            cut = len(packet) - len(data) + captured
-            block = bytearray(_record(time_ns, packet[:cut]))
+            cut_size = len(packet) - len(data) + captured_bytes
+            block = bytearray(_record(time_ns, packet[:cut_size]))
             struct.pack_into("<I", block, 24, len(packet))
             self.parts.append(bytes(block))
         talk.skip(side, len(data))
 
-    def call(self, kind: str, frames: tuple[bytes, ...], cut: int) -> None:
+    def call(self, kind: str, frames: tuple[bytes, ...], cut_at: int) -> None:
         """Send a request and its response, as ``kind`` says; ``cut`` is how much of each is there."""
         talk = self.connection(opening=kind != "unseen start")
         if kind in ("after a gap", "unseen start"):
             self._before(talk, missing=kind == "after a gap")
         for side, data in enumerate(frames):
             if kind == "snapped":
-                self.send(talk, side, framed(data), captured=cut + 4)
+                self.send(talk, side, frame_of(data), captured_bytes=cut_at + 4)
             else:
-                self.send(talk, side, framed(data[:cut] if kind == "short" else data))
+                self.send(talk, side, frame_of(data[:cut_at] if kind == "short" else data))
         if kind == "whole":
             self.send(talk, 0, self.secrets.of(40))  # no frame
 
@@ -166,16 +166,16 @@ class Traffic:
         """Authenticate with tokens that have no headers."""
         talk = self.connection(opening=True)
         for side, data in enumerate(pair(SASL_HANDSHAKE, version, self.secrets)):
-            self.send(talk, side, framed(data))
+            self.send(talk, side, frame_of(data))
         for side in (0, 1, 0):
-            self.send(talk, side, framed(self.secrets.of(60)))
+            self.send(talk, side, frame_of(self.secrets.of(60)))
 
     def bytes(self) -> bytes:
         """Return the file."""
         return b"".join(self.parts)
 
 
-def framed(data: bytes) -> bytes:
+def frame_of(data: bytes) -> bytes:
     """Return a frame with its size."""
     return len(data).to_bytes(4, "big") + data
 
@@ -186,13 +186,13 @@ def pair(key: int, version: int, secrets: Secrets) -> tuple[bytes, bytes]:
     request, response = message(api.request), message(api.response)
     tags = [(77, secrets.of(20))]
     flexible = request.spec.header_version(version) >= 2
-    sent = encode_request(
+    request_bytes = encode_request(
         secrets.value(request, version), version, correlation_id=version + 7, client_id=secrets.of(25).decode(),
         header_tags=tags if flexible else None,
     )  # fmt: skip
     answer_tags = tags if response.spec.header_version(version) >= 1 else None
     answer = secrets.value(response, version)
-    return sent, encode_response(answer, version, correlation_id=version + 7, header_tags=answer_tags)
+    return request_bytes, encode_response(answer, version, correlation_id=version + 7, header_tags=answer_tags)
 
 
 def every_api() -> list[tuple[int, int]]:
@@ -212,12 +212,12 @@ class Hidden:
         return "10.9.9.1" if address.startswith("10.") else "10.9.9.2"
 
 
-def redacted(raw: bytes, folder: Path, pseudonyms: Any = None) -> tuple[bytes, int]:
+def redact_capture(raw: bytes, folder: Path, pseudonyms: Any = None) -> tuple[bytes, int]:
     """Return what becomes of a capture, and how many calls it has."""
     path, out = folder / "x.pcapng", io.BytesIO()
     path.write_bytes(raw)
-    done = redact([str(path)], out, ports=(PORT,), pseudonyms=pseudonyms)
-    return out.getvalue(), done.calls
+    report = redact([str(path)], out, ports=(PORT,), pseudonyms=pseudonyms)
+    return out.getvalue(), report.calls
 
 
 def check(make: Callable[[Traffic], None], seed: int, folder: Path) -> tuple[int, int]:
@@ -226,18 +226,18 @@ def check(make: Callable[[Traffic], None], seed: int, folder: Path) -> tuple[int
     traffic = Traffic(secrets)
     make(traffic)
     raw = traffic.bytes()
-    out, calls = redacted(raw, folder)
+    out, calls = redact_capture(raw, folder)
     if raw.count(MARK) < traffic.connections:
         raise AssertionError("the capture holds no secrets")
     if MARK in out:
         raise AssertionError(f"{out.count(MARK)} leaks, the first: {out[max(out.index(MARK) - 80, 0) :][:160]!r}")
     _check_rows(out, folder)
-    made = []
+    captures = []
     for mark in (MARK, OTHER_MARK):
         plain = Traffic(Secrets(random.Random(seed), mark, codecs=False))
         make(plain)
-        made.append(redacted(plain.bytes(), folder, Hidden())[0])
-    if made[0] != made[1]:
+        captures.append(redact_capture(plain.bytes(), folder, Hidden())[0])
+    if captures[0] != captures[1]:
         raise AssertionError("what is left depends on the secret")
     return secrets.count, calls
 
@@ -261,8 +261,8 @@ def calls_of(apis: list[tuple[int, int]], cuts: Callable[[int, random.Random], I
             frames = pair(key, version, traffic.secrets)
             for kind in KINDS:
                 many = kind in ("snapped", "short")
-                for cut in cuts(max(map(len, frames)), rng) if many else (0,):
-                    traffic.call(kind, frames, cut)
+                for cut_at in cuts(max(map(len, frames)), rng) if many else (0,):
+                    traffic.call(kind, frames, cut_at)
         for version in (0, 1):
             traffic.tokens(version)
 
@@ -285,18 +285,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    stop, searched, calls, runs = time.monotonic() + options.seconds, 0, 0, 0
+    stop, searched_count, calls, runs = time.monotonic() + options.seconds, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed, api in zip(itertools.count(options.seed), itertools.cycle(every_api())):
             if time.monotonic() > stop:
                 break
             try:
-                found = check(calls_of([api], all_cuts), seed, Path(folder))
+                counts = check(calls_of([api], all_cuts), seed, Path(folder))
             except BaseException:
                 print(f"seed {seed}, API {api[0]} version {api[1]}")
                 raise
-            searched, calls, runs = searched + found[0], calls + found[1], runs + 1
-    print(f"{runs} of {len(every_api())} APIs and versions: {searched} secrets in {calls} calls searched, none found")
+            searched_count, calls, runs = searched_count + counts[0], calls + counts[1], runs + 1
+    print(f"{runs} of {len(every_api())} APIs and versions: {searched_count} secrets in {calls} calls, none found")
 
 
 if __name__ == "__main__":

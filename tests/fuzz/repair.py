@@ -25,7 +25,7 @@ from kafkaframes.storage.recovery.recover import RecoverySettings
 SETTINGS = RecoverySettings(1_795_255_143_423)
 
 
-def repaired(log: Path, target: Path, *, as_kafka: bool) -> bool:
+def repair_log(log: Path, target: Path, *, as_kafka: bool) -> bool:
     """Repair a damaged log; say whether it could be, and stop if what came out is damaged."""
     try:
         repair_directory(log, target, SETTINGS, as_kafka=as_kafka)
@@ -41,7 +41,7 @@ def repaired(log: Path, target: Path, *, as_kafka: bool) -> bool:
 
 def main(seconds: float, seed: int) -> None:
     """Damage, repair, verify, until the time is over."""
-    choose, ends, done, tried = random.Random(seed), time.monotonic() + seconds, 0, 0
+    choose, ends, repaired_count, run_count = random.Random(seed), time.monotonic() + seconds, 0, 0
     while time.monotonic() < ends:
         with tempfile.TemporaryDirectory() as scratch:
             source = choose.choice(SOURCES)
@@ -49,11 +49,11 @@ def main(seconds: float, seed: int) -> None:
             shutil.copytree(source, log)
             for _ in range(choose.randint(1, 4)):
                 damage(choose, choose.choice(sorted(log.iterdir())))
-            tried += 1
-            done += repaired(log.parent, Path(scratch) / "out", as_kafka=choose.random() < 0.2)
-    print(f"repair: {tried} damaged logs, {done} repaired, seed {seed}")
+            run_count += 1
+            repaired_count += repair_log(log.parent, Path(scratch) / "out", as_kafka=choose.random() < 0.2)
+    print(f"repair: {run_count} damaged logs, {repaired_count} repaired, seed {seed}")
 
 
 if __name__ == "__main__":
-    given = [float(one) for one in sys.argv[1:3]]
-    main(given[0] if given else 60.0, int(given[1]) if len(given) > 1 else random.randrange(1 << 30))
+    arguments = [float(one) for one in sys.argv[1:3]]
+    main(arguments[0] if arguments else 60.0, int(arguments[1]) if len(arguments) > 1 else random.randrange(1 << 30))

@@ -35,7 +35,7 @@ def some_settings(choose: random.Random) -> RewriteSettings:
     return RewriteSettings(record_format=magic, codec=codec, level=level, on_loss="drop", on_damage=mode)
 
 
-def rewritten(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
+def rewrite_segment(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
     """Rewrite a segment; say whether it could be, and stop if a record is another one afterwards."""
     source = folder / "t-0" / f"{0:020}.log"
     source.parent.mkdir()
@@ -57,12 +57,14 @@ def rewritten(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
 
 def main(seconds: float, seed: int) -> None:
     """Rewrite until the time is over."""
-    choose, ends, done, tried = random.Random(seed), time.monotonic() + seconds, 0, 0
+    choose, ends, rewritten_count, run_count = random.Random(seed), time.monotonic() + seconds, 0, 0
     while time.monotonic() < ends:
         with tempfile.TemporaryDirectory() as folder:
-            tried += 1
-            done += rewritten(Path(folder), mutations.some_log(choose.randrange(2**40)), some_settings(choose))
-    print(f"rewrite: {tried} segments, {done} rewritten, seed {seed}")
+            run_count += 1
+            rewritten_count += rewrite_segment(
+                Path(folder), mutations.some_log(choose.randrange(2**40)), some_settings(choose)
+            )
+    print(f"rewrite: {run_count} segments, {rewritten_count} rewritten, seed {seed}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.mutated_json import mutated
+from tests.mutated_json import mutate
 
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
@@ -43,7 +43,7 @@ WORDS = [
 ]
 
 
-def damaged(choose: random.Random, texts: list[str]) -> str:
+def damage_spec(choose: random.Random, texts: list[str]) -> str:
     """Return a real spec with a few words replaced, cut out, doubled or put in."""
     words = choose.choice(texts).split(" ")
     for _ in range(choose.randrange(1, 3)):
@@ -57,29 +57,29 @@ def damaged(choose: random.Random, texts: list[str]) -> str:
 def some_text(choose: random.Random, texts: list[str]) -> str:
     """Return a spec with words changed, or, as a document, with values changed."""
     if choose.random() < 0.5:
-        return damaged(choose, texts)
+        return damage_spec(choose, texts)
     text = choose.choice(texts)
-    return mutated(choose, "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("//")))
+    return mutate(choose, "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("//")))
 
 
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
     texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.json")) if path.name != "index.json"]
-    deadline, done, refused = time.monotonic() + seconds, 0, 0
+    deadline, spec_count, refused_count = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
         text, began = some_text(choose, texts), time.monotonic()
         try:
             spec = load_message(text)
         except SpecError:
-            refused += 1
+            refused_count += 1
         else:
             again = load_message(to_text(spec))
             if [one for one in compare(spec, again) if one.verdict == "breaking"]:
-                raise SystemExit(f"seed {seed}, case {done}: not the same when written and read again")
+                raise SystemExit(f"seed {seed}, case {spec_count}: not the same when written and read again")
         if time.monotonic() - began > SLOWEST_SECONDS:
-            raise SystemExit(f"seed {seed}, case {done}: {time.monotonic() - began:.1f} s")
-        done += 1
-    print(f"{done} specs, {refused} of them refused: a spec or a SpecError each (seed {seed})")
+            raise SystemExit(f"seed {seed}, case {spec_count}: {time.monotonic() - began:.1f} s")
+        spec_count += 1
+    print(f"{spec_count} specs, {refused_count} of them refused: a spec or a SpecError each (seed {seed})")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import zstandard
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.mutated_json import mutated
+from tests.mutated_json import mutate
 from tests.protocol.messages.values import make_value
 
 from kafkaframes import read_records
@@ -45,7 +45,7 @@ CUSTOM = bytes.fromhex("020002d804010505" + "62616b2f")
 SLOWEST_SECONDS = 20.0
 
 
-def damaged(choose: random.Random, raw: bytes) -> bytes:
+def damage_bytes(choose: random.Random, raw: bytes) -> bytes:
     """Flip, cut, double or replace some bytes."""
     out = bytearray(raw)
     for _ in range(choose.randint(1, 6)):
@@ -65,10 +65,10 @@ def mutant(choose: random.Random, raw: bytes) -> bytes:
     """Write a manifest with other values, or a metadata record whose fields hold anything."""
     if not raw.lstrip().startswith(b"{"):
         record = decode_metadata_record("__remote_log_metadata", raw)
-        made = make_value(type(record.value), record.version, choose.randrange(1 << 30), unknown_tags=True)
-        return raw[:3] + made.encode(record.version)
+        made_up_value = make_value(type(record.value), record.version, choose.randrange(1 << 30), unknown_tags=True)
+        return raw[:3] + made_up_value.encode(record.version)
     if choose.random() < 0.5:
-        return mutated(choose, raw).encode("utf-8", "surrogatepass")
+        return mutate(choose, raw).encode("utf-8", "surrogatepass")
     sizes = choose.choice((0, 1, 3, 2**31 - 1, -1)).to_bytes(4, signed=True) + choose.randbytes(choose.randrange(24))
     index = {
         "type": "variable",
@@ -91,10 +91,10 @@ def parse_all(choose: random.Random) -> None:
     for parse, raw in tries:
         try:
             whole = raw is not CUSTOM and parse is not unpack_sizes and choose.random() < 0.4
-            parse(mutant(choose, raw) if whole else damaged(choose, raw))
+            parse(mutant(choose, raw) if whole else damage_bytes(choose, raw))
         except (DecodeError, LogDirError):
             continue
-    text = damaged(choose, choose.choice(NAMES).encode()).decode(errors="replace")
+    text = damage_bytes(choose, choose.choice(NAMES).encode()).decode(errors="replace")
     for parse in (names.ObjectName.parse, names.TopicFolder.parse, names.ViewPath.parse, names.parse_folder):
         parse(text)
 
@@ -109,7 +109,7 @@ def damage_store(choose: random.Random, root: Path) -> None:
         elif path.exists():
             other = choose.choice(objects)
             raw = other.read_bytes() if kind == "other" and other.exists() else path.read_bytes()
-            path.write_bytes(b"" if kind == "empty" else raw if kind == "other" else damaged(choose, raw))
+            path.write_bytes(b"" if kind == "empty" else raw if kind == "other" else damage_bytes(choose, raw))
 
 
 def read_store(root: Path, case: Path) -> bool:
@@ -117,8 +117,8 @@ def read_store(root: Path, case: Path) -> bool:
     keys = tuple(map(str, case.glob("*.private.pem")))
     try:
         verify(discover([str(root / "store")], options={"key_files": keys}))
-        found = discover([str(root / "local"), str(root / "store")], options={"key_files": keys})
-        for partition in (one for directory in found for one in directory.partitions):
+        directories = discover([str(root / "local"), str(root / "store")], options={"key_files": keys})
+        for partition in (one for directory in directories for one in directory.partitions):
             for before, after in zip(partition.segments, partition.segments[1:], strict=False):
                 if before.base_offset >= after.base_offset:
                     raise SystemExit(f"{partition.directory}: segments out of order")
@@ -131,10 +131,10 @@ def main() -> None:
     """Run for some seconds."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
-    choose, started, slowest, stores, refused = random.Random(seed), time.monotonic(), 0.0, 0, 0
+    choose, start_s, slowest, stores, refused_count = random.Random(seed), time.monotonic(), 0.0, 0, 0
     print(f"seed {seed}")
     cases = [path for path in sorted(CASES.iterdir()) if path.is_dir()]
-    while time.monotonic() - started < seconds:
+    while time.monotonic() - start_s < seconds:
         for _ in range(200):
             parse_all(choose)
         case = choose.choice(cases)
@@ -143,12 +143,12 @@ def main() -> None:
             shutil.copytree(case, root)
             damage_store(choose, root)
             before = time.monotonic()
-            refused += not read_store(root, case)
+            refused_count += not read_store(root, case)
             slowest = max(slowest, time.monotonic() - before)
         stores += 1
         if slowest > SLOWEST_SECONDS:
             raise SystemExit(f"seed {seed}: a store took {slowest:.1f} s")
-    print(f"{stores} stores, {refused} refused; {stores * 1000} pieces; the slowest store took {slowest:.1f} s")
+    print(f"{stores} stores, {refused_count} refused; {stores * 1000} pieces; the slowest store took {slowest:.1f} s")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def exported(log, tmp_path_factory):
+def exported_dir(log, tmp_path_factory):
     return write_export(log, tmp_path_factory.mktemp("parquet") / "out", run_here)
 
 
@@ -73,8 +73,8 @@ def restore(log, to, run):
     restore_segments(str(log), to, RestoreSettings(), now_ms=NOW_MS, new_id=ids(), run=run)
 
 
-def restore_rows(exported, to, run):
-    restore_parquet(str(exported), to, RestoreSettings(), now_ms=NOW_MS, new_id=ids(), run=run)
+def restore_rows(exported_dir, to, run):
+    restore_parquet(str(exported_dir), to, RestoreSettings(), now_ms=NOW_MS, new_id=ids(), run=run)
 
 
 def compact_all(source, to, run):
@@ -159,23 +159,23 @@ def kill_halfway(tmp_path, writes):
                 path = tmp_path / "task.pickle"
                 path.write_bytes(pickle.dumps((function, task)))
                 command = [sys.executable, "-c", HALFWAY, str(path), str(writes), "result"]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-                killed.append(done.returncode == KILLED)
-                assert done.returncode in (0, KILLED), done.stderr
+                process = subprocess.run(command, capture_output=True, text=True, timeout=300)
+                was_killed.append(process.returncode == KILLED)
+                assert process.returncode in (0, KILLED), process.stderr
             yield function(copy(task))
 
-    killed = []
-    run.killed = killed
+    was_killed = []
+    run.killed = was_killed
     return run
 
 
 @pytest.fixture(scope="module")
-def expected(log, exported, tmp_path_factory):
+def expected_results(log, exported_dir, tmp_path_factory):
     """What each job makes if every task runs once."""
     top = tmp_path_factory.mktemp("once")
     contents = {}
     for name, job in JOBS.items():
-        job(exported if name == "restore from Parquet" else log, top / name.replace(" ", "-"), run_here)
+        job(exported_dir if name == "restore from Parquet" else log, top / name.replace(" ", "-"), run_here)
         contents[name] = content_of(top / name.replace(" ", "-"))
         assert contents[name]
     return contents
@@ -183,20 +183,20 @@ def expected(log, exported, tmp_path_factory):
 
 @pytest.mark.parametrize("run", [run_twice, run_again])
 @pytest.mark.parametrize("name", JOBS)
-def test_a_task_that_runs_twice_changes_nothing(log, exported, expected, tmp_path, name, run):
-    JOBS[name](exported if name == "restore from Parquet" else log, tmp_path / "result", run)
-    assert content_of(tmp_path / "result") == expected[name]
+def test_a_task_that_runs_twice_changes_nothing(log, exported_dir, expected_results, tmp_path, name, run):
+    JOBS[name](exported_dir if name == "restore from Parquet" else log, tmp_path / "result", run)
+    assert content_of(tmp_path / "result") == expected_results[name]
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_an_attempt_that_is_killed_halfway_changes_nothing(log, exported, expected, tmp_path, name):
+def test_an_attempt_that_is_killed_halfway_changes_nothing(log, exported_dir, expected_results, tmp_path, name):
     result = tmp_path / "work" / "result"
     result.parent.mkdir()
     run = kill_halfway(tmp_path, writes=3)
-    JOBS[name](exported if name == "restore from Parquet" else log, result, run)
+    JOBS[name](exported_dir if name == "restore from Parquet" else log, result, run)
     assert any(run.killed)
-    assert content_of(result) == expected[name]
+    assert content_of(result) == expected_results[name]
     assert [path.name for path in result.parent.iterdir()] == ["result"]
 
 

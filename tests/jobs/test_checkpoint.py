@@ -27,15 +27,15 @@ def first_in_flight(checkpoint):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"target": "delta"}, "no format 'delta'; there are kafka, kafka-topic"),
         ({"target": "kafka", "topics": {"other": "x"}}, "no topic other in the checkpoint; there are in"),
     ],
 )
-def test_what_cannot_be_converted(checkpoint, tmp_path, given, message):
+def test_what_cannot_be_converted(checkpoint, tmp_path, settings, message):
     with pytest.raises(OptionError, match=message):
-        convert_checkpoint(checkpoint, tmp_path / "to", **given)
+        convert_checkpoint(checkpoint, tmp_path / "to", **settings)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def servers():
 def counts(spark, servers, checkpoint, starting="latest"):
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = stream.options(subscribe="in", startingOffsets=starting).load()
-    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
-    found = {}
-    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    counts_frame = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+    counts_by_key = {}
+    writer = counts_frame.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(availableNow=True)
-    query = writer.foreachBatch(lambda batch, _: found.update(map(tuple, batch.collect()))).start()
+    query = writer.foreachBatch(lambda batch, _: counts_by_key.update(map(tuple, batch.collect()))).start()
     assert query.awaitTermination(240)
-    return found
+    return counts_by_key
 
 
 @pytest.mark.spark

@@ -16,7 +16,7 @@ MARK = StreamBatch("q", 4, "/c", "sink, topic out", (line(p0=10),), (line(p0=20,
 FIELDS = ("query_id", "batch_id", "checkpoint", "sink", "begins", "ends")
 
 
-def changed(**values) -> StreamBatch:
+def change_mark(**values) -> StreamBatch:
     return StreamBatch(**{name: getattr(MARK, name) for name in FIELDS} | values)
 
 
@@ -40,37 +40,37 @@ def changed(**values) -> StreamBatch:
     ],
 )
 def test_what_fits_a_mark(values, reason):
-    noted = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
-    assert noted == MARK
-    found = conflict(noted, changed(**values))
+    stored_mark = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
+    assert stored_mark == MARK
+    found = conflict(stored_mark, change_mark(**values))
     assert found is reason is None or re.search(reason, found)
 
 
 def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():
     old = StreamBatch.from_json("q", {"batchId": 4, "openMs": 3})
-    assert conflict(old, changed(batch_id=5)) is None
+    assert conflict(old, change_mark(batch_id=5)) is None
     assert "of kafkaframes 0.1.0" in conflict(old, MARK)
-    assert "was written after it" in conflict(old, changed(batch_id=3))
+    assert "was written after it" in conflict(old, change_mark(batch_id=3))
 
 
 def test_offsets_of_very_many_partitions_are_noted_as_digests():
     many = json.dumps({"in": {str(number): 10**9 for number in range(20_000)}}, separators=(",", ":"))
-    large = changed(begins=(line(p0=1),), ends=(many,))
-    noted = StreamBatch.from_json("q", large.as_json())
+    large = change_mark(begins=(line(p0=1),), ends=(many,))
+    stored_mark = StreamBatch.from_json("q", large.as_json())
     assert len(json.dumps(large.as_json())) < 1_000
-    assert conflict(noted, large) is None
+    assert conflict(stored_mark, large) is None
     assert "ends elsewhere" in conflict(
-        noted, changed(begins=(line(p0=1),), ends=(many.replace("1000000000", "7", 1),))
+        stored_mark, change_mark(begins=(line(p0=1),), ends=(many.replace("1000000000", "7", 1),))
     )
 
 
 def test_the_mark_of_the_same_checkpoint_counts_where_the_query_has_none():
-    other = changed(query_id="x", checkpoint="/d")
-    new = changed(query_id="new", batch_id=0)
+    other = change_mark(query_id="x", checkpoint="/d")
+    new = change_mark(query_id="new", batch_id=0)
     assert mark_for(new, {"q": MARK, "x": other}) == MARK
     assert mark_for(new, {"q": MARK, "new": new}) == new
-    assert mark_for(changed(query_id="new", checkpoint=""), {"q": MARK}) is None
-    assert mark_for(changed(query_id="new", sink="b"), {"q": MARK}) is None
+    assert mark_for(change_mark(query_id="new", checkpoint=""), {"q": MARK}) is None
+    assert mark_for(change_mark(query_id="new", sink="b"), {"q": MARK}) is None
 
 
 def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
@@ -80,7 +80,7 @@ def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
     assert offsets_in(files.get, 2) == (('{"in":{"0":1,"1":2}}', "-"), None)
 
 
-@pytest.mark.parametrize("noted", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])
-def test_what_is_no_mark(noted):
+@pytest.mark.parametrize("stored_value", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])
+def test_what_is_no_mark(stored_value):
     with pytest.raises(ValueError, match="no mark"):
-        StreamBatch.from_json("q", noted)
+        StreamBatch.from_json("q", stored_value)

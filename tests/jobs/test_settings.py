@@ -121,9 +121,11 @@ def test_a_setting_of_another_job_is_refused_and_a_required_one_has_no_default()
 
 
 def test_what_may_hold_a_password_is_not_printed():
-    shown = repr([TableSettings(mode="json", registry="http://u:sesame@h"), ExportSettings(storage={"key": "sesame"})])
-    assert "mode='json'" in shown
-    assert "sesame" not in shown
+    settings_text = repr(
+        [TableSettings(mode="json", registry="http://u:sesame@h"), ExportSettings(storage={"key": "sesame"})]
+    )
+    assert "mode='json'" in settings_text
+    assert "sesame" not in settings_text
 
 
 def test_where_keys_lie_makes_no_other_job():
@@ -134,14 +136,14 @@ def test_where_keys_lie_makes_no_other_job():
 
 
 def test_a_command_is_handed_settings_made_of_its_flags(tmp_path):
-    seen = []
+    received_settings = []
 
     @click.command()
     @click.argument("paths", nargs=-1)
     @reads("paths", kind=PartitionSettings, leave_out=("partitions",))
     def command(paths, settings):
-        seen.append(settings)
+        received_settings.append(settings)
 
     assert CliRunner().invoke(command, [str(tmp_path), "-t", "orders", "--topic", "p*"]).exit_code == 0
-    assert seen == [PartitionSettings(topics=("orders", "p*"))]
+    assert received_settings == [PartitionSettings(topics=("orders", "p*"))]
     assert "no such option" in CliRunner().invoke(command, [str(tmp_path), "-p", "1"]).output.lower()

@@ -52,7 +52,7 @@ RESTORE = {
 
 
 @pytest.mark.parametrize(
-    ("settings", "stored"),
+    ("settings", "stored_values"),
     [
         (RewriteSettings(codec="zstd"), REWRITE | {"codec": "zstd"}),
         (RewriteSettings(record_format=2, on_damage="keep"), REWRITE | {"record_format": 2, "mode": "PERMISSIVE"}),
@@ -60,8 +60,8 @@ RESTORE = {
         (RestoreSettings(on_damage="drop"), RESTORE | {"mode": "DROPMALFORMED"}),
     ],
 )
-def test_reports_store_settings_under_the_names_that_earlier_releases_used(settings, stored):
-    assert settings_as_json(settings) == stored
+def test_reports_store_settings_under_the_names_that_earlier_releases_used(settings, stored_values):
+    assert settings_as_json(settings) == stored_values
 
 
 @pytest.mark.parametrize(

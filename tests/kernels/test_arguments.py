@@ -28,17 +28,17 @@ def is_large(function: ast.FunctionDef) -> bool:
     return lines > MAX_LINES or len(arguments(function)) > MAX_ARGUMENTS
 
 
-def documented_names(text: str) -> set[str]:
+def find_documented_names(text: str) -> set[str]:
     """Return the names that a docstring documents."""
     return {name for row in ROW.findall(text) for name in re.split(r"[,;] ", row)}
 
 
-def undocumented_arguments(function: ast.FunctionDef, module: ast.Module, folder: Path) -> set[str]:
+def find_undocumented_arguments(function: ast.FunctionDef, module: ast.Module, folder: Path) -> set[str]:
     """Return the arguments without documentation. ``x_`` is an array whose address the kernel calls ``x``."""
     texts = [ast.get_docstring(function) or "", ast.get_docstring(module) or ""]
     files = [folder / f"{name}.py" for text in texts for name in FILE_NAME.findall(text)]
     texts += [ast.get_docstring(FILES[file]) or "" for file in files if file in FILES]
-    return {name.rstrip("_") for name in arguments(function)} - set().union(*map(documented_names, texts))
+    return {name.rstrip("_") for name in arguments(function)} - set().union(*map(find_documented_names, texts))
 
 
 def large_functions() -> Iterator[tuple[Path, ast.Module, ast.FunctionDef]]:
@@ -53,7 +53,7 @@ def large_functions() -> Iterator[tuple[Path, ast.Module, ast.FunctionDef]]:
     [pytest.param(*row, id=f"{row[0].relative_to(SOURCES)}-{row[2].name}") for row in large_functions()],
 )
 def test_a_large_kernel_documents_each_argument(file, module, function):
-    assert not undocumented_arguments(function, module, file.parent)
+    assert not find_undocumented_arguments(function, module, file.parent)
 
 
 def test_detection_of_large_and_documented_kernels():
@@ -64,5 +64,5 @@ def test_detection_of_large_and_documented_kernels():
     )
     f, g, h = module.body
     assert [is_large(function) for function in (f, g, h)] == [False, True, True]
-    assert undocumented_arguments(h, module, SOURCES) == {"x"}
-    assert documented_names("a, b; c  these\n\n    Args:\n        d, e: those, f: no") == {"a", "b", "c", "d", "e"}
+    assert find_undocumented_arguments(h, module, SOURCES) == {"x"}
+    assert find_documented_names("a, b; c  these\n\n    Args:\n        d, e: those, f: no") == {"a", "b", "c", "d", "e"}

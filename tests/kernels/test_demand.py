@@ -44,7 +44,7 @@ def finish(process):
     return out, err
 
 
-def test_concurrent_processes_compile_imported_modules_once(start, tmp_path, compiled_ahead):
+def test_concurrent_processes_compile_imported_modules_once(start, tmp_path, require_compiler):
     results = [finish(process) for process in [start() for _ in range(3)]]
     assert len({out for out, _ in results}) == 1
     lines = "".join(err for _, err in results)
@@ -108,7 +108,7 @@ def test_waiting_for_a_lock_is_limited(tmp_path, monkeypatch):
     assert messages == ["waiting for another process that compiles kernels"]
 
 
-def test_a_failed_compiler_is_reported(tmp_path, monkeypatch, compiled_ahead):
+def test_a_failed_compiler_is_reported(tmp_path, monkeypatch, require_compiler):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
     demand.c_compiler.cache_clear()
     with pytest.raises(demand.LinkError, match="false failed"):

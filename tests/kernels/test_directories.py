@@ -36,17 +36,17 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("modified", "affected"), [("a", {"a", "b"}), ("b", {"b"}), ("c", {"c"}), ("layout", {"a", "b"})]
+    ("modified_unit", "affected_units"), [("a", {"a", "b"}), ("b", {"b"}), ("c", {"c"}), ("layout", {"a", "b"})]
 )
-def test_the_name_of_a_unit_depends_on_its_file_and_imports(package, modified, affected):
+def test_the_name_of_a_unit_depends_on_its_file_and_imports(package, modified_unit, affected_units):
     def names():
         directories.clear_caches()
         return {name: directories.file_name(f"kafkaframes.near._kernels_{name}") for name in "abc"}
 
     before = names()
-    package[modified].write_text(package[modified].read_text() + "\n# changed")
+    package[modified_unit].write_text(package[modified_unit].read_text() + "\n# changed")
     after = names()
-    assert {name for name in "abc" if before[name] != after[name]} == affected
+    assert {name for name in "abc" if before[name] != after[name]} == affected_units
 
 
 def test_each_target_has_its_own_unit(monkeypatch):
@@ -70,15 +70,15 @@ def test_a_python_without_a_stable_abi_has_its_own_target(monkeypatch):
 
 def test_a_processor_without_the_required_flags_has_its_own_target(monkeypatch):
     monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
-    required = target.TARGETS["x86_64"].flags
-    for flags, expected in (
-        (required | {"sse"}, "x86-64-v3"),
-        (required - {"avx2"}, "this-machine"),
+    required_flags = target.TARGETS["x86_64"].flags
+    for flags, expected_name in (
+        (required_flags | {"sse"}, "x86-64-v3"),
+        (required_flags - {"avx2"}, "this-machine"),
         (set(), "this-machine"),
     ):
         monkeypatch.setattr(target, "_processor_flags", lambda _, flags=flags: flags)
         directories.clear_caches()
-        assert target.target().name == expected
+        assert target.target().name == expected_name
 
 
 def test_every_import_between_kernel_files_is_recognized():
@@ -87,8 +87,8 @@ def test_every_import_between_kernel_files_is_recognized():
         lines = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
         files = {directories.module_path(line.module) for line in lines}
         files |= {directories.module_path(f"{line.module}.{name.name}") for line in lines for name in line.names}
-        expected = {file for file in files if directories.is_kernel_source(file) and file.is_file()}
-        assert expected <= directories._find_imports(path)
+        expected_files = {file for file in files if directories.is_kernel_source(file) and file.is_file()}
+        assert expected_files <= directories._find_imports(path)
 
 
 def test_all_kernel_files_with_entry_points_are_units():
@@ -174,9 +174,9 @@ def test_a_read_only_folder_of_root_is_read_but_not_written(tmp_path, monkeypatc
 @pytest.fixture
 def no_home(monkeypatch, tmp_path):
     """A temporary folder with the mode of /tmp, without a home directory."""
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    monkeypatch.setenv("HOME", str(blocked))
+    blocking_file = tmp_path / "file"
+    blocking_file.write_text("")
+    monkeypatch.setenv("HOME", str(blocking_file))
     tmp_path.chmod(0o1777)
     return tmp_path
 
@@ -188,13 +188,13 @@ def test_without_a_home_a_private_temporary_folder_is_used(no_home):
 
 @pytest.mark.parametrize("obstacle", ["open to all", "a symbolic link"])
 def test_if_another_user_owns_the_temporary_folder_a_random_name_is_used(no_home, obstacle):
-    squatted = no_home / f"kafkaframes-{os.getuid()}"
+    foreign_folder = no_home / f"kafkaframes-{os.getuid()}"
     if obstacle == "open to all":
-        squatted.mkdir()
-        squatted.chmod(0o777)
+        foreign_folder.mkdir()
+        foreign_folder.chmod(0o777)
     else:
         (no_home / "elsewhere").mkdir(mode=0o700)
-        squatted.symlink_to(no_home / "elsewhere")
+        foreign_folder.symlink_to(no_home / "elsewhere")
     folder = directories.cache_folder()
     assert folder.name.startswith(f"kafkaframes-{os.getuid()}-")
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -219,6 +219,6 @@ def test_units_that_were_not_used_for_a_month_are_listed(tmp_path):
 
 
 def test_a_library_that_cannot_be_loaded_has_no_kernels(tmp_path):
-    broken = tmp_path / "broken.abi3.so"
-    broken.write_bytes(b"not a library")
-    assert directories.open_library(Path(broken)) == {}
+    broken_library = tmp_path / "broken.abi3.so"
+    broken_library.write_bytes(b"not a library")
+    assert directories.open_library(Path(broken_library)) == {}

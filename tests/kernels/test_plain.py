@@ -83,8 +83,8 @@ def test_a_store_writes_the_lowest_bits_and_a_load_reads_them(value, bits, big_e
     memory = plain.Array(np.zeros(16, np.uint8))
     plain.store(bits, big_endian=big_endian)(memory, 3, value)
     order = "big" if big_endian else "little"
-    expected = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
-    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == expected
+    expected_value = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
+    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == expected_value
     assert not any(memory[index] for index in (0, 1, 2, *range(3 + bits // 8, 16)))
 
 
@@ -99,21 +99,21 @@ def test_arguments_of_other_types_are_rejected():
 
 
 def test_logs_of_all_formats_and_codecs_are_read_equally_with_one_warning(without_numba):
-    compiled, slow = start(os.environ, "-c", READ_ALL, *LOGS), start(without_numba, "-c", READ_ALL, *LOGS)
-    assert slow.stdout == compiled.stdout
+    fast, slow = start(os.environ, "-c", READ_ALL, *LOGS), start(without_numba, "-c", READ_ALL, *LOGS)
+    assert slow.stdout == fast.stdout
     assert len(slow.stdout.splitlines()) > 20
     assert slow.stderr.count("kafkaframes[compile]") == 1, slow.stderr
 
 
 def test_results_for_invalid_bytes_and_extreme_numbers_are_equal(without_numba):
-    compiled, slow = (
+    fast, slow = (
         start(os.environ, "-m", "tests.kernels.hostile"),
         start(without_numba, "-m", "tests.kernels.hostile"),
     )
     assert "kafkaframes[compile]" in slow.stderr
-    differences = set(compiled.stdout.splitlines()) ^ set(slow.stdout.splitlines())
+    differences = set(fast.stdout.splitlines()) ^ set(slow.stdout.splitlines())
     assert not differences, (sorted(differences)[:9], slow.stderr[-2000:])
-    assert len(compiled.stdout.splitlines()) > 900
+    assert len(fast.stdout.splitlines()) > 900
 
 
 def test_tests_of_kernels_pass_without_numba(without_numba):
@@ -133,8 +133,8 @@ def test_a_compilation_without_numba_names_the_extra(without_numba):
 def test_compiled_kernels_run_as_plain_python_on_request():
     environment = os.environ | {"KAFKAFRAMES_PLAIN_KERNELS": "1"}
     log = min((log for log in LOGS if os.path.getsize(log)), key=os.path.getsize)
-    compiled, slow = start(os.environ, "-c", READ_ALL, log), start(environment, "-c", READ_ALL, log)
-    assert slow.stdout == compiled.stdout != ""
+    fast, slow = start(os.environ, "-c", READ_ALL, log), start(environment, "-c", READ_ALL, log)
+    assert slow.stdout == fast.stdout != ""
     assert slow.stderr.count("KAFKAFRAMES_PLAIN_KERNELS is 1") == 1, slow.stderr
     status = start(environment, "-m", "kafkaframes", "kernels", "status")
     assert "KAFKAFRAMES_PLAIN_KERNELS is 1" in status.stdout
@@ -170,7 +170,7 @@ def test_an_unknown_value_of_the_variable_is_refused():
 
 def test_private_parts_of_numba_are_imported_in_one_file():
     public = {"numba", "numba.extending"}
-    imported = {
+    imports = {
         (str(path.relative_to(ROOT / "src" / "kafkaframes")), module)
         for path in (ROOT / "src").rglob("*.py")
         if "numba" in (source := path.read_text()) or "llvmlite" in source
@@ -185,5 +185,5 @@ def test_private_parts_of_numba_are_imported_in_one_file():
         if module.split(".")[0] in ("numba", "llvmlite") and module not in public
     }
     # llvmlite.binding, which is public, has the features of the host's processor.
-    assert {file for file, module in imported} == {"kernels/objects.py", "kernels/target.py"}, imported
-    assert {module for file, module in imported if file == "kernels/target.py"} == {"llvmlite.binding"}
+    assert {file for file, module in imports} == {"kernels/objects.py", "kernels/target.py"}, imports
+    assert {module for file, module in imports if file == "kernels/target.py"} == {"llvmlite.binding"}

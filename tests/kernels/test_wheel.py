@@ -109,8 +109,8 @@ def test_the_wheel_has_correct_tags_and_a_complete_record(pure, libraries):
         assert {line.split(",")[0] for line in lines} == set(wheel.namelist())
         for name, digest, size in (line.split(",") for line in lines if not line.endswith(",,")):
             content = wheel.read(name)
-            expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-            assert (digest, int(size)) == (f"sha256={expected}", len(content))
+            expected_digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            assert (digest, int(size)) == (f"sha256={expected_digest}", len(content))
 
 
 def test_the_same_input_gives_the_same_wheel(pure, libraries):

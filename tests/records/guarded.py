@@ -44,5 +44,5 @@ class GuardedMemory:
 
     def array(self, size: int, dtype: object) -> np.ndarray:
         """Return an array of ``size`` elements before a forbidden page."""
-        wanted = size * np.dtype(dtype).itemsize
-        return Guarded(wanted).at_end(wanted).view(dtype)
+        wanted_bytes = size * np.dtype(dtype).itemsize
+        return Guarded(wanted_bytes).at_end(wanted_bytes).view(dtype)

@@ -38,16 +38,16 @@ def some_bytes(choose: random.Random) -> bytes | None:
 
 def tokens(choose: random.Random, offset_delta: int) -> list[int | bytes]:
     """Write a sound record of format 2 as a list of tokens, without its length."""
-    found: list[int | bytes] = [b"\0", choose.choice((0, 1, -1, 100, 2**33)), offset_delta]
+    record_tokens: list[int | bytes] = [b"\0", choose.choice((0, 1, -1, 100, 2**33)), offset_delta]
     for text in (some_bytes(choose), some_bytes(choose)):
-        found += [-1] if text is None else [len(text), text]
+        record_tokens += [-1] if text is None else [len(text), text]
     headers = choose.choice((0, 0, 0, 1, 3, 3, 70))
-    found.append(headers)
+    record_tokens.append(headers)
     for _ in range(headers):
         name, value = choose.choice(NAMES), some_bytes(choose)
-        found += [len(name), name]
-        found += [-1] if value is None else [len(value), value]
-    return found
+        record_tokens += [len(name), name]
+        record_tokens += [-1] if value is None else [len(value), value]
+    return record_tokens
 
 
 def record(choose: random.Random, offset_delta: int, *, damage: float) -> bytes:
@@ -101,8 +101,8 @@ def batch_v2(
 ) -> bytes:
     """Put a records section behind a header of format 2 whose CRC is right."""
     last = max(count - 1, 0) if last_delta is None else last_delta
-    checked = struct.pack(">hiqqqhii", attributes, last, 5, 900, -1, -1, -1, count) + payload
-    return struct.pack(">qiibI", base_offset, 9 + len(checked), 0, 2, crc32c(checked)) + checked
+    checked_bytes = struct.pack(">hiqqqhii", attributes, last, 5, 900, -1, -1, -1, count) + payload
+    return struct.pack(">qiibI", base_offset, 9 + len(checked_bytes), 0, 2, crc32c(checked_bytes)) + checked_bytes
 
 
 def some_batch_v2(choose: random.Random, base_offset: int, *, damage: float = 0.1) -> bytes:
@@ -113,9 +113,9 @@ def some_batch_v2(choose: random.Random, base_offset: int, *, damage: float = 0.
         place = choose.randrange(len(section) + 1)
         section = section[:place] + choose.choice((b"", b"\0", choose.randbytes(3), bytes(50))) + section[place + 1 :]
     codec = choose.choice(list(Codec))
-    said = count + choose.choice((-1, 1, 5, 100)) if choose.random() < damage / 2 else count
+    stated_count = count + choose.choice((-1, 1, 5, 100)) if choose.random() < damage / 2 else count
     attributes = codec | choose.choice((0, 0, 0, 8, 16, 32, 64))
-    return batch_v2(compress(codec, section), count=said, base_offset=base_offset, attributes=attributes)
+    return batch_v2(compress(codec, section), count=stated_count, base_offset=base_offset, attributes=attributes)
 
 
 def message(
@@ -141,9 +141,9 @@ def some_messages(choose: random.Random, base_offset: int) -> bytes:
     offset, parts = 0 if relative else base_offset, []
     for _ in range(count):
         inner = magic if choose.random() < 0.98 else 1 - magic
-        nested = choose.choice((1, 2)) if choose.random() < 0.01 else 0
+        nesting = choose.choice((1, 2)) if choose.random() < 0.01 else 0
         parts.append(
-            message(inner, some_bytes(choose), some_bytes(choose), offset=offset, attributes=nested, choose=choose)
+            message(inner, some_bytes(choose), some_bytes(choose), offset=offset, attributes=nesting, choose=choose)
         )
         offset += choose.choice((1, 1, 1, 1, 5, 0 if choose.random() < 0.1 else 1))
     if codec == 0:

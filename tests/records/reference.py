@@ -54,7 +54,7 @@ from kafkaframes.wire.checksum import crc32, crc32c
 from kafkaframes.wire.varint import read_varint, read_varlong
 
 SKIPPED, DAMAGED_DATA = 0, 2
-_LARGEST_SIZE = 2**31 - 1
+_INT32_MAX = 2**31 - 1
 _FOUND = -1  # none of a scan's ends
 
 
@@ -96,38 +96,38 @@ def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: in
 
 
 def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple[int, int]:
-    left = end - position
-    if left <= 0:
+    remaining_bytes = end - position
+    if remaining_bytes <= 0:
         return END, 0
-    if left < OVERHEAD_BYTES or (not memory_rules and left <= BYTES_TO_MAGIC):
+    if remaining_bytes < OVERHEAD_BYTES or (not memory_rules and remaining_bytes <= BYTES_TO_MAGIC):
         return TORN, 0
-    if position + min(left, BATCH_V2.size) > len(raw):
+    if position + min(remaining_bytes, BATCH_V2.size) > len(raw):
         return MORE, 0
     body = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
     if body < MIN_SIZE:
         return SMALL_SIZE, 0
-    if memory_rules and left < BYTES_TO_MAGIC:
+    if memory_rules and remaining_bytes < BYTES_TO_MAGIC:
         return TORN, 0
     if memory_rules and not 0 <= _field(raw, position, MESSAGE_V0, "magic", BYTES_TO_MAGIC) <= 2:
         return BAD_MAGIC, 0
     size = body + OVERHEAD_BYTES
-    if memory_rules and size > _LARGEST_SIZE:
+    if memory_rules and size > _INT32_MAX:
         return HUGE_SIZE, 0
-    return (TORN, 0) if size > left else (_FOUND, size)
+    return (TORN, 0) if size > remaining_bytes else (_FOUND, size)
 
 
 def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
     magic = _field(raw, at, MESSAGE_V0, "magic", size)
     layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
-    found = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
-    header = dict.fromkeys(COLUMN, -1) | {name: found[name] for name in found.keys() & COLUMN.keys()}
-    header |= {"position": at, "size": size, "base_offset": found["offset"]}
+    fields = {name: _field(raw, at, layout, name, size) for name in layout._bounds}
+    header = dict.fromkeys(COLUMN, -1) | {name: fields[name] for name in fields.keys() & COLUMN.keys()}
+    header |= {"position": at, "size": size, "base_offset": fields["offset"]}
     if magic >= 2:
         has_delta = size >= BATCH_V2.end_of("last_offset_delta")
-        header["last_offset"] = _int64(found["offset"] + found["last_offset_delta"]) if has_delta else -1
+        header["last_offset"] = _int64(fields["offset"] + fields["last_offset_delta"]) if has_delta else -1
     else:
-        stamp = found.get("timestamp", -1)
-        header |= {"last_offset": found["offset"], "base_timestamp": stamp, "max_timestamp": stamp}
+        stamp = fields.get("timestamp", -1)
+        header |= {"last_offset": fields["offset"], "base_timestamp": stamp, "max_timestamp": stamp}
     return header
 
 
@@ -136,8 +136,8 @@ def check_crcs(buf: Any, table: Any, first: int, last: int, ok: Any) -> None:
     for row in range(first, last):
         at, size, magic = (int(table[COLUMN[name], row]) for name in ("position", "size", "magic"))
         layout, checksum = (BATCH_V2, crc32c) if magic >= 2 else (MESSAGE_V0, crc32)
-        found = checksum(raw[at + layout.end_of("crc") : at + size])
-        ok[row] = found == table[COLUMN["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
+        computed_crc = checksum(raw[at + layout.end_of("crc") : at + size])
+        ok[row] = computed_crc == table[COLUMN["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
 
 
 # -------------------------------------------------------------------------------------------------- index
@@ -230,8 +230,8 @@ def _record(batch: _Batch, position: int) -> tuple[_Row, int]:
         _place, _length, position = _bytes_at(raw, position, stop)
     if not batch.lenient and position != stop:
         raise _DamagedError(LENGTH_MISMATCH)
-    appended = header["attributes"] & LOG_APPEND_TIME
-    stamp = header["max_timestamp"] if appended else _int64(header["base_timestamp"] + delta)
+    append_time = header["attributes"] & LOG_APPEND_TIME
+    stamp = header["max_timestamp"] if append_time else _int64(header["base_timestamp"] + delta)
     offset = _int64(header["base_offset"] + offset_delta)
     return _Row(offset, stamp, key_at, key_size, value_at, value_size, headers_at, count), position
 
@@ -241,14 +241,14 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     if count < 0:
         raise _DamagedError(NEGATIVE_COUNT)
     position, headers = batch.start, 0
-    for done in range(count):
-        if done >= MAX_RECORDS:
+    for record_count in range(count):
+        if record_count >= MAX_RECORDS:
             raise _DamagedError(TOO_MANY_RECORDS)
         row, position = _record(batch, position)
         headers += row.header_count
         if headers > MAX_HEADERS:
             raise _DamagedError(TOO_MANY_HEADERS)
-        if done + 1 == count:
+        if record_count + 1 == count:
             if position != batch.end:
                 raise _DamagedError(LEFT_OVER)
             if batch.damaged:
@@ -282,7 +282,7 @@ def _magic(raw: bytes, at: int) -> int:
 def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
     """List (offset, place of the CRC, end) of the whole messages of a set."""
     raw, position = batch.raw, batch.start
-    found = []
+    messages = []
     while batch.end - position >= OVERHEAD_BYTES:
         size = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
         if size < MIN_SIZE:
@@ -290,15 +290,15 @@ def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
         at = position + OVERHEAD_BYTES
         if size > batch.end - at:
             break
-        found.append((_number(raw, position, position + 8), at, at + size))
+        messages.append((_number(raw, position, position + 8), at, at + size))
         position = at + size
     if batch.damaged:
         raise _DamagedError(DAMAGED_STREAM)
-    if len(found) > MAX_RECORDS:
+    if len(messages) > MAX_RECORDS:
         raise _DamagedError(TOO_MANY_RECORDS)
-    if not found:
+    if not messages:
         raise _DamagedError(EMPTY_SET)
-    return found
+    return messages
 
 
 def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
@@ -309,13 +309,13 @@ def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         if header["base_offset"] < inner[-1][0]:
             raise _DamagedError(OFFSET_BELOW_INNER)
         base = _int64(header["base_offset"] - inner[-1][0])
-    appended = header["magic"] == 1 and header["attributes"] & LOG_APPEND_TIME
+    append_time = header["magic"] == 1 and header["attributes"] & LOG_APPEND_TIME
     for offset, at, end in inner:
         if raw[at + 5] & CODEC_MASK:
             raise _DamagedError(NESTED)
         magic = _magic(raw, at)
         stamp = -1 if magic == 0 else _number(raw, at + 6, at + 14)
-        if magic == 1 and appended:
+        if magic == 1 and append_time:
             stamp = header["max_timestamp"]
         yield _message(batch, at, end, _int64(base + offset), stamp), end
 
@@ -349,16 +349,16 @@ def index_records(  # the kernel's arguments, in its order
     for index in range(first, last):
         header = {name: int(table[place, index]) for name, place in COLUMN.items()}
         batch = _Batch(header, raw, int(starts[index]), int(ends[index]), kinds[index] == DAMAGED_DATA, bool(lenient))
-        done, status = 0, WHOLE
+        record_count, status = 0, WHOLE
         try:
             for row, _position in _records(batch) if kinds[index] != SKIPPED else ():
                 for column, value in zip(columns, row, strict=True):
-                    column[total + done] = value
-                done += 1
+                    column[total + record_count] = value
+                record_count += 1
         except _DamagedError as damage:
             status = damage.status
-        rows[index], statuses[index] = done, status
-        total += done
+        rows[index], statuses[index] = record_count, status
+        total += record_count
     return total
 
 

@@ -54,10 +54,10 @@ def _record(timestamp_delta: int, offset_delta: int, blobs: list[bytes | None], 
 def _headers(row: int, header_starts: Any, names: tuple[Any, ...], items: tuple[Any, ...]) -> list[bytes | None]:
     if not len(header_starts):
         return []
-    found: list[bytes | None] = []
+    blobs: list[bytes | None] = []
     for header in range(int(header_starts[row]), int(header_starts[row + 1])):
-        found += (_blob(header, *names), _blob(header, *items))
-    return found
+        blobs += (_blob(header, *names), _blob(header, *items))
+    return blobs
 
 
 def _message_size(magic: int, key_length: int, value_length: int) -> int:
@@ -187,7 +187,7 @@ def write_v2(
             )
             timestamp_delta = int(timestamps[row]) - batch[BASE_TIMESTAMP]
             records += _record(timestamp_delta, int(offsets[row]) - batch[BASE_OFFSET], blobs, headers)
-        checked = struct.pack(
+        checked_bytes = struct.pack(
             _HEADER_AFTER_CRC,
             batch[ATTRIBUTES],
             batch[LAST_OFFSET] - batch[BASE_OFFSET],
@@ -198,9 +198,9 @@ def write_v2(
             batch[BASE_SEQUENCE],
             batch[STOP] - batch[START],
         )
-        checked += records
-        size, crc = (9 + len(checked), crc32c(checked)) if checksums else (0, 0)
-        whole = struct.pack(">qiibI", batch[BASE_OFFSET], size, batch[LEADER_EPOCH], 2, crc) + checked
+        checked_bytes += records
+        size, crc = (9 + len(checked_bytes), crc32c(checked_bytes)) if checksums else (0, 0)
+        whole = struct.pack(">qiibI", batch[BASE_OFFSET], size, batch[LEADER_EPOCH], 2, crc) + checked_bytes
         out[batch[POSITION] : batch[POSITION] + batch[SIZE]] = memoryview(whole)
 
 
@@ -221,12 +221,12 @@ def write_messages(
     for batch in table.tolist():
         messages = bytearray()
         for row in range(batch[START], batch[STOP]):
-            checked = bytearray((magic, attributes))
+            checked_bytes = bytearray((magic, attributes))
             if magic:
-                checked += struct.pack(">q", int(timestamps[row]))
+                checked_bytes += struct.pack(">q", int(timestamps[row]))
             for starts, lengths, data in ((key_starts, key_lengths, keys), (value_starts, value_lengths, values)):
                 blob = _blob(row, starts, lengths, data)
-                checked += struct.pack(">i", -1 if blob is None else len(blob)) + (blob or b"")
+                checked_bytes += struct.pack(">i", -1 if blob is None else len(blob)) + (blob or b"")
             offset = int(offsets[row]) - batch[BASE_OFFSET]
-            messages += struct.pack(">qiI", offset, 4 + len(checked), crc32(checked)) + checked
+            messages += struct.pack(">qiI", offset, 4 + len(checked_bytes), crc32(checked_bytes)) + checked_bytes
         out[batch[POSITION] : batch[POSITION] + batch[SIZE]] = memoryview(messages)

@@ -39,9 +39,9 @@ def record(choose: random.Random, offset_delta: int) -> bytes:
 def _gzip(choose: random.Random, data: bytes) -> bytes:
     if choose.random() < 0.5:
         return compress(Codec.GZIP, data, level=choose.choice([1, 6, 9]))
-    cut = choose.randrange(len(data) + 1)
+    cut_at = choose.randrange(len(data) + 1)
     members = [
-        gzip.compress(part, mtime=0, compresslevel=choose.choice([0, 1, 6])) for part in (data[:cut], data[cut:])
+        gzip.compress(part, mtime=0, compresslevel=choose.choice([0, 1, 6])) for part in (data[:cut_at], data[cut_at:])
     ]
     return b"".join(members) + choose.choice([b"", b"junk", bytes(30), b"\x1f\x8b\x08"])
 
@@ -84,8 +84,8 @@ def _zstd(choose: random.Random, data: bytes) -> bytes:
     def skippable() -> bytes:
         return choose.choice([b"", struct.pack("<II", 0x184D2A50, 5) + b"hello"])
 
-    parts, cut = [], choose.randrange(len(data) + 1)
-    for part in (data[:cut], data[cut:]):
+    parts, cut_at = [], choose.randrange(len(data) + 1)
+    for part in (data[:cut_at], data[cut_at:]):
         compressor = zstandard.ZstdCompressor(
             level=choose.choice([1, 3]),
             write_checksum=choose.random() < 0.5,
@@ -98,7 +98,7 @@ def _zstd(choose: random.Random, data: bytes) -> bytes:
 _ODDLY = {Codec.GZIP: _gzip, Codec.SNAPPY: _snappy, Codec.LZ4: _lz4, Codec.ZSTD: _zstd}
 
 
-def damaged(choose: random.Random, payload: bytes) -> bytes:
+def damage(choose: random.Random, payload: bytes) -> bytes:
     """Flip bits, cut off, cut out, put in: up to five times, sometimes not at all."""
     out = bytearray(payload)
     for _ in range(choose.choice([0, 1, 1, 1, 2, 5])):
@@ -123,10 +123,10 @@ def stream(choose: random.Random) -> tuple[Codec, int, bytes]:
     codec = choose.choice(list(CODECS))
     count = choose.choice([1, 3, 10, 40, 40, 200])
     data = b"".join(record(choose, delta) for delta in range(count))
-    return codec, count, damaged(choose, _ODDLY[codec](choose, data))
+    return codec, count, damage(choose, _ODDLY[codec](choose, data))
 
 
 def batch(base_offset: int, codec: int, count: int, payload: bytes) -> bytes:
     """Put a payload behind a format 2 header whose CRC is right."""
-    checked = struct.pack(">hiqqqhii", codec, count - 1, 5, 5, -1, -1, -1, count) + payload
-    return struct.pack(">qiibI", base_offset, 9 + len(checked), -1, 2, crc32c(checked)) + checked
+    checked_bytes = struct.pack(">hiqqqhii", codec, count - 1, 5, 5, -1, -1, -1, count) + payload
+    return struct.pack(">qiibI", base_offset, 9 + len(checked_bytes), -1, 2, crc32c(checked_bytes)) + checked_bytes

@@ -26,18 +26,18 @@ def assert_drawn(data, depth=RECORDS):
     return drawings
 
 
-def drawn(data, **options):
+def words_of(data, **options):
     drawings = assert_drawn(data, **options)
     return {run.path: run.words for drawing in drawings for run in drawing.runs}
 
 
 def test_a_varint_is_shown_with_its_zig_zag_value_and_its_bits():
     data = kafkaframes.build_records({"value": [b"v", b"w"], "timestamp": [1000, 1300]}, base_offset=7)
-    found = drawn(data)
-    assert found["batches[0].records[1].timestamp_delta"] == "300 -> 1300  zig-zag of 600, 11011000 00000100"
-    assert found["batches[0].records[1].offset_delta"] == "1 -> 8  zig-zag of 2, 00000010"
-    assert found["batches[0].records[0].key_length"] == "-1  zig-zag of 1, 00000001"
-    assert found["batches[0].crc"].endswith("(right)")
+    words = words_of(data)
+    assert words["batches[0].records[1].timestamp_delta"] == "300 -> 1300  zig-zag of 600, 11011000 00000100"
+    assert words["batches[0].records[1].offset_delta"] == "1 -> 8  zig-zag of 2, 00000010"
+    assert words["batches[0].records[0].key_length"] == "-1  zig-zag of 1, 00000001"
+    assert words["batches[0].crc"].endswith("(right)")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -19,10 +19,10 @@ from kafkaframes.records.partitioner import split_by_partition
 )
 def test_whole_milliseconds_are_rounded_down_whatever_the_unit(unit, zone, values, start):
     name, parts, times = unit
-    made = arrays.whole_milliseconds(pa.array(values, pa.timestamp(name, zone))[start:], 7)
-    made.validate(full=True)
-    assert made.type == pa.int64()
-    assert made.to_pylist() == [7 if value is None else value * times // parts for value in values[start:]]
+    milliseconds = arrays.whole_milliseconds(pa.array(values, pa.timestamp(name, zone))[start:], 7)
+    milliseconds.validate(full=True)
+    assert milliseconds.type == pa.int64()
+    assert milliseconds.to_pylist() == [7 if value is None else value * times // parts for value in values[start:]]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_what_is_no_time_in_milliseconds_is_refused(values):
 def test_rows_are_shared_out_in_their_order(rows, start):
     whole = pa.record_batch({"value": pa.array([value for _, value in rows], pa.binary())}).slice(start)
     partitions = np.array([number for number, _ in rows[start:]], np.int64)
-    shared = {number: part["value"].to_pylist() for number, part in split_by_partition(whole, partitions)}
-    assert list(shared) == sorted(set(partitions.tolist()))
-    for number, values in shared.items():
+    values_by_partition = {number: part["value"].to_pylist() for number, part in split_by_partition(whole, partitions)}
+    assert list(values_by_partition) == sorted(set(partitions.tolist()))
+    for number, values in values_by_partition.items():
         assert values == [value for at, value in rows[start:] if at == number]
 
 
 def test_records_without_a_time_get_that_of_now():
     rows = pa.record_batch({"partition": [1, 2], "value": ["a", "b"], "key": pa.nulls(2)})
     assert arrays.add_timestamps(rows, 5).to_pydict() == {"key": [None, None], "value": ["a", "b"], "timestamp": [5, 5]}
-    timed = rows.append_column("timestamp", pa.array([None, 1_999], pa.timestamp("us")))
-    assert arrays.add_timestamps(timed, 5)["timestamp"].to_pylist() == [5, 1]
+    timed_rows = rows.append_column("timestamp", pa.array([None, 1_999], pa.timestamp("us")))
+    assert arrays.add_timestamps(timed_rows, 5)["timestamp"].to_pylist() == [5, 1]

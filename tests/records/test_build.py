@@ -67,23 +67,23 @@ def header(raw: bytes) -> dict[str, int]:
 
 
 def split_log(raw: bytes) -> list[bytes]:
-    found, position = [], 0
+    batches, position = [], 0
     while position < len(raw):
         (size,) = struct.unpack_from(">i", raw, position + 8)
-        found.append(raw[position : position + 12 + size])
+        batches.append(raw[position : position + 12 + size])
         position += 12 + size
-    return found
+    return batches
 
 
 def read(records, raw: bytes) -> list[tuple]:
-    log, found = records.MemoryRecords(raw), []
+    log, rows = records.MemoryRecords(raw), []
     while log.has_next():
         batch = log.next_batch()
         assert batch.validate_crc()
         for record in batch:
             timestamp = -1 if record.timestamp is None else record.timestamp  # aiokafka has it so in format 1
-            found.append((record.offset, timestamp, record.key, record.value, list(record.headers)))
-    return found
+            rows.append((record.offset, timestamp, record.key, record.value, list(record.headers)))
+    return rows
 
 
 def as_read(columns, magic: int) -> list[tuple]:
@@ -109,24 +109,24 @@ def test_format_2_by_hand():
     records = bytes((2 * (len(records) - 1),)) + records[1:]
     second = bytes.fromhex("00 03 04 01 04 76 76 00")  # timestamp delta -2, offset delta 2, key null, value "vv"
     records += bytes((2 * len(second),)) + second
-    checked = struct.pack(">hiqqqhii", 0, 2, 1000, 1000, -1, -1, -1, 2) + records
-    expected = struct.pack(">qiibI", 7, 9 + len(checked), -1, 2, crc32c(checked)) + checked
-    assert build_records(TWO) == expected
+    checked_bytes = struct.pack(">hiqqqhii", 0, 2, 1000, 1000, -1, -1, -1, 2) + records
+    expected_bytes = struct.pack(">qiibI", 7, 9 + len(checked_bytes), -1, 2, crc32c(checked_bytes)) + checked_bytes
+    assert build_records(TWO) == expected_bytes
 
 
 def test_format_1_by_hand():
     columns = {name: TWO[name] for name in ("offset", "timestamp", "key", "value")}
     messages = []
     for offset, timestamp, blobs in ((7, 1000, b"\0\0\0\1k\xff\xff\xff\xff"), (9, 998, b"\xff\xff\xff\xff\0\0\0\2vv")):
-        checked = struct.pack(">bbq", 1, 0, timestamp) + blobs
-        messages.append(struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked)
+        checked_bytes = struct.pack(">bbq", 1, 0, timestamp) + blobs
+        messages.append(struct.pack(">qiI", offset, 4 + len(checked_bytes), zlib.crc32(checked_bytes)) + checked_bytes)
     assert build_records(columns, record_format=1) == b"".join(messages)
 
 
 def test_format_0_by_hand():
-    checked = b"\0\0" + b"\0\0\0\1k" + b"\0\0\0\1v"
-    expected = struct.pack(">qiI", 3, 4 + len(checked), zlib.crc32(checked)) + checked
-    assert build_records([{"key": "k", "value": "v", "timestamp": 5}], record_format=0, base_offset=3) == expected
+    checked_bytes = b"\0\0" + b"\0\0\0\1k" + b"\0\0\0\1v"
+    expected_bytes = struct.pack(">qiI", 3, 4 + len(checked_bytes), zlib.crc32(checked_bytes)) + checked_bytes
+    assert build_records([{"key": "k", "value": "v", "timestamp": 5}], record_format=0, base_offset=3) == expected_bytes
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -161,9 +161,9 @@ def test_header_fields():
         base_sequence=9,
         transactional=True,
     )
-    found = header(raw)
-    assert found["crc"] == crc32c(raw[21:])
-    assert found | {"crc": 0, "length": 0} == {
+    fields = header(raw)
+    assert fields["crc"] == crc32c(raw[21:])
+    assert fields | {"crc": 0, "length": 0} == {
         "base_offset": 10,
         "length": 0,
         "leader_epoch": 3,
@@ -192,8 +192,8 @@ def test_log_append_time_begins_a_batch_where_it_changes():
 
 def test_delete_horizon_is_the_base_of_timestamps():
     raw = build_records({"value": [b"a"], "timestamp": [1000]}, delete_horizon_ms=4000)
-    found = header(raw)
-    assert (found["base_timestamp"], found["max_timestamp"], found["attributes"]) == (4000, 1000, 0x40)
+    fields = header(raw)
+    assert (fields["base_timestamp"], fields["max_timestamp"], fields["attributes"]) == (4000, 1000, 0x40)
     assert raw[63:65] == bytes.fromhex("ef 2e")  # zig-zag of -3000
 
 
@@ -290,20 +290,20 @@ def test_other_clients_read_what_we_write(magic, codec, columns, batch_records):
 
 @given(columns=rows(), batch_records=st.integers(1, 12), checksums=st.booleans())
 def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksums):
-    laid = rows_of(columns)
-    starts = build._split(laid, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
-    table = build._table(laid, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2))
-    body_sizes = build._measure(laid, table, 2)
+    prepared_rows = rows_of(columns)
+    starts = build._split(prepared_rows, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
+    table = build._table(prepared_rows, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2))
+    body_sizes = build._measure(prepared_rows, table, 2)
     assert_twins(
         "write_v2",
         table,
-        laid.offsets,
-        laid.timestamps,
-        *laid.keys,
-        *laid.values,
-        laid.header_starts,
-        *laid.header_names,
-        *laid.header_values,
+        prepared_rows.offsets,
+        prepared_rows.timestamps,
+        *prepared_rows.keys,
+        *prepared_rows.values,
+        prepared_rows.header_starts,
+        *prepared_rows.header_names,
+        *prepared_rows.header_values,
         table,
         body_sizes,
         int(checksums),
@@ -313,12 +313,20 @@ def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksum
 @pytest.mark.parametrize("magic", [0, 1])
 @given(columns=rows(headers=False), attributes=st.sampled_from([0, 8]))
 def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
-    laid = rows_of(columns)
-    starts = build._split(laid, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
-    table = build._table(laid, starts, Codec.GZIP, BatchFields())
-    build._measure(laid, table, magic)
+    prepared_rows = rows_of(columns)
+    starts = build._split(prepared_rows, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
+    table = build._table(prepared_rows, starts, Codec.GZIP, BatchFields())
+    build._measure(prepared_rows, table, magic)
     assert_twins(
-        "write_messages", table, laid.offsets, laid.timestamps, *laid.keys, *laid.values, table, magic, attributes
+        "write_messages",
+        table,
+        prepared_rows.offsets,
+        prepared_rows.timestamps,
+        *prepared_rows.keys,
+        *prepared_rows.values,
+        table,
+        magic,
+        attributes,
     )
 
 
@@ -331,19 +339,19 @@ def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
     same_timestamp=st.booleans(),
 )
 def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, batch_records, horizon, same_timestamp):
-    laid = rows_of(columns)
-    found = []
+    prepared_rows = rows_of(columns)
+    results = []
     for twin in (_kernels_build, reference_build):
-        starts, body_sizes = np.zeros(laid.size, np.int64), np.zeros(laid.size, np.int64)
+        starts, body_sizes = np.zeros(prepared_rows.size, np.int64), np.zeros(prepared_rows.size, np.int64)
         limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
-        count = twin.split(*build._lengths(laid), *limits, starts)
-        table = build._table(laid, starts[:count], Codec.NONE, BatchFields())
+        count = twin.split(*build._lengths(prepared_rows), *limits, starts)
+        table = build._table(prepared_rows, starts[:count], Codec.NONE, BatchFields())
         if magic == 2:
-            total = twin.measure_v2(*build._lengths(laid), table, body_sizes)
+            total = twin.measure_v2(*build._lengths(prepared_rows), table, body_sizes)
         else:
-            total = twin.measure_messages(laid.keys.lengths, laid.values.lengths, magic, table)
-        found.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))
-    assert found[0] == found[1]
+            total = twin.measure_messages(prepared_rows.keys.lengths, prepared_rows.values.lengths, magic, table)
+        results.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))
+    assert results[0] == results[1]
 
 
 def assert_twins(name, table, *arguments):
@@ -388,8 +396,8 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
     ids=["table", "batch", "arrow", "slices", "views", "mappings"],
 )
 def test_the_same_rows_in_other_clothes(columns):
-    expected = build_records({name: TWO[name] for name in ("offset", "timestamp", "key", "value")})
-    assert build_records(columns) == expected
+    expected_bytes = build_records({name: TWO[name] for name in ("offset", "timestamp", "key", "value")})
+    assert build_records(columns) == expected_bytes
 
 
 @pytest.mark.parametrize(
@@ -494,15 +502,15 @@ def test_options_that_are_not(options):
 
 
 def test_rows_outside_a_given_batch():
-    laid = rows_of({"offset": [5, 2**31 + 5], "value": ["a", "b"]})
+    prepared_rows = rows_of({"offset": [5, 2**31 + 5], "value": ["a", "b"]})
     with pytest.raises(EncodeError):
-        build_batch(laid)
+        build_batch(prepared_rows)
     with pytest.raises(EncodeError):
-        build_batch(laid, stop=1, fields=BatchFields(base_offset=6))
+        build_batch(prepared_rows, stop=1, fields=BatchFields(base_offset=6))
     with pytest.raises(EncodeError):
-        build_batch(laid, start=1, fields=BatchFields(last_offset=7))
+        build_batch(prepared_rows, start=1, fields=BatchFields(last_offset=7))
     with pytest.raises(EncodeError):
-        build_batch(laid, start=2)
+        build_batch(prepared_rows, start=2)
 
 
 def test_when_format_2_saves_space():

@@ -64,8 +64,8 @@ def test_round_trip(codec, size):
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_round_trip(codec, data):
-    found = decompress(codec, compress(codec, data), magic=2)
-    assert (bytes(found.data), found.error) == (data, None)
+    result = decompress(codec, compress(codec, data), magic=2)
+    assert (bytes(result.data), result.error) == (data, None)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -129,9 +129,9 @@ def test_names():
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda c: c.name)
 def test_an_empty_payload_is_a_failure(codec):
-    found = decompress(codec, b"", magic=2)
-    assert found.data == b""
-    assert found.error is not None
+    result = decompress(codec, b"", magic=2)
+    assert result.data == b""
+    assert result.error is not None
 
 
 def test_an_empty_zstd_payload_is_an_empty_stream():
@@ -164,25 +164,25 @@ def test_gzip_header_fields():
     body = member(b"content")[10:]
     head = bytes.fromhex("1f8b08") + bytes([0x04 | 0x08 | 0x10]) + bytes(6) + b"\x03\0abc" + b"name\0" + b"comment\0"
     assert decompress(Codec.GZIP, head + body, magic=2) == (b"content", None)
-    checked = head[:3] + bytes([head[3] | 0x02]) + head[4:]
-    crc = struct.pack("<H", zlib.crc32(checked) & 0xFFFF)
-    assert decompress(Codec.GZIP, checked + crc + body, magic=2) == (b"content", None)
-    assert decompress(Codec.GZIP, checked + b"\0\0" + body, magic=2).error is not None
+    checked_header = head[:3] + bytes([head[3] | 0x02]) + head[4:]
+    crc = struct.pack("<H", zlib.crc32(checked_header) & 0xFFFF)
+    assert decompress(Codec.GZIP, checked_header + crc + body, magic=2) == (b"content", None)
+    assert decompress(Codec.GZIP, checked_header + b"\0\0" + body, magic=2).error is not None
 
 
 def test_gzip_wrong_trailer_fails_after_the_content():
     payload = member(text(40_000))
-    found = decompress(Codec.GZIP, payload[:-8] + bytes(8), magic=2)
-    assert found.data == text(40_000)
-    assert "trailer" in found.error
+    result = decompress(Codec.GZIP, payload[:-8] + bytes(8), magic=2)
+    assert result.data == text(40_000)
+    assert "trailer" in result.error
 
 
 def test_gzip_damage_costs_the_read_that_it_is_in():
     payload = member(random.Random(1).randbytes(20_000))
-    damaged = bytearray(payload)
-    found = decompress(Codec.GZIP, bytes(damaged[:-4000]), magic=2)
-    assert 0 < len(found.data) < 20_000
-    assert found.error is not None
+    damaged_payload = bytearray(payload)
+    result = decompress(Codec.GZIP, bytes(damaged_payload[:-4000]), magic=2)
+    assert 0 < len(result.data) < 20_000
+    assert result.error is not None
 
 
 # snappy
@@ -212,34 +212,34 @@ def test_snappy_versions_of_the_first_header_do_not_matter(version):
 @pytest.mark.parametrize(("version", "fits"), [(0, False), (-1, False), (1, True), (2, True), (1 << 24, True)])
 def test_snappy_versions_of_a_later_header(version, fits):
     later = XERIAL[:8] + struct.pack(">ii", version, 0) + chunk(b"two")
-    found = decompress(Codec.SNAPPY, XERIAL + chunk(b"one") + later, magic=1)
-    assert (found.error is None) == fits
+    result = decompress(Codec.SNAPPY, XERIAL + chunk(b"one") + later, magic=1)
+    assert (result.error is None) == fits
     if fits:
-        assert found.data == b"onetwo"
+        assert result.data == b"onetwo"
 
 
 def test_snappy_framing2_is_refused():
-    framed = bytes(cramjam.snappy.compress(text(1000)))
-    assert decompress(Codec.SNAPPY, framed, magic=2).error is not None
+    framed_payload = bytes(cramjam.snappy.compress(text(1000)))
+    assert decompress(Codec.SNAPPY, framed_payload, magic=2).error is not None
 
 
 def test_snappy_damage_costs_the_two_kilobytes_that_are_being_read():
     good = text(32 * 1024)
     bad = bytearray(chunk(text(32 * 1024, seed=2)))
     bad[4] ^= 0xFF
-    found = decompress(Codec.SNAPPY, XERIAL + chunk(good) + bytes(bad), magic=1)
-    assert found.data == good
-    found = decompress(Codec.SNAPPY, XERIAL + chunk(good[:5000]) + bytes(bad), magic=1)
-    assert found.data == good[:4096]
+    result = decompress(Codec.SNAPPY, XERIAL + chunk(good) + bytes(bad), magic=1)
+    assert result.data == good
+    result = decompress(Codec.SNAPPY, XERIAL + chunk(good[:5000]) + bytes(bad), magic=1)
+    assert result.data == good[:4096]
 
 
 def test_the_reads_of_format_2_follow_the_records():
     """The long body steps around the buffer, so the next buffer begins at its end, not at a multiple of 2 KiB."""
     good = records(b"a" * 100, b"b" * 9000, b"c" * 1500, b"d" * 3000)
-    cut = len(records(b"a" * 100, b"b" * 9000)) + 2048 + 10
-    found = decompress(Codec.SNAPPY, XERIAL + chunk(good[:cut]) + b"\0\0\1\0", magic=2)
-    assert found.data == good[: cut - 10]
-    assert found.error is not None
+    cut_at = len(records(b"a" * 100, b"b" * 9000)) + 2048 + 10
+    result = decompress(Codec.SNAPPY, XERIAL + chunk(good[:cut_at]) + b"\0\0\1\0", magic=2)
+    assert result.data == good[: cut_at - 10]
+    assert result.error is not None
 
 
 # LZ4
@@ -273,10 +273,10 @@ def test_lz4_content_checksum_and_size_are_not_verified():
     payload = frame(text(900), content_checksum=True)
     assert decompress(Codec.LZ4, payload[:-4] + b"\0\0\0\0", magic=2) == (text(900), None)
     assert decompress(Codec.LZ4, payload[:-4], magic=2).data == text(900)
-    sized = bytearray(frame(text(900), store_size=True))
-    sized[6:14] = struct.pack("<Q", 1 << 60)
-    sized[14] = _lz4.header_checksum(bytes(sized[4:14]))
-    assert decompress(Codec.LZ4, bytes(sized), magic=2) == (text(900), None)
+    sized_frame = bytearray(frame(text(900), store_size=True))
+    sized_frame[6:14] = struct.pack("<Q", 1 << 60)
+    sized_frame[14] = _lz4.header_checksum(bytes(sized_frame[4:14]))
+    assert decompress(Codec.LZ4, bytes(sized_frame), magic=2) == (text(900), None)
 
 
 def test_lz4_header_checksum_counts_from_format_1_on():
@@ -295,14 +295,14 @@ def test_lz4_linked_blocks_are_refused(defaults):
 def test_lz4_blocks_before_a_bad_one_are_delivered():
     payload = bytearray(frame(text(200_000), block_checksum=True))
     payload[-20] ^= 1
-    found = decompress(Codec.LZ4, bytes(payload), magic=2)
-    assert (found.data, "checksum" in found.error) == (text(200_000)[: 3 * 65536], True)
+    result = decompress(Codec.LZ4, bytes(payload), magic=2)
+    assert (result.data, "checksum" in result.error) == (text(200_000)[: 3 * 65536], True)
 
 
 def test_lz4_missing_end_mark_fails_after_the_content():
-    found = decompress(Codec.LZ4, frame(text(900))[:-4], magic=2)
-    assert found.data == text(900)
-    assert found.error is not None
+    result = decompress(Codec.LZ4, frame(text(900))[:-4], magic=2)
+    assert result.data == text(900)
+    assert result.error is not None
 
 
 # zstd
@@ -328,30 +328,30 @@ def test_zstd_frames(options):
 
 @pytest.mark.parametrize("garbage", [b"x", b"garbage", b"\x28\xb5\x2e", b"\x5f\x2a\x4e"])
 def test_zstd_garbage_behind_a_frame_fails_after_the_content(garbage):
-    found = decompress(Codec.ZSTD, zframe(text(900)) + garbage, magic=2)
-    assert found.data == text(900)
-    assert found.error is not None
+    result = decompress(Codec.ZSTD, zframe(text(900)) + garbage, magic=2)
+    assert result.data == text(900)
+    assert result.error is not None
 
 
-@pytest.mark.parametrize("cut", [1, 3, 4, 5, 12])
+@pytest.mark.parametrize("cut_size", [1, 3, 4, 5, 12])
 @pytest.mark.parametrize("second", [skippable(b"0123456789"), zframe(text(900))], ids=["skippable", "frame"])
-def test_zstd_second_frame_cut_off_is_an_end_without_error(cut, second):
+def test_zstd_second_frame_cut_off_is_an_end_without_error(cut_size, second):
     """zstd-jni remembers the end of the first frame until it has to read more input."""
-    found = decompress(Codec.ZSTD, zframe(text(900)) + second[:cut], magic=2)
-    assert found == (text(900), None)
+    result = decompress(Codec.ZSTD, zframe(text(900)) + second[:cut_size], magic=2)
+    assert result == (text(900), None)
     large = random.Random(1).randbytes(140_000)
-    found = decompress(Codec.ZSTD, zframe(large[:9000]) + zframe(large)[:-1], magic=2)
-    assert found.data.startswith(large[:9000])
-    assert found.error is not None
+    result = decompress(Codec.ZSTD, zframe(large[:9000]) + zframe(large)[:-1], magic=2)
+    assert result.data.startswith(large[:9000])
+    assert result.error is not None
 
 
 def test_zstd_cut_off_frame_gives_all_that_was_decoded():
     """Also what the library holds back while it waits for the rest of a block."""
     content = text(300_000)
     payload = compress(Codec.ZSTD, content)
-    found = decompress(Codec.ZSTD, payload[:-2], magic=2)
-    assert found.data == content[: 2 * 131072]
-    assert found.error is not None
+    result = decompress(Codec.ZSTD, payload[:-2], magic=2)
+    assert result.data == content[: 2 * 131072]
+    assert result.error is not None
 
 
 def test_zstd_window_limit():
@@ -374,11 +374,11 @@ def test_zstd_claimed_size_is_not_allocated():
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 def test_a_bomb_stops_at_the_limit(codec):
     payload = compress(codec, bytes(3_000_000))
-    found = decompress(codec, payload, magic=2, limit_bytes=100_000)
-    assert len(found.data) <= 100_000
-    assert found.error is not None
+    result = decompress(codec, payload, magic=2, limit_bytes=100_000)
+    assert len(result.data) <= 100_000
+    assert result.error is not None
     if codec is not Codec.SNAPPY:
-        assert found.data == bytes(100_000)
+        assert result.data == bytes(100_000)
     assert decompress(codec, payload, magic=2, limit_bytes=3_000_000) == (bytes(3_000_000), None)
 
 
@@ -404,9 +404,9 @@ def test_bombs_fit_into_little_memory():
 def test_the_limit_is_exact(codec):
     payload = compress(codec, text(20_000))
     assert decompress(codec, payload, magic=2, limit_bytes=20_000).error is None
-    found = decompress(codec, payload, magic=2, limit_bytes=19_999)
-    assert found.error is not None
-    assert len(found.data) <= 19_999
+    result = decompress(codec, payload, magic=2, limit_bytes=19_999)
+    assert result.error is not None
+    assert len(result.data) <= 19_999
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
@@ -416,9 +416,9 @@ def test_every_truncation_delivers_a_prefix(codec, magic):
     content = text(3000)
     payload = compress(codec, content, magic=magic)
     for size in range(len(payload)):
-        found = decompress(codec, payload[:size], magic=magic)
-        assert content.startswith(bytes(found.data))
-        if found.error is None:
+        result = decompress(codec, payload[:size], magic=magic)
+        assert content.startswith(bytes(result.data))
+        if result.error is None:
             assert codec is Codec.SNAPPY or size == 0
 
 
@@ -427,19 +427,19 @@ def test_every_flipped_bit_gives_a_value_or_a_reason(codec):
     content = text(700)
     payload = compress(codec, content)
     for bit in range(len(payload) * 8):
-        damaged = bytearray(payload)
-        damaged[bit // 8] ^= 1 << bit % 8
-        found = decompress(codec, bytes(damaged), magic=2, limit_bytes=1 << 20)
-        assert len(found.data) <= 1 << 20
-        assert found.error is None or found.error
+        damaged_payload = bytearray(payload)
+        damaged_payload[bit // 8] ^= 1 << bit % 8
+        result = decompress(codec, bytes(damaged_payload), magic=2, limit_bytes=1 << 20)
+        assert len(result.data) <= 1 << 20
+        assert result.error is None or result.error
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 @given(raw=st.binary(max_size=120), start=st.booleans())
 def test_any_bytes_give_a_value_or_a_reason(codec, raw, start):
     payload = compress(codec, b"")[:7] + raw if start else raw
-    found = decompress(codec, payload, magic=2, limit_bytes=1 << 20)
-    assert len(found.data) <= 1 << 20
+    result = decompress(codec, payload, magic=2, limit_bytes=1 << 20)
+    assert len(result.data) <= 1 << 20
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
@@ -464,5 +464,5 @@ def test_one_table_for_threads():
     contents = [text(20_000, seed=n) for n in range(40)]
     with ThreadPoolExecutor(4) as pool:
         payloads = list(pool.map(lambda content: compress(Codec.ZSTD, content), contents))
-        found = list(pool.map(lambda payload: decompress(Codec.ZSTD, payload, magic=2).data, payloads * 5))
-    assert found == contents * 5
+        contents_read = list(pool.map(lambda payload: decompress(Codec.ZSTD, payload, magic=2).data, payloads * 5))
+    assert contents_read == contents * 5

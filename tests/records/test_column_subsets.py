@@ -43,12 +43,12 @@ def assert_one_verdict(data, subsets, *, on_damage=KEEP, **options):
     """Compare each subset with all columns."""
     table, errors, end = read(data, tuple(COLUMNS), on_damage=on_damage, **options)
     table.validate(full=True)
-    refused = failure(data, tuple(COLUMNS), **options)
+    expected_error = failure(data, tuple(COLUMNS), **options)
     for columns in subsets:
-        found, *rest = read(data, columns, on_damage=on_damage, **options)
+        subset, *rest = read(data, columns, on_damage=on_damage, **options)
         assert rest == [errors, end], columns
-        assert found.equals(table.select(columns)), columns
-        assert failure(data, columns, **options) == refused, columns
+        assert subset.equals(table.select(columns)), columns
+        assert failure(data, columns, **options) == expected_error, columns
     return errors
 
 
@@ -59,10 +59,10 @@ def header_claims(count, pairs=b""):
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("claimed", [-1, 1, 3, 63, 64, 1000, 2**31 - 1])
-def test_headers_that_are_claimed_and_not_there(claimed, codec):
+@pytest.mark.parametrize("claimed_count", [-1, 1, 3, 63, 64, 1000, 2**31 - 1])
+def test_headers_that_are_claimed_and_not_there(claimed_count, codec):
     tail = header_claims(1, b"\2a" + mutations.varint(60) + b"x" * 60)  # longer than what a kernel reads without bounds
-    section = mutations.compress(codec, header_claims(claimed) + header_claims(0) + tail)
+    section = mutations.compress(codec, header_claims(claimed_count) + header_claims(0) + tail)
     sound = kafkaframes.build_records({"value": [b"x" * 50] * 2}, base_offset=10)
     data = mutations.batch_v2(section, count=3, attributes=codec) + sound
     errors = assert_one_verdict(data, [*SUBSETS, *OTHERS])
@@ -98,6 +98,6 @@ def test_the_base_offset_of_a_compressed_message_does_not_depend_on_the_bounds(m
     """It is the first inner record's, whether that record is wanted or not; made the short way and the long."""
     data = kafkaframes.build_records({"value": [b"v"] * 5}, record_format=magic, codec="gzip", base_offset=100)
     for extra in ((), ("key_size",)):
-        found, _, _ = read(data, ("offset", "base_offset", *extra), first_offset=102)
-        assert found["offset"].to_pylist() == [102, 103, 104]
-        assert found["base_offset"].to_pylist() == [100, 100, 100]
+        rows, _, _ = read(data, ("offset", "base_offset", *extra), first_offset=102)
+        assert rows["offset"].to_pylist() == [102, 103, 104]
+        assert rows["base_offset"].to_pylist() == [100, 100, 100]

@@ -80,7 +80,7 @@ SIZES = ("key_size", "value_size")  # where one of these is wanted, the columns 
 
 def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
     """The columns, made the long way and the short, say what the values say; both report the same damage."""
-    expected = rows_of_values(data, rules)
+    expected_rows = rows_of_values(data, rules)
     errors = []
     for without in ((), SIZES):
         columns = tuple(name for name in COLUMNS if name not in without)
@@ -88,7 +88,7 @@ def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
             Memory(as_array(data)), ReadOptions(columns=columns, rules=rules, chunk_bytes=chunk_bytes)
         )
         assert list(rows_of_columns(reader)) == [
-            {name: value for name, value in row.items() if name not in without} for row in expected
+            {name: value for name, value in row.items() if name not in without} for row in expected_rows
         ]
         errors.append(reader.errors)
     assert errors[0] == errors[1]
@@ -108,8 +108,8 @@ def test_columns_say_what_the_values_say_at_every_border_of_a_length_a_count_and
             columns = {name: column for name, column in columns.items() if name != "timestamp"}
         data = build_records(columns, record_format=record_format, batch_bytes=1 << 24)
         assert not assert_same(data), what
-        found = [row["value"] for row in rows_of_values(data, MEMORY)]
-        assert found == columns["value"], what
+        values = [row["value"] for row in rows_of_values(data, MEMORY)]
+        assert values == columns["value"], what
 
 
 def test_there_are_vectors():
@@ -128,8 +128,8 @@ def test_columns_say_what_the_values_say_on_damaged_bytes(data):
     for _ in range(data.draw(st.integers(0, 4))):
         if raw:
             raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(raw)))
-    assert_same(bytes(raw[:cut]), rules=data.draw(st.sampled_from([MEMORY, FILE])))
+    cut_at = data.draw(st.integers(0, len(raw)))
+    assert_same(bytes(raw[:cut_at]), rules=data.draw(st.sampled_from([MEMORY, FILE])))
 
 
 @given(st.binary(max_size=300))
@@ -148,8 +148,8 @@ def offsets(source, **options):
 
 
 def test_permissive_keeps_what_kafka_keeps_and_says_what_was_wrong():
-    found, errors = offsets(vector("v2_lz4_truncated"))
-    assert found == list(range(32))
+    offsets_read, errors = offsets(vector("v2_lz4_truncated"))
+    assert offsets_read == list(range(32))
     (error,) = errors
     assert (error.position, error.base_offset, error.status, error.records) == (0, 0, DAMAGED_STREAM, 32)
     assert error.file == str(vector("v2_lz4_truncated"))
@@ -157,8 +157,8 @@ def test_permissive_keeps_what_kafka_keeps_and_says_what_was_wrong():
 
 
 def test_dropmalformed_leaves_out_damaged_batches_only():
-    found, errors = offsets(vector("v2_crc_bad_second"), on_damage="drop")
-    assert found == [0, 1, 2, 6, 7, 8]
+    offsets_read, errors = offsets(vector("v2_crc_bad_second"), on_damage="drop")
+    assert offsets_read == [0, 1, 2, 6, 7, 8]
     assert [error.records for error in errors] == [0]
     assert offsets(vector("v2_crc_bad_second"), on_damage="drop", verify_crc=False) == (list(range(9)), [])
 
@@ -170,8 +170,8 @@ def test_failfast_names_the_place():
 
 def test_the_end_of_the_batches_is_reported_where_it_is_an_error():
     path = vector("v2_zero_tail_preallocated")
-    found, errors = offsets(path)
-    assert found == [0, 1, 2]
+    offsets_read, errors = offsets(path)
+    assert offsets_read == [0, 1, 2]
     assert [(error.position, error.status) for error in errors] == [(88, SMALL_SIZE)]
     assert offsets(vector("v2_truncated_header")) == ([0, 1, 2], [])
 
@@ -186,9 +186,9 @@ def test_offsets_and_control_records_can_be_left_out():
 
 
 def test_a_limit_on_the_decompressed_size_keeps_what_lies_within():
-    found, errors = offsets(vector("v2_gzip_ok"), limit_bytes=10_000)
-    assert 0 < len(found) < 60
-    assert found == list(range(len(found)))
+    offsets_read, errors = offsets(vector("v2_gzip_ok"), limit_bytes=10_000)
+    assert 0 < len(offsets_read) < 60
+    assert offsets_read == list(range(len(offsets_read)))
     assert len(errors) == 1
 
 
@@ -223,21 +223,21 @@ def test_the_table_of_batches_says_what_the_values_say(path, in_memory):
     for row, batch in zip(rows, walk, strict=True):
         plain_message = batch.magic < 2 and batch.codec == "none"
         compressed_message = batch.magic < 2 and not plain_message
-        expected = {
+        expected_columns = {
             name: getattr(batch, name)
             for name in table.column_names
             if name not in ("file", "timestamp_type", "base_offset", "count", "codec")
         }
-        expected["timestamp_type"] = TYPES[batch.timestamp_type]
-        expected["codec"] = batch.codec or "unknown"
-        expected["base_offset"] = batch.last_offset if batch.magic < 2 else batch.base_offset
+        expected_columns["timestamp_type"] = TYPES[batch.timestamp_type]
+        expected_columns["codec"] = batch.codec or "unknown"
+        expected_columns["base_offset"] = batch.last_offset if batch.magic < 2 else batch.base_offset
         short = batch.magic >= 2 and batch.size < layout.BATCH_V2.size
-        expected["count"] = None if compressed_message or short else 1 if plain_message else batch.count
+        expected_columns["count"] = None if compressed_message or short else 1 if plain_message else batch.count
         row.pop("file", None)
-        assert row == expected
-    told = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
-    assert int(told["end_position"]) == walk.end.position
-    assert told["end_corrupt"] == str(walk.end.corrupt).lower()
+        assert row == expected_columns
+    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert int(metadata["end_position"]) == walk.end.position
+    assert metadata["end_corrupt"] == str(walk.end.corrupt).lower()
 
 
 class Cut:

@@ -71,12 +71,12 @@ def bomb(mebibytes):
     """A batch of format 2 that holds one record of so many MiB, all of them zero; compressed once, and repeated."""
     start, zeros = bytearray(), bytes(1 << 20)
     write_varint(start, mebibytes << 20)
-    made = zlib.compressobj(6, zlib.DEFLATED, 31)
-    head = made.compress(start) + made.flush(zlib.Z_FULL_FLUSH)
-    piece = made.compress(zeros) + made.flush(zlib.Z_FULL_FLUSH)
+    compressor = zlib.compressobj(6, zlib.DEFLATED, 31)
+    head = compressor.compress(start) + compressor.flush(zlib.Z_FULL_FLUSH)
+    piece = compressor.compress(zeros) + compressor.flush(zlib.Z_FULL_FLUSH)
     crc = reduce(lambda before, _: zlib.crc32(zeros, before), range(mebibytes), zlib.crc32(start))
     trailer = struct.pack("<II", crc, len(start) + (mebibytes << 20))
-    body = head + piece * mebibytes + made.flush()[:-8] + trailer
+    body = head + piece * mebibytes + compressor.flush()[:-8] + trailer
     raw = bytearray(BATCH_V2.size) + body
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[16] = 2
@@ -93,10 +93,10 @@ def test_a_decompression_bomb_stays_within_the_limit(tmp_path):
     assert path.stat().st_size < 1 << 20
     command = f"ulimit -v {3 << 20} && exec '{sys.executable}' -c '{BOMB}' '{path}'"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=250, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("0 ['")
-    assert str(64 << 20) in done.stdout
+    process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=250, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("0 ['")
+    assert str(64 << 20) in process.stdout
 
 
 KEPT = """
@@ -118,7 +118,9 @@ def test_batches_that_are_kept_hold_little_more_memory_than_their_data(codec, tm
     path = tmp_path / "log"
     columns = {"key": [b"%d" % n for n in range(30_000)], "value": [b"%0400d" % (n * n) for n in range(30_000)]}
     path.write_bytes(kafkaframes.build_records(columns, codec=codec))
-    done = subprocess.run([sys.executable, "-c", KEPT, path], capture_output=True, text=True, timeout=250, check=True)
-    resident, size, batches = map(int, done.stdout.split())
+    process = subprocess.run(
+        [sys.executable, "-c", KEPT, path], capture_output=True, text=True, timeout=250, check=True
+    )
+    resident, size, batches = map(int, process.stdout.split())
     assert batches > 5
     assert resident < 1.5 * size + (4 << 20)

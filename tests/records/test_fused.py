@@ -67,8 +67,8 @@ def test_damage_gives_the_same(seed, damages):
 @given(st.integers(0, 1 << 30))
 def test_odd_streams_give_the_same(seed):
     choose = random.Random(seed)
-    made = [streams.stream(choose) for _ in range(choose.randrange(1, 6))]
-    data = b"".join(streams.batch(number * 1000, *one) for number, one in enumerate(made))
+    stream_parts = [streams.stream(choose) for _ in range(choose.randrange(1, 6))]
+    data = b"".join(streams.batch(number * 1000, *one) for number, one in enumerate(stream_parts))
     assert_same(data)
 
 
@@ -149,7 +149,7 @@ def test_pieces_are_about_as_large_as_they_should_be():
 def test_a_column_that_is_kept_does_not_change():
     data = b"".join(some_log(seed) for seed in range(4))
     options = ReadOptions(columns=tuple(fused.FUSED_COLUMNS), chunk_bytes=3000)
-    kept = list(RecordReader(Memory(as_array(data)), options))
+    kept_batches = list(RecordReader(Memory(as_array(data)), options))
     again = [batch.to_pylist() for batch in RecordReader(Memory(as_array(data)), options)]
-    assert len(kept) > 5
-    assert [batch.to_pylist() for batch in kept] == again
+    assert len(kept_batches) > 5
+    assert [batch.to_pylist() for batch in kept_batches] == again

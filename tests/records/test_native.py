@@ -32,7 +32,7 @@ def decompress_into(codec, payload, out, *, limit_bytes):
         return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))
 
 
-def opened(codec, payload, *, limit=LIMIT, at_end=True):
+def open_natively(codec, payload, *, limit=LIMIT, at_end=True):
     """Decompress between forbidden pages; the bytes, or the number below zero."""
     source = (SOURCE.at_end if at_end else SOURCE.at_start)(len(payload))
     source[:] = as_array(payload)
@@ -44,12 +44,12 @@ def opened(codec, payload, *, limit=LIMIT, at_end=True):
 
 def assert_no_other_verdict(codec, payload, *, limit=LIMIT):
     for at_end in (True, False):
-        found = opened(codec, payload, limit=limit, at_end=at_end)
-        if isinstance(found, bytes):
-            assert decompress(codec, bytes(payload), magic=2, limit_bytes=limit) == (found, None)
+        result = open_natively(codec, payload, limit=limit, at_end=at_end)
+        if isinstance(result, bytes):
+            assert decompress(codec, bytes(payload), magic=2, limit_bytes=limit) == (result, None)
         else:
-            assert found == native.UNUSUAL
-    return found
+            assert result == native.UNUSUAL
+    return result
 
 
 def test_every_function_is_found_here():
@@ -93,8 +93,8 @@ def test_odd_streams_change_no_verdict():
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 def test_the_limit_is_exact(codec):
     payload = compress(codec, text(20_000))
-    assert opened(codec, payload, limit=20_000) == text(20_000)
-    assert opened(codec, payload, limit=19_999) == native.UNUSUAL
+    assert open_natively(codec, payload, limit=20_000) == text(20_000)
+    assert open_natively(codec, payload, limit=19_999) == native.UNUSUAL
 
 
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
@@ -108,8 +108,8 @@ def test_without_room_there_is_no_answer(codec):
 @pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
 def test_a_bomb_is_left_to_the_careful_path(codec):
     payload = compress(codec, bytes(3_000_000))
-    found = opened(codec, payload)
-    assert found == (bytes(3_000_000) if codec == Codec.SNAPPY else native.UNUSUAL)
+    result = open_natively(codec, payload)
+    assert result == (bytes(3_000_000) if codec == Codec.SNAPPY else native.UNUSUAL)
 
 
 def test_an_empty_frame_with_a_wrong_header_checksum_is_odd():
@@ -158,13 +158,13 @@ def test_snappy_elements_mean_what_the_library_says(elements, wrong):
     out = bytearray(size)
     try:
         cramjam.snappy.decompress_raw_into(block, out)
-        expected = bytes(out)
+        expected_bytes = bytes(out)
     except (cramjam.DecompressionError, ValueError, BufferError):
-        expected = None
-    found = opened(Codec.SNAPPY, block)
-    if isinstance(found, bytes):
-        assert found == expected
-    elif expected is not None:
+        expected_bytes = None
+    result = open_natively(Codec.SNAPPY, block)
+    if isinstance(result, bytes):
+        assert result == expected_bytes
+    elif expected_bytes is not None:
         assert size > len(block) * _kernels_codecs.SNAPPY_RATIO or not size
 
 
@@ -200,8 +200,8 @@ def test_gzip_bodies_with_a_right_trailer_mean_what_zlib_says(data):
 def test_zstd_frames_of_every_header(checksum, content_size, size):
     compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=content_size)
     frame = compressor.compress(text(size, seed=2))
-    found = assert_no_other_verdict(Codec.ZSTD, frame)
-    assert found == text(size, seed=2) or len(frame) < _kernels_codecs.MIN_ZSTD_BYTES
+    payload = assert_no_other_verdict(Codec.ZSTD, frame)
+    assert payload == text(size, seed=2) or len(frame) < _kernels_codecs.MIN_ZSTD_BYTES
 
 
 @pytest.mark.parametrize("tail", [b"", b"x", bytes(9)])
@@ -215,9 +215,9 @@ def test_zstd_one_frame_only(tail):
 
 
 def sections_of(data, limit=1 << 28):
-    found = decode.open_sections(as_array(data), scan_all(data), limit_bytes=limit)
-    pieces = [bytes(found.buf[start:end]) for start, end in zip(found.starts, found.ends, strict=True)]
-    return pieces, found.kinds.tolist(), found.problems
+    sections = decode.open_sections(as_array(data), scan_all(data), limit_bytes=limit)
+    pieces = [bytes(sections.buf[start:end]) for start, end in zip(sections.starts, sections.ends, strict=True)]
+    return pieces, sections.kinds.tolist(), sections.problems
 
 
 @given(st.integers(0, 1000), st.sampled_from([0, 5000, 1 << 28]))
@@ -228,8 +228,8 @@ def test_many_batches_are_opened_as_one_by_one_without_the_functions(seed, limit
         for number, (codec, count, payload) in enumerate(streams.stream(choose) for _ in range(choose.randrange(1, 9)))
     )
     quick = sections_of(data, limit)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(native, "open_batches", one_odd_row_after_the_other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "open_batches", one_odd_row_after_the_other)
         assert sections_of(data, limit) == quick
 
 
@@ -245,7 +245,7 @@ def test_libraries_without_the_functions_are_done_without(monkeypatch):
     monkeypatch.setattr(native, "_idle", [np.zeros(_kernels_codecs.CALLS, np.int64)])
     for codec in COMPRESSING:
         payload = compress(codec, text(20_000))
-        assert opened(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.UNUSUAL)
+        assert open_natively(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.UNUSUAL)
 
 
 def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
@@ -297,19 +297,19 @@ def test_frames_with_checksums_and_sizes_are_usual(flags, size):
                 content_checksum=content_checksum,
                 store_size=store_size,
             )
-            found = assert_no_other_verdict(Codec.LZ4, frame)
-            assert found == (data if size or not store_size else found)
+            payload = assert_no_other_verdict(Codec.LZ4, frame)
+            assert payload == (data if size or not store_size else payload)
             for place in range(4, len(frame), max(len(frame) // 7, 1)):
                 wrong = bytearray(frame)
                 wrong[place] ^= 1 << (place % 8)
                 assert_no_other_verdict(Codec.LZ4, wrong)
-            for cut in (1, 4, 5, 8):
-                assert_no_other_verdict(Codec.LZ4, frame[:-cut])
+            for cut_size in (1, 4, 5, 8):
+                assert_no_other_verdict(Codec.LZ4, frame[:-cut_size])
 
 
 @given(st.binary(max_size=100), st.integers(0, 255), st.integers(0, 255))
 def test_any_header_of_a_frame_changes_no_verdict(data, flags, descriptor):
     frame = lz4.frame.compress(data, block_linked=False, block_checksum=bool(flags & 16), store_size=False)
-    covered = bytes((flags, descriptor)) + (bytes(8) if flags & 8 else b"")
-    header = frame[:4] + covered + bytes((_lz4.header_checksum(covered),))
+    header_fields = bytes((flags, descriptor)) + (bytes(8) if flags & 8 else b"")
+    header = frame[:4] + header_fields + bytes((_lz4.header_checksum(header_fields),))
     assert_no_other_verdict(Codec.LZ4, header + frame[7:])

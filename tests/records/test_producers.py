@@ -29,7 +29,7 @@ def test_there_is_a_sample_of_each_client():
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_client_s_batches_take_the_short_way(path, monkeypatch):
     raw = path.read_bytes()
-    expected = rows_of(raw)
+    expected_rows = rows_of(raw)
 
     def careful(*_):
         raise AssertionError("a batch was odd")
@@ -37,10 +37,10 @@ def test_a_client_s_batches_take_the_short_way(path, monkeypatch):
     monkeypatch.setattr(ColumnMaker, "_decompress_general", careful)
     table = pa.Table.from_batches(kafkaframes.read_records(raw))
     columns = [table[name].to_pylist() for name in ("offset", "key", "value")]
-    assert [*zip(*columns, strict=True)] == [(offset, key, value) for offset, _, key, value, _ in expected]
-    assert table["timestamp"].cast(pa.int64()).to_pylist() == [10**12] * len(expected)
-    assert table["headers"].to_pylist() == [[]] * len(expected)
-    assert expected[:120] == rows_of(PLAIN.read_bytes())
-    assert [row[2] for row in expected] == [b"k%d" % number for number in range(len(expected))]
+    assert [*zip(*columns, strict=True)] == [(offset, key, value) for offset, _, key, value, _ in expected_rows]
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == [10**12] * len(expected_rows)
+    assert table["headers"].to_pylist() == [[]] * len(expected_rows)
+    assert expected_rows[:120] == rows_of(PLAIN.read_bytes())
+    assert [row[2] for row in expected_rows] == [b"k%d" % number for number in range(len(expected_rows))]
     codecs = kafkaframes.read_records(raw, columns=["codec"]).read_all()["codec"].cast(pa.string())
     assert set(codecs.to_pylist()) == {path.stem.rpartition("-")[2]}

@@ -19,7 +19,7 @@ _FILES = (_kernels_scan, _kernels_index, _kernels_gather)
 KERNELS = SimpleNamespace(**{name: kernel for file in _FILES for name, kernel in vars(file).items()})
 
 
-def damaged(data):
+def damage_vector(data):
     """A vector with some bytes changed and perhaps cut."""
     raw = bytearray(data.draw(st.sampled_from(VECTORS)).read_bytes())[:4000]
     for _ in range(data.draw(st.integers(0, 5))):
@@ -45,7 +45,7 @@ def assert_twins(name, *arguments, outputs):
     return fast, fast_outputs
 
 
-def scanned(raw, rules):
+def scan_with(raw, rules):
     table = np.zeros((len(BATCH_COLUMNS), 200), np.int64)
     array = as_array(raw)
     (rows, position, status), (table,) = assert_twins("scan_batches", array, 0, len(raw), rules, 1, outputs=[table])
@@ -55,7 +55,7 @@ def scanned(raw, rules):
 
 
 def assert_same_records(raw, rules, *, lenient):
-    array, batches = scanned(raw, rules)
+    array, batches = scan_with(raw, rules)
     sections = decode.open_sections(array, batches)
     capacity = int(decode.max_rows(batches, sections).sum()) + 1
     columns = [np.zeros(capacity, dtype) for dtype in INDEX_TYPES]
@@ -94,7 +94,7 @@ def test_on_every_vector(path, rules):
 
 @given(st.data(), st.integers(0, 1), st.integers(0, 1))
 def test_on_damaged_vectors(data, rules, lenient):
-    assert_same_records(damaged(data), rules, lenient=lenient)
+    assert_same_records(damage_vector(data), rules, lenient=lenient)
 
 
 @given(st.binary(max_size=200), st.integers(0, 1))

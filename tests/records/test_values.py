@@ -45,8 +45,8 @@ def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
     raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     raw[body : body + 4] = (1000).to_bytes(4, "big")
-    (found,) = batch.read_values(bytes(raw))
-    assert (found.base_offset, found.records, found.damage.status) == (7, (), reasons.UNREADABLE_FIELD)
+    (batch_read,) = batch.read_values(bytes(raw))
+    assert (batch_read.base_offset, batch_read.records, batch_read.damage.status) == (7, (), reasons.UNREADABLE_FIELD)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -58,9 +58,13 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
     raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, record_format=magic)
     wrapper = bytearray(raw)
     wrapper[layout.MESSAGE_V0.position_of("attributes")] = 1
-    (found,) = batch.read_values(bytes(wrapper))
-    assert (found.records, found.damage.status, found.damage.reached) == ((), reasons.UNREADABLE_FIELD, 1)
-    assert found.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)
+    (batch_read,) = batch.read_values(bytes(wrapper))
+    assert (batch_read.records, batch_read.damage.status, batch_read.damage.reached) == (
+        (),
+        reasons.UNREADABLE_FIELD,
+        1,
+    )
+    assert batch_read.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)
 
 
 def plain(magic: int, offset: int, *, flip: bool) -> bytes:
@@ -76,8 +80,8 @@ def test_a_plain_message_beside_compressed_ones_has_its_own_crc_judged(magic, co
     """Behind a section that was decompressed its size stood before it no more: the size before it was another's."""
     wrapper = build_records({"offset": [0, 1], "value": [b"a", b"b"]}, record_format=magic, codec=codec)
     raw = wrapper + plain(magic, 5, flip=flips[0]) + wrapper + plain(magic, 6, flip=flips[1])
-    found = [[record.crc_ok for record in one.records] for one in batch.read_values(raw)]
-    assert found == [[True, True], [not flips[0]], [True, True], [not flips[1]]]
+    crc_verdicts = [[record.crc_ok for record in one.records] for one in batch.read_values(raw)]
+    assert crc_verdicts == [[True, True], [not flips[0]], [True, True], [not flips[1]]]
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])
@@ -103,7 +107,7 @@ def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
     assert (one.damage, one.records) == (None, ())
 
 
-def wrapped(inner: bytes, magic: int, codec: Codec) -> bytes:
+def wrap_set(inner: bytes, magic: int, codec: Codec) -> bytes:
     content = compress(codec, inner, magic=magic)
     wrapper = bytearray(build_records({"value": [content], "offset": [2]}, record_format=magic))
     wrapper[layout.MESSAGE_V0.position_of("attributes")] = codec
@@ -120,14 +124,14 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
     size = len(plain) // 3
     at = size + (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size + (0 if field == "key" else 5)
     plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than what is left of it
-    raw = wrapped(bytes(plain), magic, codec) if codec else bytes(plain)
+    raw = wrap_set(bytes(plain), magic, codec) if codec else bytes(plain)
     strict, lenient = list(batch.read_values(raw)), list(batch.read_values(raw, lenient=True))
-    broken = strict[0 if codec else 1].damage
-    assert (broken.status, broken.reached) == (reasons.UNREADABLE_FIELD, 2 if codec else 1)
+    damage = strict[0 if codec else 1].damage
+    assert (damage.status, damage.reached) == (reasons.UNREADABLE_FIELD, 2 if codec else 1)
     assert sum(len(one.records) for one in strict) == (1 if codec else 2)
     assert [one.damage for one in lenient] == [None] * len(strict)
-    found = [(record.offset, record.key, record.value) for one in lenient for record in one.records]
-    assert found == [(0, b"k", b"v"), (1, None if field == "key" else b"k", None), (2, b"k", b"v")]
+    records = [(record.offset, record.key, record.value) for one in lenient for record in one.records]
+    assert records == [(0, b"k", b"v"), (1, None if field == "key" else b"k", None), (2, b"k", b"v")]
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100), st.integers(1, 8))
@@ -135,6 +139,6 @@ def test_runs_hold_everything_once_and_no_more_than_they_may_unless_it_is_alone(
     runs = list(scan.split_into_runs(np.array(sizes, np.int64), most, max_count=longest))
     assert [index for first, last in runs for index in range(first, last)] == list(range(len(sizes)))
     for first, last in runs:
-        held, is_full = sum(sizes[first:last]), last == len(sizes) or last - first == longest
-        assert last - first == 1 or (held <= most and last - first <= longest)
-        assert is_full or held + sizes[last] > most
+        held_bytes, is_full = sum(sizes[first:last]), last == len(sizes) or last - first == longest
+        assert last - first == 1 or (held_bytes <= most and last - first <= longest)
+        assert is_full or held_bytes + sizes[last] > most

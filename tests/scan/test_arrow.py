@@ -16,9 +16,9 @@ from kafkaframes.scan import arrow
     + [(-3, kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())],
 )
 def test_what_is_repeated(value, kind, count):
-    made = arrow.repeat_value(value, kind, count)
-    made.validate(full=True)
-    assert made.equals(pa.array([value] * count, kind))
+    repeated_array = arrow.repeat_value(value, kind, count)
+    repeated_array.validate(full=True)
+    assert repeated_array.equals(pa.array([value] * count, kind))
 
 
 def test_a_time_that_microseconds_cannot_say_is_null():
@@ -33,7 +33,7 @@ def test_a_time_that_microseconds_cannot_say_is_null():
 
 @given(st.lists(st.none() | st.integers(-(2**53), 2**53), max_size=20), st.integers(0, 3))
 def test_times_of_a_log_are_instants_in_microseconds_and_nulls_stay(times, start):
-    kept = pa.array(times, pa.timestamp("ms", "UTC")).slice(start)
-    made = arrow.instants_of(kept)
-    made.validate(full=True)
-    assert made.equals(kept.cast(arrow.INSTANT_TYPE))
+    times_array = pa.array(times, pa.timestamp("ms", "UTC")).slice(start)
+    instants = arrow.instants_of(times_array)
+    instants.validate(full=True)
+    assert instants.equals(times_array.cast(arrow.INSTANT_TYPE))

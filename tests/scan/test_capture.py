@@ -22,22 +22,24 @@ def test_a_scan_has_the_rows_of_the_table():
     assert scan.limit(3).to_arrow(workers=2) == table.slice(0, 3)
     times = sorted(time for time in table.column("requestTime").to_pylist() if time is not None)
     first, last = times[2].replace(microsecond=0), times[-2]
-    kept = scan.where(timestamp=(first, None)).to_arrow().column("requestTime").to_pylist()
-    assert sorted(kept) == [time for time in times if time >= first]
+    times_kept = scan.where(timestamp=(first, None)).to_arrow().column("requestTime").to_pylist()
+    assert sorted(times_kept) == [time for time in times if time >= first]
     assert len(scan.where(timestamp=(None, last)).select("apiName").to_arrow()) <= len(times)
 
 
 def test_records_are_narrowed_by_topic_partition_and_offset():
     scan = kafkaframes.scan_capture(CAPTURE, table="records").select("topic", "partition", "offset")
     rows = scan.to_arrow().to_pylist()
-    named = next(row for row in rows if row["topic"] is not None)
-    kept = scan.where(topic=named["topic"], partition=named["partition"], offset=(0, 2)).to_arrow().to_pylist()
-    assert kept == [
+    named_row = next(row for row in rows if row["topic"] is not None)
+    kept_rows = (
+        scan.where(topic=named_row["topic"], partition=named_row["partition"], offset=(0, 2)).to_arrow().to_pylist()
+    )
+    assert kept_rows == [
         row
         for row in rows
-        if row["topic"] == named["topic"] and row["partition"] == named["partition"] and 0 <= row["offset"] < 2
+        if row["topic"] == named_row["topic"] and row["partition"] == named_row["partition"] and 0 <= row["offset"] < 2
     ]
-    assert kept
+    assert kept_rows
 
 
 def test_what_is_refused():

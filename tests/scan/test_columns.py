@@ -12,8 +12,8 @@ from kafkaframes.scan.columns import RECORD_COLUMNS, SPARK_COLUMNS, TABLE_COLUMN
 from kafkaframes.scan.log.planning import Segment
 
 
-def names(*given, **named):
-    return [column.name for column in choose_columns(*given, **named)]
+def names(*positional, **options):
+    return [column.name for column in choose_columns(*positional, **options)]
 
 
 def test_by_default_they_are_those_of_sparks_own_source():
@@ -52,13 +52,13 @@ def batch_of(lengths):
 @given(st.lists(st.lists(st.integers(0, 3 * TARGET), max_size=8), max_size=12))
 def test_rows_stay_and_sizes_come_near_the_target(lengths):
     batches = [batch_of(one) for one in lengths]
-    made = list(rebatch(batches, target=TARGET))
-    assert [value for batch in made for value in batch["value"].to_pylist()] == [
+    batches_made = list(rebatch(batches, target=TARGET))
+    assert [value for batch in batches_made for value in batch["value"].to_pylist()] == [
         value for batch in batches for value in batch["value"].to_pylist()
     ]
-    assert all(batch.num_rows > 0 for batch in made)
+    assert all(batch.num_rows > 0 for batch in batches_made)
     largest_row = max((n for one in lengths for n in one), default=0) + 8
-    assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in made)
+    assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in batches_made)
 
 
 def test_many_small_batches_become_few():
@@ -66,15 +66,15 @@ def test_many_small_batches_become_few():
 
 
 def test_it_takes_one_batch_at_a_time():
-    taken = []
+    batches_taken = []
 
     def source():
         for n in range(100):
-            taken.append(n)
+            batches_taken.append(n)
             yield batch_of([900])
 
     next(rebatch(source(), target=TARGET))
-    assert len(taken) <= 2
+    assert len(batches_taken) <= 2
 
 
 SEGMENT = Segment("/logs/orders-3/0.log", 100, 0, "orders", 3, "/logs/orders-3", source="/logs")
@@ -95,9 +95,9 @@ def test_rows_are_what_the_segment_and_its_records_say():
     )
     conversion = Conversion(columns)
     (batch,) = kafkaframes.read_records(raw, columns=conversion.sources)
-    made = conversion.batch(batch, SEGMENT)
-    made.validate(full=True)
-    first, second = made.to_pylist()
+    record_batch = conversion.batch(batch, SEGMENT)
+    record_batch.validate(full=True)
+    first, second = record_batch.to_pylist()
     assert (first["topic"], first["partition"], first["offset"], first["codec"]) == ("orders", 3, 0, "gzip")
     assert first["timestamp"].timestamp() == 0.005
     assert (first["headers"], second["headers"]) == ([{"key": "h", "value": b"1"}], None)

@@ -36,15 +36,15 @@ def scan():
 @pytest.fixture
 def runs(monkeypatch):
     """Return the scans that are run."""
-    seen = []
+    scans = []
     to_batches = Scan.to_batches
 
     def watched(self, *, workers=None):
-        seen.append(self)
+        scans.append(self)
         return to_batches(self, workers=workers)
 
     monkeypatch.setattr(Scan, "to_batches", watched)
-    return seen
+    return scans
 
 
 def test_pandas_has_the_rows_of_arrow(scan):
@@ -87,7 +87,7 @@ def test_polars_pushes_columns_limits_and_conditions(scan, runs):
     middle_ms = round(middle.timestamp() * 1000)
     runs.clear()
     none = (None, None)
-    for predicate, kept in (
+    for predicate, conditions in (
         (col("offset") >= 10, Where(offsets=(10, None))),
         (col("offset") < 10, Where(offsets=(None, 10))),
         (10 < col("offset"), Where(offsets=(11, None))),  # noqa: SIM300
@@ -104,9 +104,9 @@ def test_polars_pushes_columns_limits_and_conditions(scan, runs):
         (col("offset") + 1 > 3, Where()),
         (col("partition") != 1, Where()),
     ):  # fmt: skip
-        chosen = lazy.filter(predicate).select("topic", "partition", "offset")
-        assert chosen.collect().equals(every.filter(predicate).select("topic", "partition", "offset")), predicate
-        assert runs[-1].conditions == kept, predicate
+        chosen_frame = lazy.filter(predicate).select("topic", "partition", "offset")
+        assert chosen_frame.collect().equals(every.filter(predicate).select("topic", "partition", "offset")), predicate
+        assert runs[-1].conditions == conditions, predicate
         assert "headers" not in runs[-1].columns
     assert lazy.head(3).collect().equals(every.head(3))
     assert runs[-1].most == 3
@@ -173,16 +173,16 @@ def test_ray_reads_the_slices(large):
 def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
-    expected = scan.to_arrow().group_by("partition").aggregate([("offset", "max")]).num_rows
+    expected_count = scan.to_arrow().group_by("partition").aggregate([("offset", "max")]).num_rows
     scan.to_duckdb(connection, "records")
     runs.clear()
-    counted = connection.execute('SELECT partition, max("offset") FROM records GROUP BY ALL').fetchall()
-    assert len(counted) == expected
+    counted_rows = connection.execute('SELECT partition, max("offset") FROM records GROUP BY ALL').fetchall()
+    assert len(counted_rows) == expected_count
     assert set(runs[-1].columns) == {"partition", "offset"}
-    filtered = connection.execute(
+    filtered_row = connection.execute(
         """SELECT count(value) FROM records WHERE partition = 1 AND topic = 'orders'"""
     ).fetchone()
-    assert filtered[0] == scan.where(partition=1, topic="orders").count()
+    assert filtered_row[0] == scan.where(partition=1, topic="orders").count()
     assert runs[-1].conditions == Where(frozenset({"orders"}), frozenset({1}))
     assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == scan.count()
     again = scan.select("offset")  # found by its name, as a variable
@@ -193,8 +193,8 @@ def test_duckdb_filters_a_limited_scan_and_a_capture_by_itself(scan):
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     scan.limit(5).to_duckdb(connection, "first")
-    found = connection.execute('SELECT count(*) FROM first WHERE "partition" = 1').fetchone()
-    assert found[0] == scan.limit(5).to_polars()["partition"].to_list().count(1)
+    count = connection.execute('SELECT count(*) FROM first WHERE "partition" = 1').fetchone()
+    assert count[0] == scan.limit(5).to_polars()["partition"].to_list().count(1)
     path = sorted(CAPTURES.rglob("*.pcap*"))[0]
     packets = kafkaframes.scan_capture(path, table="gaps")
     packets.to_duckdb(connection, "gaps")
@@ -232,13 +232,15 @@ FILTERS = st.recursive(
 ROWS = st.lists(st.tuples(*(st.none() | NEAR[name] for name in SCHEMA.names)), min_size=1, max_size=6)
 
 
-@given(kept=FILTERS, rows=ROWS)
-def test_what_a_filter_keeps_is_never_left_out(kept, rows):
+@given(predicate=FILTERS, rows=ROWS)
+def test_what_a_filter_keeps_is_never_left_out(predicate, rows):
     """Whatever pyarrow takes for a filter: its rows fulfil the conditions that the scan is narrowed by."""
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
-    where = where_of_filter(kept, SCHEMA)
-    for topic, partition, offset, at in zip(*(each.to_pylist() for each in numbers(table.filter(kept))), strict=True):
+    where = where_of_filter(predicate, SCHEMA)
+    for topic, partition, offset, at in zip(
+        *(each.to_pylist() for each in numbers(table.filter(predicate))), strict=True
+    ):
         assert where.topics is None or topic in where.topics
         assert where.partitions is None or partition in where.partitions
         assert is_in(offset, where.offsets)

@@ -27,7 +27,7 @@ def find(times):
 
 
 @pytest.mark.parametrize(
-    ("bound", "offsets"),
+    ("range_bound", "offsets"),
     [
         (EARLIEST, [EARLIEST, EARLIEST]),
         (LATEST, [LATEST, LATEST]),
@@ -37,34 +37,34 @@ def find(times):
         (AtTime({("t", 0): 3, ("t", 1): 200}), [3, LATEST]),
     ],
 )
-def test_a_bound_is_an_offset_for_each_partition(bound, offsets):
-    assert list(offsets_of("end", bound, NAMES, find=find).values()) == offsets
+def test_a_bound_is_an_offset_for_each_partition(range_bound, offsets):
+    assert list(offsets_of("end", range_bound, NAMES, find=find).values()) == offsets
 
 
-@pytest.mark.parametrize(("bound", "setting"), [(AtTime(60), "start_time"), (AtTime(dict(ENDS)), "start_times")])
-def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(bound, setting):
+@pytest.mark.parametrize(("range_bound", "setting"), [(AtTime(60), "start_time"), (AtTime(dict(ENDS)), "start_times")])
+def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(range_bound, setting):
     with pytest.raises(OptionError, match=f"^`{setting}`: no record of .*t-1 is at or after the time; with `no_match`"):
-        offsets_of("start", bound, NAMES, find=find, no_match="error")
+        offsets_of("start", range_bound, NAMES, find=find, no_match="error")
 
 
 @pytest.mark.parametrize(
-    ("bound", "message"),
+    ("range_bound", "message"),
     [
         ({("t", 0): 7}, "^`start` names no offset for t-1; use -2 for earliest"),
         ({**ENDS, ("u", 3): 7}, "^`start` names u-3, which is not among the topic partitions chosen$"),
         (AtTime({("t", 1): 7}), "^`start_times` names no time for t-0$"),
     ],
 )
-def test_the_partitions_that_are_read_must_be_named_and_no_others(bound, message):
+def test_the_partitions_that_are_read_must_be_named_and_no_others(range_bound, message):
     with pytest.raises(OptionError, match=message):
-        per_partition("start", bound, NAMES)
+        per_partition("start", range_bound, NAMES)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())
-def test_a_bound_that_is_narrowed_names_the_rest(values, timed):
+def test_a_bound_that_is_narrowed_names_the_rest(values, is_time):
     names = [name for name in values if name[0] == "a"]
-    bound = restrict_bound(AtTime(values) if timed else values, names)
-    assert per_partition("end", bound, names) == {name: values[name] for name in names}
+    range_bound = restrict_bound(AtTime(values) if is_time else values, names)
+    assert per_partition("end", range_bound, names) == {name: values[name] for name in names}
 
 
 @pytest.mark.parametrize("start", [EARLIEST, {("t", 0): 5}, AtTime(7), AtGroup("g")])

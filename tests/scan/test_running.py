@@ -13,11 +13,11 @@ from kafkaframes.scan.slices import Running, show_progress
 class Bar:
     """tqdm, as far as it is used."""
 
-    made = ()
+    bars = ()
 
     def __init__(self, desc, **_):
         self.desc, self.n, self.total = desc, 0, None
-        Bar.made.append(self)
+        Bar.bars.append(self)
 
     def __enter__(self):
         return self
@@ -36,7 +36,7 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
     monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
-    monkeypatch.setattr(Bar, "made", [])
+    monkeypatch.setattr(Bar, "bars", [])
     return shell
 
 
@@ -49,7 +49,7 @@ def run(running):
 def test_a_bar_in_a_notebook(notebook):
     running = Running([], total_bytes=30)
     assert list(show_progress(run(running), running, "log x")) == [1, 2, 3]
-    (bar,) = Bar.made
+    (bar,) = Bar.bars
     assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
 
 
@@ -60,4 +60,4 @@ def test_none_elsewhere_or_without_the_library(notebook, monkeypatch):
     del notebook.kernel
     monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
     assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
-    assert Bar.made == []
+    assert Bar.bars == []

@@ -90,11 +90,11 @@ def test_what_is_kept_is_what_plain_python_keeps(path):
         ({"topic": every[0]["topic"], "offset": (None, high)},
          lambda row: row["topic"] == every[0]["topic"] and row["offset"] < high),
     ):  # fmt: skip
-        kept = scan.where(**conditions)
-        expected = [row for row in every if keeps(row)]
-        assert rows(kept) == expected, conditions
-        assert kept.count() == len(expected), conditions
-        assert kept.select("topic").to_arrow().num_rows == len(expected)
+        kept_scan = scan.where(**conditions)
+        expected_rows = [row for row in every if keeps(row)]
+        assert rows(kept_scan) == expected_rows, conditions
+        assert kept_scan.count() == len(expected_rows), conditions
+        assert kept_scan.select("topic").to_arrow().num_rows == len(expected_rows)
 
 
 @pytest.mark.parametrize("path", [SHOP, DATA / "logs" / "zk-28-mixed"], ids=lambda path: path.name)
@@ -103,9 +103,9 @@ def test_the_same_rows_with_any_number_of_workers(path):
     every = scan.to_arrow()
     assert scan.to_arrow(workers=3) == every
     for most in (0, 1, every.num_rows // 2, every.num_rows + 5):
-        limited = scan.limit(most)
-        assert limited.to_arrow(workers=2) == limited.to_arrow() == every.slice(0, most)
-        assert limited.count() == min(most, every.num_rows)
+        limited_scan = scan.limit(most)
+        assert limited_scan.to_arrow(workers=2) == limited_scan.to_arrow() == every.slice(0, most)
+        assert limited_scan.count() == min(most, every.num_rows)
     with pytest.raises(OptionError, match="at least 1"):
         scan.to_arrow(workers=0)
 
@@ -125,8 +125,8 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
         (tmp_path / name / f"{0:020}.log").write_bytes(segment(0, count) if count else b"")
 
     def offsets(**bounds):
-        found = kafkaframes.scan_log(tmp_path, topics=["orders"], **bounds).select("partition", "offset").to_arrow()
-        return [tuple(row.values()) for row in found.to_pylist()]
+        table = kafkaframes.scan_log(tmp_path, topics=["orders"], **bounds).select("partition", "offset").to_arrow()
+        return [tuple(row.values()) for row in table.to_pylist()]
 
     assert offsets(start=1) == [(0, 1), (0, 2), (0, 3), (0, 4), (2, 1)]
     assert offsets(start=1, end=2) == [(0, 1), (2, 1)]
@@ -139,8 +139,8 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
 
 def test_start_and_end_bound_the_plan(log):
     def offsets(**bounds):
-        found = kafkaframes.scan_log(log, topics=["orders"], **bounds).where(partition=0).to_arrow()
-        return found.column("offset").to_pylist()
+        table = kafkaframes.scan_log(log, topics=["orders"], **bounds).where(partition=0).to_arrow()
+        return table.column("offset").to_pylist()
 
     assert offsets(start=60, end=63) == [60, 61, 62]
     assert offsets(start="1970-01-01T00:00:58", end=dt.datetime(1970, 1, 1, 0, 1)) == [58, 59]
@@ -180,12 +180,12 @@ def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
     data[-3] ^= 1  # the last batch's checksum is wrong
     file = tmp_path / f"{0:020}.log"
     file.write_bytes(data)
-    for mode, expected in (("keep", 70), ("drop", 63)):
+    for mode, expected_count in (("keep", 70), ("drop", 63)):
         scan = kafkaframes.scan_log(file, on_damage=mode)
         batches = scan.to_batches()
-        assert batches.read_all().num_rows == scan.count() == expected
+        assert batches.read_all().num_rows == scan.count() == expected_count
         assert [error.base_offset for error in batches.errors] == [63]
-        assert scan.to_arrow(workers=2).num_rows == expected
+        assert scan.to_arrow(workers=2).num_rows == expected_count
     assert sum("CRC" in record.message or "checksum" in record.message for record in caplog.records) == 2
     with pytest.raises(CorruptRecordError):
         kafkaframes.scan_log(file, on_damage="fail").to_arrow()
@@ -196,9 +196,9 @@ def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
 def test_only_what_is_committed(tmp_path):
     path = DATA / "logs" / "kraft-4x-transactions"
     every = kafkaframes.scan_log(path, isolation="read_uncommitted")
-    committed = kafkaframes.scan_log(path, isolation="read_committed")
-    assert 0 < committed.count() < every.count()
-    assert committed.count() == committed.to_arrow().num_rows
+    committed_scan = kafkaframes.scan_log(path, isolation="read_committed")
+    assert 0 < committed_scan.count() < every.count()
+    assert committed_scan.count() == committed_scan.to_arrow().num_rows
 
 
 def test_an_arrow_stream_for_others(log):
@@ -214,12 +214,12 @@ def test_a_path_that_is_not_there_is_said_to_be_so(tmp_path, name):
         kafkaframes.scan_log(path).count()
 
 
-@pytest.mark.parametrize("bound", ["yesterday", (1, 2), 1.5, object()])
-def test_what_is_no_time_is_refused(log, bound):
+@pytest.mark.parametrize("timestamp_bound", ["yesterday", (1, 2), 1.5, object()])
+def test_what_is_no_time_is_refused(log, timestamp_bound):
     with pytest.raises(OptionError, match="is no time such as 2026-11-21T00:00:00"):
-        kafkaframes.scan_log(log).where(timestamp=(bound, None))
+        kafkaframes.scan_log(log).where(timestamp=(timestamp_bound, None))
     with pytest.raises(OptionError, match="is no time such as 2026-11-21T00:00:00"):
-        kafkaframes.scan_log(log, start=bound).count()
+        kafkaframes.scan_log(log, start=timestamp_bound).count()
 
 
 def test_a_notebook_shows_columns_without_reading():

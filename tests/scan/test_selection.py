@@ -47,7 +47,7 @@ def test_signatures_have_the_defaults_of_the_table(name):
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "expected"),
+    ("start", "end", "expected_offsets"),
     [
         (None, None, [0, 1, 2, 3, 4, 5]),
         ("earliest", "latest", [0, 1, 2, 3, 4, 5]),
@@ -60,13 +60,13 @@ def test_signatures_have_the_defaults_of_the_table(name):
         (6, None, []),
     ],
 )
-def test_a_range_is_the_same_in_directories_segments_and_bytes(tmp_path, start, end, expected):
+def test_a_range_is_the_same_in_directories_segments_and_bytes(tmp_path, start, end, expected_offsets):
     log = write_log(tmp_path / "log")
     segment = log / "orders-0" / f"{0:020}.log"
-    assert offsets(kafkaframes.scan_log(log, start=start, end=end)) == expected
-    assert offsets(kafkaframes.scan_log(segment, start=start, end=end)) == expected
+    assert offsets(kafkaframes.scan_log(log, start=start, end=end)) == expected_offsets
+    assert offsets(kafkaframes.scan_log(segment, start=start, end=end)) == expected_offsets
     for source in (log, segment, segment.read_bytes()):
-        assert offsets(kafkaframes.read_records(source, start=start, end=end)) == expected
+        assert offsets(kafkaframes.read_records(source, start=start, end=end)) == expected_offsets
 
 
 def test_a_range_for_each_partition_names_every_selected_partition():
@@ -93,10 +93,10 @@ def test_partitions_are_selected_in_every_topic_and_one_that_no_topic_has_is_an_
 
 def test_directories_are_read_committed_and_single_segments_are_not():
     default = kafkaframes.scan_log(TRANSACTIONS)
-    committed = kafkaframes.scan_log(TRANSACTIONS, isolation="read_committed")
+    committed_scan = kafkaframes.scan_log(TRANSACTIONS, isolation="read_committed")
     every = kafkaframes.scan_log(TRANSACTIONS, isolation="read_uncommitted")
-    assert 0 < default.count() == committed.count() < every.count()
-    assert default.to_batches().read_all() == committed.to_batches().read_all()
+    assert 0 < default.count() == committed_scan.count() < every.count()
+    assert default.to_batches().read_all() == committed_scan.to_batches().read_all()
     batches = default.to_batches()
     batches.read_all()
     assert any("read_committed leaves out" in str(note) for note in batches.notes)

@@ -32,20 +32,20 @@ fingerprints = st.builds(
     st.dictionaries(names, st.tuples(ids, offsets)),
     st.dictionaries(names, st.lists(fingerprints, min_size=1, max_size=3).map(tuple)),
 )
-def test_every_offset_comes_back(listed, topic_ids, absent, last_records):
-    present = {topic for topic, _ in listed}
+def test_every_offset_comes_back(listed_offsets, topic_ids, absent, last_records):
+    present = {topic for topic, _ in listed_offsets}
     by_topic = {topic: topic_id for (topic, _), (topic_id, _) in absent.items()}
     at = StreamOffsets(
-        listed,
+        listed_offsets,
         {topic: topic_id for topic, topic_id in topic_ids.items() if topic in present},
         {name: AbsentPartition(by_topic[name[0]], offset) for name, (_, offset) in absent.items()},
         last_records,
     )
-    nested = json.loads(json.dumps(at.to_json()))
-    assert StreamOffsets.from_json(nested) == at
-    assert (offsets_of(json.dumps(nested)) or {}) == StreamOffsets(listed).to_json()
-    merged = {**{name: entry.offset for name, entry in at.absent.items()}, **listed}
-    assert (all_offsets_of(json.dumps(nested)) or {}) == StreamOffsets(merged).to_json()
+    offsets_json = json.loads(json.dumps(at.to_json()))
+    assert StreamOffsets.from_json(offsets_json) == at
+    assert (offsets_of(json.dumps(offsets_json)) or {}) == StreamOffsets(listed_offsets).to_json()
+    all_offsets = {**{name: entry.offset for name, entry in at.absent.items()}, **listed_offsets}
+    assert (all_offsets_of(json.dumps(offsets_json)) or {}) == StreamOffsets(all_offsets).to_json()
 
 
 def test_brokers_without_ids_and_entries_of_others():

@@ -58,18 +58,18 @@ def connect(port: int) -> socket.socket:
 
 def read(connection: socket.socket) -> bytes:
     """Read one answer, without its size and correlation id."""
-    (size,) = struct.unpack(">i", _taken(connection, 4))
-    return _taken(connection, size)[4:]
+    (size,) = struct.unpack(">i", _take(connection, 4))
+    return _take(connection, size)[4:]
 
 
-def _taken(connection: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        more = connection.recv(min(size - len(found), 1 << 20))
+def _take(connection: socket.socket, size: int) -> bytes:
+    received_bytes = bytearray()
+    while len(received_bytes) < size:
+        more = connection.recv(min(size - len(received_bytes), 1 << 20))
         if not more:
             raise ConnectionError("the broker has closed the connection")
-        found += more
-    return bytes(found)
+        received_bytes += more
+    return bytes(received_bytes)
 
 
 def call(connection: socket.socket, name: str, version: int, **fields: Any) -> bytes:
@@ -106,7 +106,7 @@ class Subject:
 
 
 @contextlib.contextmanager
-def watched(port: int, waits: list[float]) -> Iterator[None]:
+def watch_metadata(port: int, waits: list[float]) -> Iterator[None]:
     """Ask for Metadata all the time, as another client, and note how long each answer takes."""
     end = threading.Event()
 
@@ -160,21 +160,21 @@ def fill(subject: Subject, megabytes: int) -> None:
             call(connection, "Produce", 7, **produce(raw))
 
 
-def _held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]) -> float:
+def _measure_held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]) -> float:
     """Return the bytes that each of many connections takes that never reads."""
     before = subject.memory()
-    held = []
+    connections = []
     for _ in range(clients):
         connection = connect(subject.port)
         connection.setblocking(False)
-        held.append(connection)
+        connections.append(connection)
     for _ in range(30):
-        for connection in held:
+        for connection in connections:
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 sends(connection)
         time.sleep(0.1)
     each = (subject.memory() - before) / clients
-    for connection in held:
+    for connection in connections:
         connection.close()
     return each
 
@@ -182,38 +182,38 @@ def _held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]
 def never_read_fetch(subject: Subject, clients: int) -> str:
     fill(subject, 48)
     raw = frame("Fetch", 11, **fetch(["t"]))
-    return f"{_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
 
 
 def never_read_metadata(subject: Subject, clients: int) -> str:
     with connect(subject.port) as connection:
         call(connection, "Metadata", 9, **metadata([f"name-{number}" for number in range(1000)], creates=True))
     raw = frame("Metadata", 9, topics=None) * 2000
-    return f"{_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+    return f"{_measure_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
 
 
 def idle(subject: Subject, clients: int) -> str:
     raw = frame("Metadata", 9, **metadata(["x" * 200] * 4000, creates=False))
     before = subject.memory()
-    held = [connect(subject.port) for _ in range(clients)]
-    for connection in held:
+    connections = [connect(subject.port) for _ in range(clients)]
+    for connection in connections:
         connection.sendall(raw)
         read(connection)
     time.sleep(12)
     each = (subject.memory() - before) / clients
-    for connection in held:
+    for connection in connections:
         connection.close()
     return f"{each / 1e6:.2f} MB for each client"
 
 
-def _timed(subject: Subject, name: str, version: int, **fields: Any) -> str:
-    return _timed_frame(subject, frame(name, version, **fields))
+def _time_request(subject: Subject, name: str, version: int, **fields: Any) -> str:
+    return _time_frame(subject, frame(name, version, **fields))
 
 
-def _timed_frame(subject: Subject, raw: bytes) -> str:
+def _time_frame(subject: Subject, raw: bytes) -> str:
     waits: list[float] = []
     before = subject.memory()
-    with connect(subject.port) as connection, watched(subject.port, waits):
+    with connect(subject.port) as connection, watch_metadata(subject.port, waits):
         time.sleep(0.1)
         began = time.perf_counter()
         connection.sendall(raw)
@@ -221,15 +221,15 @@ def _timed_frame(subject: Subject, raw: bytes) -> str:
         took = time.perf_counter() - began
         time.sleep(0.1)
     waits.sort()
-    grown = (subject.memory() - before) / 1e6
+    grown_mb = (subject.memory() - before) / 1e6
     late = waits[int(len(waits) * 0.99)]
     others = f"others p99 {late:.3f} max {waits[-1]:.3f} s"
-    return f"{len(raw)} bytes: {took:.2f} s, {size} bytes back; {others}; {grown:.0f} MB"
+    return f"{len(raw)} bytes: {took:.2f} s, {size} bytes back; {others}; {grown_mb:.0f} MB"
 
 
 def auto_create(subject: Subject, clients: int) -> str:
     names = [f"auto-{number}" for number in range(1000)]
-    line = _timed(subject, "Metadata", 9, **metadata(names, creates=True))
+    line = _time_request(subject, "Metadata", 9, **metadata(names, creates=True))
     return f"{line}; stopped in {subject.stop():.2f} s"
 
 
@@ -238,11 +238,11 @@ def create_300x20(subject: Subject, clients: int) -> str:
     topics = [
         types.CreatableTopic(name=f"c-{number}", num_partitions=20, replication_factor=1) for number in range(300)
     ]
-    return _timed(subject, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
+    return _time_request(subject, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
 
 
 def fetch_unknown(subject: Subject, clients: int) -> str:
-    return _timed(subject, "Fetch", 11, **fetch(["unknown"], 100_000))
+    return _time_request(subject, "Fetch", 11, **fetch(["unknown"], 100_000))
 
 
 def long_lists(subject: Subject, clients: int) -> str:
@@ -252,11 +252,11 @@ def long_lists(subject: Subject, clients: int) -> str:
     lines = []
     for name, version, path in LONG_LISTS:
         raw = encode_request(request_of(name, version, path, 20_000), version)
-        lines.append(f"\n  {name} {version}: " + _timed_frame(subject, struct.pack(">i", len(raw)) + raw))
+        lines.append(f"\n  {name} {version}: " + _time_frame(subject, struct.pack(">i", len(raw)) + raw))
     return "".join(lines)
 
 
-def known_rows(subject: Subject, clients: int) -> str:
+def ask_known_rows(subject: Subject, clients: int) -> str:
     """Requests about thousands of partitions, topics and groups that are there: these cost more than unknown ones."""
     creation, producing, settings = (message(f"{name}Request") for name in ("CreateTopics", "Produce", "AlterConfigs"))
     topics = [creation.CreatableTopic(name="t", num_partitions=5_000, replication_factor=1)]
@@ -264,30 +264,36 @@ def known_rows(subject: Subject, clients: int) -> str:
     with connect(subject.port) as connection:
         call(connection, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
     raw, all_of_them = batch(1, 100), range(5_000)
-    written = [producing.PartitionProduceData(index=row, records=raw) for row in all_of_them]
+    produce_rows = [producing.PartitionProduceData(index=row, records=raw) for row in all_of_them]
     group_settings = [settings.AlterableConfig(name="consumer.session.timeout.ms", value="45000")]
     groups = [
         settings.AlterConfigsResource(resource_type=32, resource_name=f"g-{row}", configs=group_settings)
         for row in range(20_000)
     ]
     listing, markers = message("ListOffsetsRequest"), message("WriteTxnMarkersRequest")
-    asked = [listing.ListOffsetsPartition(partition_index=row, timestamp=0) for row in all_of_them]
-    marked = markers.WritableTxnMarkerTopic(name="t", partition_indexes=list(all_of_them))
-    marker = markers.WritableTxnMarker(producer_id=7, producer_epoch=0, transaction_result=True, topics=[marked])
+    list_rows = [listing.ListOffsetsPartition(partition_index=row, timestamp=0) for row in all_of_them]
+    marked_topic = markers.WritableTxnMarkerTopic(name="t", partition_indexes=list(all_of_them))
+    marker = markers.WritableTxnMarker(producer_id=7, producer_epoch=0, transaction_result=True, topics=[marked_topic])
     resource = message("DescribeConfigsRequest").DescribeConfigsResource
-    described = [resource(resource_type=2, resource_name=f"t-{row}", configuration_keys=None) for row in range(1_000)]
+    config_rows = [resource(resource_type=2, resource_name=f"t-{row}", configuration_keys=None) for row in range(1_000)]
     described_with = {"include_synonyms": True, "include_documentation": True}
     deleting = message("DeleteRecordsRequest")
-    deleted = [deleting.DeleteRecordsPartition(partition_index=row, offset=-1) for row in all_of_them]
+    delete_rows = [deleting.DeleteRecordsPartition(partition_index=row, offset=-1) for row in all_of_them]
     requests: list[tuple[str, int, dict[str, Any]]] = [
-        ("Produce", 7, {**produce(raw), "topic_data": [producing.TopicProduceData(name="t", partition_data=written)]}),
-        ("ListOffsets", 5, {"topics": [listing.ListOffsetsTopic(name="t", partitions=asked)]}),
+        (
+            "Produce",
+            7,
+            {**produce(raw), "topic_data": [producing.TopicProduceData(name="t", partition_data=produce_rows)]},
+        ),
+        ("ListOffsets", 5, {"topics": [listing.ListOffsetsTopic(name="t", partitions=list_rows)]}),
         ("WriteTxnMarkers", 1, {"markers": [marker]}),
-        ("DeleteRecords", 2, {"topics": [deleting.DeleteRecordsTopic(name="t", partitions=deleted)]}),
+        ("DeleteRecords", 2, {"topics": [deleting.DeleteRecordsTopic(name="t", partitions=delete_rows)]}),
         ("AlterConfigs", 2, {"resources": groups}),
-        ("DescribeConfigs", 4, {"resources": described, **described_with}),
+        ("DescribeConfigs", 4, {"resources": config_rows, **described_with}),
     ]
-    return "".join(f"\n  {name}: " + _timed(subject, name, version, **fields) for name, version, fields in requests)
+    return "".join(
+        f"\n  {name}: " + _time_request(subject, name, version, **fields) for name, version, fields in requests
+    )
 
 
 def bombs(subject: Subject, clients: int) -> str:
@@ -296,7 +302,7 @@ def bombs(subject: Subject, clients: int) -> str:
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         for count, size in ((1, 300 << 20), (100_000, 3000)):
             raw = batch(count, size, codec=codec)
-            lines.append(f"\n  {codec} {count}x{size}: " + _timed(subject, "Produce", 7, **produce(raw)))
+            lines.append(f"\n  {codec} {count}x{size}: " + _time_request(subject, "Produce", 7, **produce(raw)))
     return "".join(lines)
 
 
@@ -315,9 +321,9 @@ def stop_while_creating(subject: Subject, clients: int) -> str:
         with contextlib.suppress(ConnectionError):
             while True:
                 call(other, "Metadata", 9, topics=[])
-        refused = time.perf_counter() - began
+        refused_after_s = time.perf_counter() - began
         stopping.join()
-    return f"no answer any more after {refused:.2f} s, stopped in {time.perf_counter() - began:.2f} s"
+    return f"no answer any more after {refused_after_s:.2f} s, stopped in {time.perf_counter() - began:.2f} s"
 
 
 def many_bombs(subject: Subject, clients: int) -> str:
@@ -332,7 +338,7 @@ def many_bombs(subject: Subject, clients: int) -> str:
             raw = batch(count, size, codec=codec)
             rows = [types.PartitionProduceData(index=number, records=raw) for number in range(200)]
             fields = {**produce(raw), "topic_data": [types.TopicProduceData(name="t", partition_data=rows)]}
-            lines.append(f"\n  {codec} {count}x{size}: " + _timed(subject, "Produce", 7, **fields))
+            lines.append(f"\n  {codec} {count}x{size}: " + _time_request(subject, "Produce", 7, **fields))
     return "".join(lines)
 
 
@@ -359,7 +365,7 @@ SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
         create_300x20,
         fetch_unknown,
         long_lists,
-        known_rows,
+        ask_known_rows,
         bombs,
         many_bombs,
         stop_while_creating,

@@ -35,14 +35,14 @@ PLAIN, BILLING, GROUP = "plain", "billing", "readers"
 PARTITIONS = 3
 START_SECONDS = 60
 BUSY_SECONDS = 10  # so long is waited for the clients to find the broker again
-MOST_WAITING = 1_000  # records without an answer
+MAX_WAITING = 1_000  # records without an answer
 QUIET = {"log_level": 0}
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        return free_socket.getsockname()[1]
 
 
 def _drain(stream: TextIO) -> None:
@@ -60,8 +60,8 @@ class Process:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        given = ["--port", str(self.port), "--data-dir", self._directory, "--durability", self._durability]
-        command = [sys.executable, "-m", "kafkaframes", "broker", *given]
+        arguments = ["--port", str(self.port), "--data-dir", self._directory, "--durability", self._durability]
+        command = [sys.executable, "-m", "kafkaframes", "broker", *arguments]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         line = self._process.stderr.readline()
         assert line.startswith("listening on"), line + self._process.stderr.read()
@@ -78,15 +78,15 @@ class Ledger:
 
     Attributes:
         plain: (partition, offset) of each acknowledged number.
-        committed: transactions that it said are committed, with how many records each has.
-        aborted: those that were aborted, or never ended.
+        committed_sizes: transactions that it said are committed, with how many records each has.
+        aborted_numbers: those that were aborted, or never ended.
         unknown: those whose end was not answered.
         offsets: the highest committed offset by partition.
     """
 
     plain: dict[int, tuple[int, int]] = field(default_factory=dict)
-    committed: dict[int, int] = field(default_factory=dict)
-    aborted: set[int] = field(default_factory=set)
+    committed_sizes: dict[int, int] = field(default_factory=dict)
+    aborted_numbers: set[int] = field(default_factory=set)
     unknown: dict[int, int] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -105,13 +105,13 @@ def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
 
     number = 0
     while not stop.is_set():
-        if len(producer) < MOST_WAITING:
+        if len(producer) < MAX_WAITING:
             producer.produce(PLAIN, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
             number += 1
         producer.poll(0 if number % 10 else 0.002)
-    left = producer.flush(120)
-    if left:
-        ledger.failures.append(f"{left} records of {PLAIN} were never answered")
+    remaining_count = producer.flush(120)
+    if remaining_count:
+        ledger.failures.append(f"{remaining_count} records of {PLAIN} were never answered")
 
 
 def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng: random.Random) -> None:
@@ -124,9 +124,9 @@ def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng:
             number += 1
             one_transaction(producer, number, ledger, rng)
         except KafkaException as error:
-            failed = error.args[0]
-            if not (failed.fatal() or failed.txn_requires_abort() or failed.retriable()):
-                ledger.failures.append(f"transaction {number}: {failed}")
+            error_reason = error.args[0]
+            if not (error_reason.fatal() or error_reason.txn_requires_abort() or error_reason.retriable()):
+                ledger.failures.append(f"transaction {number}: {error_reason}")
             producer = None  # the next one's init_transactions ends what this one left open
 
 
@@ -152,7 +152,7 @@ def again(act, seconds: float = 120) -> None:
 
 def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random.Random) -> None:
     size, is_kept = rng.randint(1, 20), rng.random() < 0.7
-    ledger.aborted.add(number)  # until more is known
+    ledger.aborted_numbers.add(number)  # until more is known
     producer.begin_transaction()
     for place in range(size):
         producer.produce(BILLING, b"%d:%d" % (number, place), partition=place % PARTITIONS)
@@ -160,7 +160,7 @@ def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random
         producer.flush(60)
         again(lambda: producer.abort_transaction(30))
         return
-    ledger.aborted.discard(number)
+    ledger.aborted_numbers.discard(number)
     ledger.unknown[number] = size
     try:
         again(lambda: producer.commit_transaction(30))
@@ -168,11 +168,11 @@ def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random
         if error.args[0].txn_requires_abort():
             again(lambda: producer.abort_transaction(30))
             del ledger.unknown[number]
-            ledger.aborted.add(number)
+            ledger.aborted_numbers.add(number)
             return
         raise
     del ledger.unknown[number]
-    ledger.committed[number] = size
+    ledger.committed_sizes[number] = size
 
 
 def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None:
@@ -181,18 +181,18 @@ def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None
     times = {"session.timeout.ms": 6000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     consumer = Consumer({"bootstrap.servers": servers, **settings, **times, **QUIET})
     consumer.subscribe([PLAIN])
-    seen: dict[int, int] = {}
+    offsets_seen: dict[int, int] = {}
     while not stop.is_set():
         for record in consumer.consume(500, 0.05):
             if record.error() is None:
-                before = seen.get(record.partition(), -1)
+                before = offsets_seen.get(record.partition(), -1)
                 if record.offset() <= before and record.offset() + 20_000 < before:
                     ledger.failures.append(f"the group went back from {before} to {record.offset()}")
-                seen[record.partition()] = record.offset()
+                offsets_seen[record.partition()] = record.offset()
         with contextlib.suppress(KafkaException):
-            for done in consumer.commit(asynchronous=False) or ():
-                if done.error is None and done.offset >= 0:
-                    ledger.offsets[done.partition] = max(ledger.offsets.get(done.partition, 0), done.offset)
+            for commit in consumer.commit(asynchronous=False) or ():
+                if commit.error is None and commit.offset >= 0:
+                    ledger.offsets[commit.partition] = max(ledger.offsets.get(commit.partition, 0), commit.offset)
     consumer.close()
 
 
@@ -201,13 +201,15 @@ def check_offsets(servers: str, ledger: Ledger) -> None:
     before = dict(ledger.offsets)
     asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET})
     try:
-        found = asker.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
+        committed_offsets = (
+            asker.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
+        )
     except KafkaException as error:
         ledger.failures.append(f"committed offsets cannot be had: {error}")
         return
     finally:
         asker.close()
-    for one in found:
+    for one in committed_offsets:
         if one.offset < before[one.partition]:
             ledger.failures.append(f"{PLAIN}-{one.partition}: offset {before[one.partition]} went back to {one.offset}")
 
@@ -217,18 +219,18 @@ def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET})
     consumer.assign([TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
-    found: dict[int, list[tuple[int, bytes]]] = {one: [] for one in range(PARTITIONS)}
-    ended: set[int] = set()
+    records_by_partition: dict[int, list[tuple[int, bytes]]] = {one: [] for one in range(PARTITIONS)}
+    ended_partitions: set[int] = set()
     deadline = time.monotonic() + 300
-    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+    while len(ended_partitions) < PARTITIONS and time.monotonic() < deadline:
         for record in consumer.consume(5000, 0.2):
             if record.error() is None:
-                found[record.partition()].append((record.offset(), record.value()))
+                records_by_partition[record.partition()].append((record.offset(), record.value()))
             elif record.error().code() == KafkaError._PARTITION_EOF:
-                ended.add(record.partition())
+                ended_partitions.add(record.partition())
     consumer.close()
-    assert len(ended) == PARTITIONS, f"{topic} could not be read to its end"
-    return found
+    assert len(ended_partitions) == PARTITIONS, f"{topic} could not be read to its end"
+    return records_by_partition
 
 
 def judge(servers: str, ledger: Ledger) -> list[str]:
@@ -242,13 +244,13 @@ def judge(servers: str, ledger: Ledger) -> list[str]:
               for number, where in ledger.plain.items() if at.get(where) != number]  # fmt: skip
     wrong += [f"{PLAIN}-{partition} is not in order" for partition, rows in plain.items()
               if [int(value) for _, value in rows] != sorted(int(value) for _, value in rows)]  # fmt: skip
-    billed = Counter(value for rows in read_all(servers, BILLING).values() for _, value in rows)
-    wrong += [f"{BILLING}: {value} is there {count} times" for value, count in billed.items() if count > 1]
-    sizes = Counter(int(value.split(b":")[0]) for value in billed)
-    for number, size in ledger.committed.items():
+    billed_counts = Counter(value for rows in read_all(servers, BILLING).values() for _, value in rows)
+    wrong += [f"{BILLING}: {value} is there {count} times" for value, count in billed_counts.items() if count > 1]
+    sizes = Counter(int(value.split(b":")[0]) for value in billed_counts)
+    for number, size in ledger.committed_sizes.items():
         if sizes[number] != size:
             wrong.append(f"transaction {number} was committed with {size} records; {sizes[number]} are read")
-    for number in ledger.aborted:
+    for number in ledger.aborted_numbers:
         if sizes[number]:
             wrong.append(f"transaction {number} was not committed; {sizes[number]} of its records are read")
     for number, size in ledger.unknown.items():
@@ -259,24 +261,28 @@ def judge(servers: str, ledger: Ledger) -> list[str]:
 
 def check_directory(directory: str, ledger: Ledger) -> list[str]:
     """Read the closed log directory without a broker: what was acknowledged is in its files, undamaged."""
-    found: dict[tuple[int, int], int] = {}
+    values_by_offset: dict[tuple[int, int], int] = {}
     for partition in range(PARTITIONS):
         batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], on_damage="fail")
         for batch in batches:
             rows = zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
-            found |= {(partition, offset): int(value) for offset, value in rows}
+            values_by_offset |= {(partition, offset): int(value) for offset, value in rows}
     return [
-        f"{PLAIN}: {number} is not in the files" for number, where in ledger.plain.items() if found.get(where) != number
+        f"{PLAIN}: {number} is not in the files"
+        for number, where in ledger.plain.items()
+        if values_by_offset.get(where) != number
     ]
 
 
 def until_busy(ledger: Ledger) -> None:
     """Wait until the clients are at work again: a kill of a broker that nobody speaks to proves nothing."""
-    plain, ended = len(ledger.plain) + 100, len(ledger.committed) + len(ledger.aborted) + 1
+    plain, transaction_count = len(ledger.plain) + 100, len(ledger.committed_sizes) + len(ledger.aborted_numbers) + 1
     offsets = dict(ledger.offsets)
     deadline = time.monotonic() + BUSY_SECONDS
     while time.monotonic() < deadline:
-        is_busy = len(ledger.plain) >= plain and len(ledger.committed) + len(ledger.aborted) > ended
+        is_busy = (
+            len(ledger.plain) >= plain and len(ledger.committed_sizes) + len(ledger.aborted_numbers) > transaction_count
+        )
         if is_busy and ledger.offsets != offsets:
             return
         time.sleep(0.05)
@@ -291,9 +297,9 @@ def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
         broker.start()
         try:
             admin = AdminClient({"bootstrap.servers": servers, **QUIET})
-            made = admin.create_topics([NewTopic(name, PARTITIONS) for name in (PLAIN, BILLING)])
-            for done in made.values():
-                done.result(START_SECONDS)
+            creations = admin.create_topics([NewTopic(name, PARTITIONS) for name in (PLAIN, BILLING)])
+            for creation in creations.values():
+                creation.result(START_SECONDS)
             workers = [
                 threading.Thread(target=write_plain, args=(servers, ledger, stop)),
                 threading.Thread(target=write_transactions, args=(servers, ledger, stop, random.Random(seed + 1))),
@@ -308,7 +314,7 @@ def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
                 broker.start()
                 check_offsets(servers, ledger)
                 if (number + 1) % 20 == 0:
-                    print(f"  {number + 1} kills, {len(ledger.plain):,} records and {len(ledger.committed):,} "
+                    print(f"  {number + 1} kills, {len(ledger.plain):,} records and {len(ledger.committed_sizes):,} "
                           f"transactions acknowledged, {len(ledger.failures)} failures", flush=True)  # fmt: skip
             stop.set()
             for worker in workers:
@@ -329,8 +335,11 @@ def main(rounds: int, seed: int) -> int:
         kills = max(1, rounds * share // 3)
         print(f"{kills} kills, durability {durability}, seed {seed}", flush=True)
         ledger, wrong = soak(kills, seed, durability)
-        told = f"{len(ledger.plain):,} records, {len(ledger.committed):,} transactions committed"
-        print(f"  {told}, {len(ledger.aborted):,} aborted, {len(ledger.unknown)} unanswered: {len(wrong)} wrong")
+        counts_text = f"{len(ledger.plain):,} records, {len(ledger.committed_sizes):,} transactions committed"
+        print(
+            f"  {counts_text}, {len(ledger.aborted_numbers):,} aborted, "
+            f"{len(ledger.unknown)} unanswered: {len(wrong)} wrong"
+        )
         for line in wrong[:20]:
             print(f"    {line}")
         worst |= bool(wrong)
@@ -338,5 +347,7 @@ def main(rounds: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    given = [int(one) for one in sys.argv[1:]]
-    sys.exit(main(given[0] if given else 200, given[1] if len(given) > 1 else int.from_bytes(os.urandom(3))))
+    arguments = [int(one) for one in sys.argv[1:]]
+    sys.exit(
+        main(arguments[0] if arguments else 200, arguments[1] if len(arguments) > 1 else int.from_bytes(os.urandom(3)))
+    )

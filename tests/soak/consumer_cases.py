@@ -36,14 +36,14 @@ from kafkaframes.errors import ErrorCode, NetworkError, broker_error
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def put_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0) -> None:
+def add_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0) -> None:
     partitions = {number: PartitionMetadata(number, 1, epoch, (), (), ErrorCode.NONE) for number in range(size)}
     cluster.topics["t"] = TopicMetadata("t", UUID(int=topic_id), False, partitions, ErrorCode.NONE)
 
 
 def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") -> ConsumerMachine:
     cluster = Cluster(brokers={1: Node(1, "a", 1)})
-    put_topic(cluster, 2)
+    add_topic(cluster, 2)
     machine = ConsumerMachine(
         settings_of(kind, reset, instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
     )
@@ -143,8 +143,8 @@ def check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_me
     answer(machine, ConsumerHeartbeat, first)
     for state in machine.positions.states.values():
         state.move(Step.FETCH, 0)
-    (lost,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
-    machine.process_failure(lost, NetworkError("lost"), 1.0)
+    (lost_heartbeat,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
+    machine.process_failure(lost_heartbeat, NetworkError("lost"), 1.0)
     (report,) = [one for one in machine.requests(2.0) if isinstance(one, ConsumerHeartbeat)]
     assert report.owned_partitions == ()
     assert machine.next_callback() is None
@@ -178,7 +178,7 @@ def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assig
     answer(machine, FetchMetadata, None)
     assert answer(machine, SyncGroup, [ONE, TWO]).assignment == {}
     take_over(machine)
-    put_topic(machine.cluster, 3)
+    add_topic(machine.cluster, 3)
     machine.process_metadata(1.0)
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
 
@@ -186,12 +186,12 @@ def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assig
 def check_that_a_topic_that_was_recreated_is_read_from_its_start() -> None:
     """The old offset may be in the new log, too; the new leader's epoch is lower than the old one's."""
     machine = machine_of("range")
-    put_topic(machine.cluster, 2, epoch=5)
+    add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE])
     take_over(machine)
     machine.positions.seek(ONE, 40)
     assert [one for one in machine.requests(1.0) if isinstance(one, FetchRecords)]
-    put_topic(machine.cluster, 2, topic_id=8, epoch=0)
+    add_topic(machine.cluster, 2, topic_id=8, epoch=0)
     answer(machine, ListOffsets, {ONE: OffsetAndTimestamp(0, -1, 0)}, 2.0)
     assert machine.positions.states[ONE].position == 0
     assert machine.positions.states[ONE].ownership is Ownership.OWNED
@@ -251,8 +251,8 @@ def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
     first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((UUID(int=7), (0,)),))
     answer(machine, ConsumerHeartbeat, first)
     answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
-    (lost,) = of_kind(machine, ConsumerHeartbeat, 2.0)
-    machine.process_failure(lost, NetworkError("lost"), 2.0)
+    (lost_heartbeat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
+    machine.process_failure(lost_heartbeat, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
         answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 3, 1.0, assignment), now)
@@ -352,14 +352,14 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
 def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None:
     """A lower leader epoch is older."""
     machine = machine_of("range")
-    put_topic(machine.cluster, 2, epoch=5)
+    add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE, TWO])
     take_over(machine)
     machine.requests(1.0)
-    put_topic(machine.cluster, 2, epoch=4)
+    add_topic(machine.cluster, 2, epoch=4)
     machine.requests(2.0)
     assert machine.positions.states[ONE].leader == (1, 5)
-    put_topic(machine.cluster, 2, epoch=6)
+    add_topic(machine.cluster, 2, epoch=6)
     machine.requests(3.0)
     assert machine.positions.states[ONE].leader == (1, 6)
 
@@ -376,7 +376,7 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         request, batches = fetch(machine, 1.0), Batches(UUID(int=7), 1, [0, 0, 0, 0])
         if not is_in_flight:
             machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 1.0)
-        put_topic(machine.cluster, 2, epoch=1)
+        add_topic(machine.cluster, 2, epoch=1)
         again = [one for one in machine.requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
         if is_in_flight:
             assert not again  # one Fetch for each node
@@ -387,9 +387,9 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         assert isinstance(request, FetchRecords)
         assert machine.positions.states[ONE].position_and_epoch == (1, -1)
         machine.process_response(request, {ONE: FetchAnswer(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
-        found = machine.positions.next_buffer()
-        assert found is not None
-        assert found[1].take() == (1, 1)  # type: ignore[attr-defined]
+        buffer = machine.positions.next_buffer()
+        assert buffer is not None
+        assert buffer[1].take() == (1, 1)  # type: ignore[attr-defined]
 
 
 def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:

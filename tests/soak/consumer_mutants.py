@@ -15,7 +15,7 @@ from itertools import chain
 from types import ModuleType
 
 from tests.soak import consumer_cases, consumer_schedules
-from tests.soak.mutation import Mutation, build_mutant, first_failure, mutants_parser, mutated, report_mutants
+from tests.soak.mutation import Mutation, apply_mutation, build_mutant, first_failure, mutants_parser, report_mutants
 
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
@@ -361,7 +361,7 @@ def mutant(name: str) -> ModuleType:
 
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
-    with mutated(name, Mutation(*MUTANTS[name]), USERS):
+    with apply_mutation(name, Mutation(*MUTANTS[name]), USERS):
         return first_failure(
             chain(
                 consumer_cases.CASES.items(),

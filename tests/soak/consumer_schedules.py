@@ -154,11 +154,11 @@ class Log:
     def epoch_end(self, epoch: int) -> EpochEnd:
         if epoch == self.leader_epoch:
             return EpochEnd(epoch, len(self.epochs))
-        known = [entry for entry in self.starts if entry[0] <= epoch]
-        if not known:
+        earlier_starts = [entry for entry in self.starts if entry[0] <= epoch]
+        if not earlier_starts:
             return EpochEnd(-1, -1)
         later = [start for number, start in self.starts if number > epoch]
-        return EpochEnd(known[-1][0], min(later, default=len(self.epochs)))
+        return EpochEnd(earlier_starts[-1][0], min(later, default=len(self.epochs)))
 
     def check(self, node: int, epoch: int) -> ErrorCode | None:
         """Return why the leader refuses a request that names its epoch."""
@@ -197,8 +197,8 @@ class World:
 
     def append(self, partition: int, records: Any, *, producer_id: int = -1, producer_epoch: int = -1) -> None:
         """Write records of the coordinator."""
-        loaded = (SimpleNamespace(partition=partition, key=key, value=value) for key, value in records)
-        for row in loaded:
+        rows = (SimpleNamespace(partition=partition, key=key, value=value) for key, value in records)
+        for row in rows:
             row.producer_id, row.is_transactional, row.is_marker, row.is_commit = producer_id, False, False, False
             self.rows.append(row)
 
@@ -230,8 +230,8 @@ class World:
     def has_topic(self, one: SimulatedMember, partition: TopicPartition) -> bool:
         """Return whether a commit names a topic, by its id, that exists."""
         state = one.machine.state_of(partition)
-        known = {self.topics.get(partition.topic), UUID(int=0)}
-        return partition in self.logs and state is not None and state.topic_id in known
+        known_topic_ids = {self.topics.get(partition.topic), UUID(int=0)}
+        return partition in self.logs and state is not None and state.topic_id in known_topic_ids
 
     def create(self, name: str, size: int) -> None:
         if name not in self.topics:
@@ -321,12 +321,12 @@ class Ownership:
     """What a member has handed out of a partition since it took it over.
 
     Attributes:
-        expected: the offset that comes next.
-        seen: records since the last seek.
+        expected_offset: the offset that comes next.
+        counters: records since the last seek.
     """
 
-    expected: int
-    seen: set[tuple[UUID, int, int]] = field(default_factory=set)
+    expected_offset: int
+    seen_records: set[tuple[UUID, int, int]] = field(default_factory=set)
     last: tuple[UUID, int, int] | None = None
     was_moved: bool = True
 
@@ -350,7 +350,7 @@ class SimulatedMember:
             now_ms=lambda: self.world.clock.now_ms,
         )
         self.pending: dict[str, deque[Pending]] = {}
-        self.owned: dict[TopicPartition, Ownership] = {}
+        self.ownerships: dict[TopicPartition, Ownership] = {}
         self.errors: Counter[str] = Counter()
         self.is_in_callback = False
 
@@ -371,15 +371,19 @@ class SimulatedMember:
             if isinstance(request, FetchRecords):
                 detail = {}
                 for entry, version in request.versions.items():
-                    state, known = self.machine.positions.states.get(entry), self.cluster.partition(entry)
-                    if state is not None and state.version == version and known is not None:
-                        detail[entry] = self.cluster.topic_id(entry.topic), state.fetch_offset, known.leader_epoch
+                    state, cached_partition = self.machine.positions.states.get(entry), self.cluster.partition(entry)
+                    if state is not None and state.version == version and cached_partition is not None:
+                        detail[entry] = (
+                            self.cluster.topic_id(entry.topic),
+                            state.fetch_offset,
+                            cached_partition.leader_epoch,
+                        )
             channel = self.channel_of(request)
             self.pending.setdefault(channel, deque()).append(Pending(request, detail, self.world.now))
         for channel, waiting in list(self.pending.items()):
             limit_s = MAX_POLL_S + REQUEST_TIMEOUT_S if channel == "join" else REQUEST_TIMEOUT_S
             if waiting and self.world.now - waiting[0].sent_s > limit_s:
-                self.cut(channel, handles_rest=False)
+                self.end_connection(channel, handles_rest=False)
 
     @staticmethod
     def channel_of(request: Any) -> str:
@@ -415,14 +419,14 @@ class SimulatedMember:
                 is_of_now = is_of_now and request.generation == member.identity.generation_id
             self.machine.process_failure(request, answer, now)
             if is_of_now and getattr(answer, "code", None) in REMOVALS:
-                self.owned.clear()  # from now on, whatever the machine says
+                self.ownerships.clear()  # from now on, whatever the machine says
         else:
             if isinstance(request, FetchMetadata):
                 self.cluster.update(answer, now=now, is_everything=request.topics is None)
             self.machine.process_response(request, answer, now)
         self.check_lost()
 
-    def cut(self, channel: str, *, handles_rest: bool) -> None:
+    def end_connection(self, channel: str, *, handles_rest: bool) -> None:
         """End a connection; the broker may still handle what it has received."""
         waiting, self.pending[channel] = self.pending.get(channel, deque()), deque()
         for entry in waiting:
@@ -449,30 +453,30 @@ class SimulatedMember:
         if error is not None:
             self.raise_error(error)
             return 0
-        taken = 0
-        while taken < most and (found := machine.positions.next_buffer()) is not None:
-            state, batches = found
+        taken_count = 0
+        while taken_count < most and (buffer := machine.positions.next_buffer()) is not None:
+            state, batches = buffer
             assert not state.is_paused, f"{state.partition} was handed out although it is paused"
             self.check_record(state.partition, batches)
-            taken += 1
+            taken_count += 1
         self.send()
-        return taken
+        return taken_count
 
     def raise_error(self, error: Exception) -> None:
         self.errors[str(error)] += 1
-        self.simulation.seen["errors raised"] += 1
+        self.simulation.counters["errors raised"] += 1
         if "auto_offset_reset is none" in str(error):
             for state in list(self.machine.positions.states.values()):
-                if state.step is Step.STUCK and state.partition in self.owned:
+                if state.step is Step.STUCK and state.partition in self.ownerships:
                     self.seek(state.partition, 0)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         state = self.machine.state_of(partition)
-        if state is not None and partition in self.owned:
+        if state is not None and partition in self.ownerships:
             state.move(Step.FETCH, offset)
-            self.owned[partition] = Ownership(offset)
-            highest = self.simulation.sought.get((partition, state.topic_id), 0)
-            self.simulation.sought[partition, state.topic_id] = max(highest, offset)
+            self.ownerships[partition] = Ownership(offset)
+            highest = self.simulation.sought_offsets.get((partition, state.topic_id), 0)
+            self.simulation.sought_offsets[partition, state.topic_id] = max(highest, offset)
 
     def run_callback(self, callback: Callback, *, commits: bool) -> bool:
         """Call the caller's function; return whether it has not raised."""
@@ -483,10 +487,10 @@ class SimulatedMember:
         if callback.kind is CallbackKind.ASSIGN:
             simulation.check_owners(self, callback.partitions)
             for entry in callback.partitions:
-                self.owned[entry] = Ownership(machine.positions.states[entry].position)
+                self.ownerships[entry] = Ownership(machine.positions.states[entry].position)
         else:
             for entry in callback.partitions:
-                self.owned.pop(entry, None)
+                self.ownerships.pop(entry, None)
         self.is_in_callback = True
         is_slow, raises = simulation.chance(0.1), simulation.chance(0.1)
         if is_slow:
@@ -495,7 +499,7 @@ class SimulatedMember:
             simulation.step()
         self.is_in_callback = False
         if raises and callback.kind is CallbackKind.ASSIGN:
-            simulation.seen["on_assign raised"] += 1
+            simulation.counters["on_assign raised"] += 1
             machine.abort_callback(callback)
             return False
         machine.end_callback(callback, self.world.now)
@@ -518,9 +522,11 @@ class SimulatedMember:
         identity = member.identity
         committer = Committer(GROUP, identity.member_id, identity.group_instance_id, identity.generation_id)
         for entry, (offset, _) in offsets.items():
-            ownership = self.owned.get(entry)
+            ownership = self.ownerships.get(entry)
             assert ownership is not None, f"{entry} was committed by a member that does not own it"
-            assert offset <= ownership.expected, f"{entry} was committed at {offset}, and read to {ownership.expected}"
+            assert offset <= ownership.expected_offset, (
+                f"{entry} was committed at {offset}, and read to {ownership.expected_offset}"
+            )
         try:
             there = {
                 entry: OffsetToCommit(*position)
@@ -529,19 +535,19 @@ class SimulatedMember:
             }
             simulation.check_commit(self, there)
             self.world.coordinator.commit(committer, there)
-            simulation.seen["commits"] += 1
-        except RefusedError as refused:
-            if refused.code not in COMMIT_REFUSALS:
+            simulation.counters["commits"] += 1
+        except RefusedError as error:
+            if error.code not in COMMIT_REFUSALS:
                 raise
-            simulation.seen[f"commit: {ErrorCode(refused.code).name}"] += 1
+            simulation.counters[f"commit: {ErrorCode(error.code).name}"] += 1
             if fate == "answered":
-                self.machine.commit_refused(broker_error(refused.code, "commit"), self.world.now)
+                self.machine.commit_refused(broker_error(error.code, "commit"), self.world.now)
                 self.check_lost()
 
     def check_lost(self) -> None:
         """Forget the ownership of partitions that were lost: nothing may be handed out of them."""
         for entry in self.machine.lost_partitions:
-            self.owned.pop(entry, None)
+            self.ownerships.pop(entry, None)
 
     def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
         """Return whether two members mean the same topic, and not one that was recreated."""
@@ -551,18 +557,18 @@ class SimulatedMember:
     def check_record(self, partition: TopicPartition, batches: Batches) -> None:
         """Take a record, and compare it with what was handed out before."""
         offset, epoch = batches.take()
-        ownership = self.owned.get(partition)
+        ownership = self.ownerships.get(partition)
         assert ownership is not None, f"{partition}@{offset} was handed out without an owner"
         record = (batches.topic_id, epoch, offset)
-        assert record not in ownership.seen, f"{partition}@{offset} was handed out twice"
-        if offset > ownership.expected:
+        assert record not in ownership.seen_records, f"{partition}@{offset} was handed out twice"
+        if offset > ownership.expected_offset:
             is_other = ownership.last is None or ownership.last[0] != batches.topic_id
-            log_was_cut = partition in self.simulation.truncated or is_other
-            assert log_was_cut, f"{partition}: {ownership.expected} comes next, {offset} was handed out"
-        ownership.seen.add(record)
-        ownership.last, ownership.expected = record, offset + 1
-        self.simulation.returned.add((partition, *record))
-        self.simulation.seen["records"] += 1
+            log_was_cut = partition in self.simulation.truncated_partitions or is_other
+            assert log_was_cut, f"{partition}: {ownership.expected_offset} comes next, {offset} was handed out"
+        ownership.seen_records.add(record)
+        ownership.last, ownership.expected_offset = record, offset + 1
+        self.simulation.returned_records.add((partition, *record))
+        self.simulation.counters["records"] += 1
 
     def close(self, *, is_polite: bool = True) -> None:
         """Close, or go away without a word."""
@@ -577,7 +583,7 @@ class SimulatedMember:
             assert not self.machine.assignment
             if request is not None and self.simulation.chance(0.8):
                 self.simulation.execute(self, Pending(request), None)
-        self.owned.clear()
+        self.ownerships.clear()
         self.simulation.members.remove(self)
 
 
@@ -605,11 +611,11 @@ class Simulation:
         self.members: list[SimulatedMember] = []
         self.ghosts: list[tuple[SimulatedMember, Pending]] = []
         self.numbers = count(1)
-        self.returned: set[tuple[TopicPartition, UUID, int, int]] = set()
-        self.truncated: set[TopicPartition] = set()
-        self.sought: dict[tuple[TopicPartition, UUID], int] = {}  # the highest offset of all seeks
-        self.committed: dict[tuple[UUID, TopicPartition], int] = {}
-        self.seen: Counter[str] = Counter()
+        self.returned_records: set[tuple[TopicPartition, UUID, int, int]] = set()
+        self.truncated_partitions: set[TopicPartition] = set()
+        self.sought_offsets: dict[tuple[TopicPartition, UUID], int] = {}  # the highest offset of all seeks
+        self.committed_offsets: dict[tuple[UUID, TopicPartition], int] = {}
+        self.counters: Counter[str] = Counter()
         self.tokens: dict[bytes, Any] = {}
 
     def chance(self, rate: float) -> bool:
@@ -645,12 +651,12 @@ class Simulation:
                 one.deliver(name)
 
     def seek(self, one: SimulatedMember) -> None:
-        if one.owned:
-            entry = self.random.choice(sorted(one.owned))
-            one.seek(entry, self.random.randint(0, max(one.owned[entry].expected, 0)))
+        if one.ownerships:
+            entry = self.random.choice(sorted(one.ownerships))
+            one.seek(entry, self.random.randint(0, max(one.ownerships[entry].expected_offset, 0)))
 
     def pause(self, one: SimulatedMember) -> None:
-        for entry in one.owned:
+        for entry in one.ownerships:
             state = one.machine.state_of(entry)
             if state is not None:
                 state.is_paused = self.random.random() < 0.5
@@ -669,7 +675,7 @@ class Simulation:
             "close": (2, of_member(lambda one: one.close(is_polite=rng.random() < 0.7))),
             "cut": (
                 3 if self.fault_rate else 0,
-                of_member(lambda one: one.cut(self.channel(one), handles_rest=rng.random() < 0.5)),
+                of_member(lambda one: one.end_connection(self.channel(one), handles_rest=rng.random() < 0.5)),
             ),
             "ghost": (2, self.handle_ghost),
             "time": (20, lambda: self.pass_time(rng.choice((0.05, 0.3, 0.3, 1.0, 1.0, 1.0)))),
@@ -701,7 +707,7 @@ class Simulation:
         for _ in range(self.random.randint(60, 300)):
             self.step()
         self.heal()
-        return self.seen
+        return self.counters
 
     def join(self) -> None:
         if len(self.members) < MAX_MEMBERS:
@@ -726,8 +732,8 @@ class Simulation:
             log = self.world.logs[entry]
             if truncates:
                 log.truncate(self.random.randint(0, len(log.epochs)))
-                self.truncated.add(entry)
-                self.seen["truncations"] += 1
+                self.truncated_partitions.add(entry)
+                self.counters["truncations"] += 1
             log.is_away = False
             log.lead((log.leader + self.random.randint(0, 1)) % NODES)
             log.append(self.random.randint(0, 4))
@@ -739,11 +745,11 @@ class Simulation:
 
     def move_coordinator(self) -> None:
         self.world.restart_coordinator()
-        self.seen["coordinators moved"] += 1
+        self.counters["coordinators moved"] += 1
         for one in list(self.members):
             for channel in list(one.pending):
                 if channel in ("join", "requests"):
-                    one.cut(channel, handles_rest=False)
+                    one.end_connection(channel, handles_rest=False)
 
     def handle_ghost(self) -> None:
         """Handle a request long after its connection is gone."""
@@ -791,8 +797,8 @@ class Simulation:
             if fault is not None and not isinstance(entry.request, (ListOffsets, FetchRecords, FetchEpochEnds)):
                 raise RefusedError(fault)
             answer = EXECUTIONS[type(entry.request)](self, one, entry, fault)
-        except RefusedError as refused:
-            answer = broker_error(refused.code, type(entry.request).__name__)
+        except RefusedError as error:
+            answer = broker_error(error.code, type(entry.request).__name__)
         if answer is not NotImplemented:
             entry.answers.append(answer)
 
@@ -846,9 +852,9 @@ class Simulation:
 
     def _consumer_heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         request = entry.request
-        owned = None
+        owned_partitions = None
         if request.owned_partitions is not None:
-            owned = frozenset(
+            owned_partitions = frozenset(
                 (topic_id, number) for topic_id, numbers in request.owned_partitions for number in numbers
             )
         more: dict[str, Any] = {}
@@ -856,9 +862,15 @@ class Simulation:
             more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)
         instance = one.instance if request.is_full or request.epoch < 0 else None
         beat = HeartbeatRequest(
-            GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned_partitions=owned, **more
+            GROUP,
+            request.member_id,
+            request.epoch,
+            instance,
+            topics=request.topics,
+            owned_partitions=owned_partitions,
+            **more,
         )
-        if owned:
+        if owned_partitions:
             beat = beat._replace(has_owned_rows=True)
         answer = self.world.coordinator.consumer_heartbeat(beat)
         assignment = None
@@ -872,7 +884,7 @@ class Simulation:
     def _metadata(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         return self.world.metadata(entry.request.topics)
 
-    def _committed(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _fetch_committed(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
         offsets = self.world.coordinator.commits.fetch(Committer(GROUP), list(entry.request.versions))
         return {
             partition: CommittedOffset(offset.offset, offset.leader_epoch)
@@ -938,34 +950,34 @@ class Simulation:
     def check_owners(self, one: SimulatedMember, partitions: tuple[TopicPartition, ...]) -> None:
         """Check that no other member that the coordinator knows has a partition that one takes over."""
         group = self.world.coordinator.groups.get(GROUP)
-        known = set() if group is None else set(group.members)
-        if one.machine.member is None or one.machine.member.identity.member_id not in known:
+        member_ids = set() if group is None else set(group.members)
+        if one.machine.member is None or one.machine.member.identity.member_id not in member_ids:
             return  # it does not know yet that it was removed
         for other in self.members:
             member = other.machine.member
-            if other is one or member is None or member.identity.member_id not in known:
+            if other is one or member is None or member.identity.member_id not in member_ids:
                 continue
             if (
                 self.kind == "consumer"
                 and group.members[member.identity.member_id].epoch > member.identity.generation_id
             ):
                 continue  # it was replaced, or does not know its epoch
-            both = [entry for entry in partitions if entry in other.owned and one.shares_topic(other, entry)]
+            both = [entry for entry in partitions if entry in other.ownerships and one.shares_topic(other, entry)]
             assert not both, f"{both} belong to members {one.number} and {other.number}"
 
     def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, OffsetToCommit]) -> None:
         """Check that all records below a commit were handed out to some member."""
         for entry, offset in offsets.items():
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
-            if (entry, topic_id) in self.sought or entry in self.truncated:
+            if (entry, topic_id) in self.sought_offsets or entry in self.truncated_partitions:
                 continue
-            ownership = one.owned[entry]
+            ownership = one.ownerships[entry]
             if ownership.last is None or ownership.last[0] != topic_id:
                 continue
             missing = [
                 number
                 for number in range(offset.offset)
-                if (entry, topic_id, log.epochs[number], number) not in self.returned
+                if (entry, topic_id, log.epochs[number], number) not in self.returned_records
             ]
             assert not missing, f"{entry} was committed at {offset.offset}, and {missing[0]} was not handed out"
 
@@ -1018,17 +1030,17 @@ class Simulation:
     def problem(self) -> str | None:
         """Return what is not as it should be at the end."""
         meant = {entry for entry in self.world.logs if self.is_subscribed(entry.topic)}
-        owners = Counter(entry for one in self.members for entry in one.owned)
+        owners = Counter(entry for one in self.members for entry in one.ownerships)
         if set(owners) != meant or any(number > 1 for number in owners.values()):
             return f"owners are {dict(owners)}, and partitions {sorted(meant)}"
         for entry in meant:
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
-            is_sought = (entry, topic_id) in self.sought
-            first = max(len(log.epochs) - 1, self.sought[entry, topic_id]) if is_sought else 0
-            if is_sought and entry in self.truncated and not self.is_final:
+            is_sought = (entry, topic_id) in self.sought_offsets
+            first = max(len(log.epochs) - 1, self.sought_offsets[entry, topic_id]) if is_sought else 0
+            if is_sought and entry in self.truncated_partitions and not self.is_final:
                 continue  # an offset that the caller chose has no epoch: a truncation below it cannot be noticed
             for offset in range(first, len(log.epochs)):
-                if (entry, topic_id, log.epochs[offset], offset) not in self.returned:
+                if (entry, topic_id, log.epochs[offset], offset) not in self.returned_records:
                     return f"{entry}@{offset} of epoch {log.epochs[offset]} was never handed out"
         return None
 
@@ -1045,7 +1057,7 @@ EXECUTIONS: dict[type, Callable[..., Any]] = {
     LeaveGroup: Simulation._leave,
     ConsumerHeartbeat: Simulation._consumer_heartbeat,
     FetchMetadata: Simulation._metadata,
-    FetchCommitted: Simulation._committed,
+    FetchCommitted: Simulation._fetch_committed,
     ListOffsets: Simulation._list,
     FetchEpochEnds: Simulation._epoch_ends,
     FetchRecords: Simulation._fetch,

@@ -13,14 +13,14 @@ Explore = Callable[[int], Counter[str]]  # runs the schedule of a seed; returns 
 
 def explore_range(explore: Explore, first: int, number: int) -> tuple[Counter[str], list[str]]:
     """Run schedules one after the other; return what was seen, and what was wrong."""
-    seen: Counter[str] = Counter()
+    counters: Counter[str] = Counter()
     wrong = []
     for seed in range(first, first + number):
         try:
-            seen += explore(seed)
+            counters += explore(seed)
         except Exception as error:  # whatever a wrong machine runs into
             wrong.append(f"seed {seed}: {type(error).__name__} {error}")
-    return seen, wrong
+    return counters, wrong
 
 
 def run_command(documentation: str, explore: Explore, *, schedules: int, range_size: int) -> int:
@@ -40,18 +40,18 @@ def run_command(documentation: str, explore: Explore, *, schedules: int, range_s
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    seen: Counter[str] = Counter()
+    counters: Counter[str] = Counter()
     wrong: list[str] = []
     size = min(range_size, max(options.schedules // options.processes, 1))
     firsts = range(options.seed, options.seed + options.schedules, size)
     sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
     with ProcessPoolExecutor(options.processes) as pool:
         for part, (counts, lines) in enumerate(pool.map(partial(explore_range, explore), firsts, sizes), 1):
-            seen += counts
+            counters += counts
             wrong += lines
             print("\n".join(lines), end="\n" if lines else "", flush=True)
             if part % 10 == 0:
                 print(f"schedules explored: {part * size}, wrong: {len(wrong)}", flush=True)
-    print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
+    print("\n".join(f"{name}: {number}" for name, number in sorted(counters.items())))
     print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
     return len(wrong)

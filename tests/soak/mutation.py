@@ -31,11 +31,15 @@ def build_mutant(name: str, mutation: Mutation) -> ModuleType:
 
 
 @contextmanager
-def mutated(name: str, mutation: Mutation, users: Sequence[ModuleType]) -> Iterator[None]:
+def apply_mutation(name: str, mutation: Mutation, users: Sequence[ModuleType]) -> Iterator[None]:
     """Replace the classes and functions of a module in the modules that import them from it."""
-    saved = {user: dict(vars(user)) for user in users}
-    broken, module_name = build_mutant(name, mutation), mutation.module.__name__
-    public = {key: value for key, value in vars(broken).items() if getattr(value, "__module__", "") == broken.__name__}
+    saved_names = {user: dict(vars(user)) for user in users}
+    broken_module, module_name = build_mutant(name, mutation), mutation.module.__name__
+    public = {
+        key: value
+        for key, value in vars(broken_module).items()
+        if getattr(value, "__module__", "") == broken_module.__name__
+    }
     for user in users:
         for key, value in public.items():
             if getattr(vars(user).get(key), "__module__", None) == module_name:
@@ -43,7 +47,7 @@ def mutated(name: str, mutation: Mutation, users: Sequence[ModuleType]) -> Itera
     try:
         yield
     finally:
-        for user, names in saved.items():
+        for user, names in saved_names.items():
             vars(user).update(names)
 
 

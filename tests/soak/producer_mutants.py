@@ -15,7 +15,7 @@ from itertools import chain
 from types import ModuleType
 
 from tests.soak import producer_schedules
-from tests.soak.mutation import Mutation, build_mutant, first_failure, mutants_parser, mutated, report_mutants
+from tests.soak.mutation import Mutation, apply_mutation, build_mutant, first_failure, mutants_parser, report_mutants
 
 from kafkaframes.client import sequencing
 
@@ -249,7 +249,7 @@ def mutant(name: str) -> ModuleType:
 
 def first_wrong(name: str, schedules: int) -> str | None:
     """Return the error of the first script or schedule that fails; None if all pass."""
-    with mutated(name, Mutation(sequencing, *MUTANTS[name]), (producer_schedules,)):
+    with apply_mutation(name, Mutation(sequencing, *MUTANTS[name]), (producer_schedules,)):
         return first_failure(
             chain(
                 ((script.__name__, script) for script in producer_schedules.SCRIPTS),

@@ -29,7 +29,7 @@ from kafkaframes.errors import KafkaframesError, MaybeWrittenError
 
 MODES = ("idempotent", "transactions", "one", "none")
 PARTITIONS = 2
-LONGEST_DELAY_S = 0.030
+MAX_DELAY_S = 0.030
 HANG_S = 120
 CHUNK = 1 << 16
 
@@ -42,7 +42,7 @@ class Proxy:
     target: int = 0
     cuts: float = 0.0
     refuses: float = 0.0
-    longest_s: float = LONGEST_DELAY_S
+    longest_s: float = MAX_DELAY_S
     cut_so_far: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -98,7 +98,7 @@ class Outcome:
     """What the producer reported: by partition and number, where it went or why it did not."""
 
     results: dict[tuple[int, int], RecordMetadata | BaseException] = field(default_factory=dict)
-    aborted: set[tuple[int, int]] = field(default_factory=set)
+    aborted_batches: set[tuple[int, int]] = field(default_factory=set)
     unknown: set[tuple[int, int]] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
 
@@ -121,7 +121,7 @@ def settings_of(rng: random.Random, mode: str, seed: int) -> dict[str, object]:
 
 async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers: range) -> Outcome:
     """Send numbers, each to a partition by chance, and collect the results."""
-    sent: list[tuple[tuple[int, int], asyncio.Future[RecordMetadata]]] = []
+    sends: list[tuple[tuple[int, int], asyncio.Future[RecordMetadata]]] = []
     outcome = Outcome()
     for number in numbers:
         where = rng.randrange(PARTITIONS), number
@@ -130,11 +130,11 @@ async def write(producer: AsyncProducer, rng: random.Random, topic: str, numbers
         except KafkaframesError as error:
             outcome.results[where] = error
             continue
-        sent.append((where, future))
+        sends.append((where, future))
         if rng.random() < 0.1:
             await asyncio.sleep(rng.uniform(0, 0.02))
-    results = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
-    outcome.results |= dict(zip((where for where, _ in sent), results, strict=True))
+    results = await asyncio.gather(*(future for _, future in sends), return_exceptions=True)
+    outcome.results |= dict(zip((where for where, _ in sends), results, strict=True))
     return outcome
 
 
@@ -145,20 +145,20 @@ async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, 
         await producer.begin_transaction()
         part = await write(producer, rng, topic, range(first, first + 20))
         whole.results |= part.results
-        failed = any(isinstance(one, BaseException) for one in part.results.values())
+        has_failed = any(isinstance(one, BaseException) for one in part.results.values())
         try:
             if rng.random() < 0.66:
                 await producer.commit_transaction()
-                if failed:
+                if has_failed:
                     whole.faults.append(f"a transaction with a failed record was committed: {first}")
                 continue
         except MaybeWrittenError:
             whole.unknown |= part.results.keys()
             break
         except KafkaframesError as error:
-            if not failed:
+            if not has_failed:
                 whole.faults.append(f"the transaction of {first} was not committed: {error}")
-        whole.aborted |= part.results.keys()
+        whole.aborted_batches |= part.results.keys()
         await producer.abort_transaction()
     return whole
 
@@ -184,16 +184,16 @@ async def run(proxy: Proxy, servers: str, mode: str, *, seed: int, topic: str, r
 
 def read(servers: str, topic: str) -> dict[int, dict[int, list[int]]]:
     """Return of each partition the offsets of each number, in the order of the log."""
-    found: dict[int, dict[int, list[int]]] = {}
+    offsets_by_number: dict[int, dict[int, list[int]]] = {}
     with Consumer(servers, isolation_level="read_committed") as consumer:
         partitions = consumer.partitions_for(topic)
         consumer.assign(dict.fromkeys(partitions, 0))
         ends = consumer.end_offsets(partitions)
         while any(consumer.position(one) < end for one, end in ends.items()):
             for record in consumer.poll(100):
-                at = found.setdefault(record.partition, {})
+                at = offsets_by_number.setdefault(record.partition, {})
                 at.setdefault(int(record.value or b"0"), []).append(record.offset)
-    return found
+    return offsets_by_number
 
 
 def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) -> list[str]:
@@ -205,7 +205,7 @@ def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) ->
         if isinstance(result, BaseException):
             if offsets and not isinstance(result, MaybeWrittenError):
                 wrong.append(f"reported as not written, and in the log at {offsets}: {name}")
-        elif (partition, number) in outcome.aborted:
+        elif (partition, number) in outcome.aborted_batches:
             if offsets:
                 wrong.append(f"aborted, and read at {offsets}: {name}")
         elif (partition, number) in outcome.unknown:
@@ -215,11 +215,11 @@ def faults(mode: str, outcome: Outcome, log: dict[int, dict[int, list[int]]]) ->
         elif mode == "none" and result.offset != -1:
             wrong.append(f"an offset that nobody told: {name}")
     if mode in ("idempotent", "transactions"):
-        wrong += unordered(log)
+        wrong += find_unordered(log)
     return wrong
 
 
-def unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
+def find_unordered(log: dict[int, dict[int, list[int]]]) -> list[str]:
     """Return what is in the log twice, or before an earlier number."""
     wrong = []
     for partition, numbers in log.items():
@@ -237,7 +237,7 @@ def create(servers: str, topic: str) -> None:
 
 
 @contextlib.contextmanager
-def embedded(port: int) -> Iterator[int]:
+def run_broker(port: int) -> Iterator[int]:
     """Run a broker whose clients are sent to ``port``; gives its own."""
     with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", port))]) as broker:
         yield broker.port
@@ -248,7 +248,7 @@ async def campaign(
     modes: tuple[str, ...],
     *,
     records: int = 120,
-    broker: Callable[[int], AbstractContextManager[int]] = embedded,
+    broker: Callable[[int], AbstractContextManager[int]] = run_broker,
 ) -> Counter[str]:
     """Run all seeds, a mode after the other; return how many runs of each mode went wrong, and what was seen.
 

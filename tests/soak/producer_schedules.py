@@ -40,7 +40,7 @@ from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, Networ
 
 NODES, PARTITIONS = 2, 2
 KEPT = 5
-LARGEST, LARGEST_EPOCH = 2**31 - 1, 2**15 - 1
+INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 TIMEOUT_S = 10.0
 MODES = ("idempotent", "transactions", "plain")
 STALE_LEADER, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS, FENCED, OUT_OF_ORDER = 6, 10, 19, 20, 47, 45
@@ -59,7 +59,7 @@ class Log:
     def append(self, stamp: Stamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
         """Return an error code and a base offset, as Kafka's leader does."""
         if stamp is not None:
-            last = (stamp.base_sequence + len(values) - 1) & LARGEST
+            last = (stamp.base_sequence + len(values) - 1) & INT32_MAX
             code, offset = self._check(stamp, last)
             if code or offset >= 0:
                 return code, offset
@@ -69,17 +69,17 @@ class Log:
         return 0, len(self.records) - len(values)
 
     def _check(self, stamp: Stamp, last: int) -> tuple[int, int]:
-        known, sequence = self.epoch, stamp.base_sequence
-        if known is None or known.producer_id != stamp.producer.producer_id:
+        known_producer, sequence = self.epoch, stamp.base_sequence
+        if known_producer is None or known_producer.producer_id != stamp.producer.producer_id:
             return 0, -1
-        if stamp.producer.epoch < known.epoch:
+        if stamp.producer.epoch < known_producer.epoch:
             return FENCED, -1
-        if stamp.producer.epoch > known.epoch:
+        if stamp.producer.epoch > known_producer.epoch:
             return (OUT_OF_ORDER if sequence else 0), -1
         for first, end, offset in self.batches:
             if (first, end) == (sequence, last):
                 return 0, offset
-        follows = (self.batches[-1][1] + 1) & LARGEST if self.batches else 0
+        follows = (self.batches[-1][1] + 1) & INT32_MAX if self.batches else 0
         return (0 if sequence == follows else OUT_OF_ORDER), -1
 
     def _remember(self, stamp: Stamp, last: int) -> None:
@@ -140,16 +140,16 @@ class Simulation:
             backoff_s=lambda attempt: 0.1 * min(attempt + 1, 5),
         )
         self.machine.transactional = mode == "transactions"
-        self.granted = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator knows
+        self.granted_producer = ProducerIdentity(1, epoch)  # the id and epoch that the coordinator knows
         if mode != "plain":
-            self.machine.set_producer(self.granted)
+            self.machine.set_producer(self.granted_producer)
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         if first_sequence:
             for one in self.partitions:
                 self.machine.set_sequence(one, first_sequence)
         self.logs = {one: Log() for one in self.partitions}
         self.leaders = dict.fromkeys(self.partitions, 0)
-        self.known = dict(self.leaders)  # what the client's metadata says
+        self.known_leaders = dict(self.leaders)  # what the client's metadata says
         self.wires: list[Wire] = []
         self.values: dict[Batch, list[int]] = {}  # of each batch that was not divided
         self.contents: dict[Batch, list[int]] = {}  # of each batch
@@ -161,11 +161,11 @@ class Simulation:
         self.transaction_of: dict[Batch, int] = {}
         self.transaction = 0
         self.next_value = 0
-        self.seen: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
 
     # ------------------------------------------------------------------------------------------------ the client
 
-    def put(self, partition: int, count: int) -> None:
+    def queue_batch(self, partition: int, count: int) -> None:
         """Queue a batch."""
         batch = self.new_batch(self.partitions[partition], count)
         self.values[batch] = self.contents[batch] = list(range(self.next_value, self.next_value + count))
@@ -184,15 +184,15 @@ class Simulation:
             return False
         values, before = self.values.pop(batch), list(self.machine._queues[batch.partition].waiting)
         parts = [self.new_batch(batch.partition, size) for size in sizes]
-        number, taken = batch.assigned_stamp, 0
+        number, taken_count = batch.assigned_stamp, 0
         after = [one for one in before if one.order > batch.order]
         self.machine.divide(batch, parts)
         for part in parts:
-            self.values[part] = self.contents[part] = values[taken : taken + part.count]
+            self.values[part] = self.contents[part] = values[taken_count : taken_count + part.count]
             self.transaction_of[part] = self.transaction_of[batch]
             self.origins[part] = [batch, *self.origins.get(batch, [])]
             self.attempts[part] = max(self.attempts[batch] - 1, 0)
-            self.sequence_of[part] = None if number is None else (number.base_sequence + taken) & LARGEST
+            self.sequence_of[part] = None if number is None else (number.base_sequence + taken_count) & INT32_MAX
             assert part.assigned_stamp is None or part.assigned_stamp.producer == number.producer, (
                 "a part has another epoch"
             )
@@ -200,25 +200,25 @@ class Simulation:
             assert (part.created_at, part.attempts) == (batch.created_at, batch.attempts), (
                 "a part is younger than the whole"
             )
-            taken += part.count
+            taken_count += part.count
         waiting = list(self.machine._queues[batch.partition].waiting)
         position = waiting.index(parts[0])
         assert waiting[position : position + len(parts)] == parts, "parts are not in the place of the whole"
         assert [one.order for one in waiting] == sorted({one.order for one in waiting}), "two have the same order"
         assert waiting[position + len(parts) :] == after, "parts are not before what comes after the whole"
-        self.seen["batches divided"] += 1
+        self.counters["batches divided"] += 1
         return True
 
     def divide_next(self, partition: int, sizes: Sequence[int]) -> None:
         """Let the client divide the batch that goes next, unless it is in doubt: it may be known by its sequences."""
         batch = self.machine.next_batch(self.partitions[partition])
         if batch is not None and not batch.in_doubt:
-            self.divide(batch, cut_sizes(batch.count, sizes))
+            self.divide(batch, limit_sizes(batch.count, sizes))
 
-    def send(self, partition: int, *, cut: bool = False) -> None:
+    def send(self, partition: int, *, is_cut: bool = False) -> None:
         """Write what goes next to whom the client takes for the leader; ``cut``: none of it gets there."""
         where = self.partitions[partition]
-        node = self.known[where]
+        node = self.known_leaders[where]
         wire = next((one for one in self.wires if one.is_open and one.node == node), None)
         if wire is None:
             wire = Wire(node)
@@ -228,9 +228,9 @@ class Simulation:
             return
         self.check_rules(batch, wire)
         wire.waiting.append(batch)
-        self.seen["batches written"] += 1
-        if cut:
-            self.cut(self.wires.index(wire), kept=len(wire.requests))
+        self.counters["batches written"] += 1
+        if is_cut:
+            self.end_connection(self.wires.index(wire), kept_count=len(wire.requests))
         else:
             wire.requests.append((batch, batch.assigned_stamp, self.transaction_of[batch]))
 
@@ -242,20 +242,20 @@ class Simulation:
 
     def deliver(self, wire: int, *, sizes: Sequence[int] = ()) -> None:
         """Let the client read an answer; ``sizes``: into which parts it divides a batch that is too large."""
-        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).answers:
+        if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).answers:
             return
-        batch, code, offset = chosen.answers.popleft()
-        if batch not in chosen.waiting:
+        batch, code, offset = chosen_wire.answers.popleft()
+        if batch not in chosen_wire.waiting:
             return
-        chosen.waiting.remove(batch)
+        chosen_wire.waiting.remove(batch)
         if code:
-            known = ErrorCode(code)
-            self.seen[known.name] += 1
+            error_code = ErrorCode(code)
+            self.counters[error_code.name] += 1
             assert code != FENCED, "a batch of an old epoch went out"
-            if code == TOO_LARGE and self.divide(batch, cut_sizes(batch.count, sizes)):
+            if code == TOO_LARGE and self.divide(batch, limit_sizes(batch.count, sizes)):
                 self.note_again([batch])
                 return
-            self.machine.process_error(batch, BrokerError(known.name, known), self.now)
+            self.machine.process_error(batch, BrokerError(error_code.name, error_code), self.now)
             if code == STALE_LEADER:
                 self.learn()
         else:
@@ -265,23 +265,23 @@ class Simulation:
         self.settle()
         self.note_again([batch])
 
-    def cut(self, wire: int, *, kept: int) -> None:
+    def end_connection(self, wire: int, *, kept_count: int) -> None:
         """End a connection for the client; the broker may still have this many of its requests to handle."""
-        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).is_open:
+        if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).is_open:
             return
-        chosen.is_open = False
-        while len(chosen.requests) > kept:
-            chosen.requests.pop()
-        lost, chosen.waiting = chosen.waiting, []
-        self.seen["connections cut"] += 1
-        for batch in lost:
+        chosen_wire.is_open = False
+        while len(chosen_wire.requests) > kept_count:
+            chosen_wire.requests.pop()
+        lost_batches, chosen_wire.waiting = chosen_wire.waiting, []
+        self.counters["connections cut"] += 1
+        for batch in lost_batches:
             self.machine.process_loss(batch, NetworkError("cut"), self.now)
         self.settle()
-        self.note_again(lost)
+        self.note_again(lost_batches)
 
     def learn(self) -> None:
         """Let the client hear who leads."""
-        self.known = dict(self.leaders)
+        self.known_leaders = dict(self.leaders)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass."""
@@ -297,26 +297,26 @@ class Simulation:
         """Get a new id where the epoch cannot be raised any more."""
         if self.machine.needs_new_id and self.mode == "idempotent":
             self.machine.set_producer(ProducerIdentity(self.machine.producer.producer_id + 1, 0))
-            self.seen["new producer ids"] += 1
+            self.counters["new producer ids"] += 1
 
     def settle(self) -> None:
         """Take results."""
         while self.machine.finished_batches:
-            ended = self.machine.finished_batches.popleft()
-            assert ended.batch not in self.results, "a batch ended twice"
-            self.results[ended.batch] = ended.base_offset, ended.error
-            if ended.error is not None:
-                self.check_failure(ended.batch, ended.error)
-            self.seen[type(ended.error).__name__ if ended.error else "acknowledged"] += 1
+            result = self.machine.finished_batches.popleft()
+            assert result.batch not in self.results, "a batch ended twice"
+            self.results[result.batch] = result.base_offset, result.error
+            if result.error is not None:
+                self.check_failure(result.batch, result.error)
+            self.counters[type(result.error).__name__ if result.error else "acknowledged"] += 1
 
     # --------------------------------------------------------------------------------------------- the brokers
 
     def handle(self, wire: int, *, fault: int = 0) -> None:
         """Let a broker handle the first request of a connection, also of one that is gone."""
-        if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).requests:
+        if not self.wires or not (chosen_wire := self.wires[wire % len(self.wires)]).requests:
             return
-        batch, stamp, transaction = chosen.requests.popleft()
-        if self.leaders[batch.partition] != chosen.node:
+        batch, stamp, transaction = chosen_wire.requests.popleft()
+        if self.leaders[batch.partition] != chosen_wire.node:
             fault = STALE_LEADER
         code, offset = fault, -1
         if fault == OUT_OF_ORDER:
@@ -327,23 +327,23 @@ class Simulation:
             code, offset = log.append(stamp, self.contents[batch], transaction)
             if len(log.records) > before and transaction in self.ended_transactions:
                 assert not self.raises_epochs, "a batch of a transaction that has ended"
-                self.seen["batches behind the end of their transaction, before KIP-890"] += 1
+                self.counters["batches behind the end of their transaction, before KIP-890"] += 1
             code = code or fault
-        if chosen.is_open:
-            chosen.answers.append((batch, code, offset))
+        if chosen_wire.is_open:
+            chosen_wire.answers.append((batch, code, offset))
 
     def move(self, partition: int) -> None:
         """Let another node lead."""
         where = self.partitions[partition]
         self.leaders[where] = (self.leaders[where] + 1) % NODES
-        self.seen["leaders moved"] += 1
+        self.counters["leaders moved"] += 1
 
     def restart(self, node: int) -> None:
         """Forget the connections of a node with all their requests; its log stays."""
         for number, wire in enumerate(self.wires):
             if wire.node == node:
                 wire.requests.clear()
-                self.cut(number, kept=0)
+                self.end_connection(number, kept_count=0)
 
     # -------------------------------------------------------------------------------------------- transactions
 
@@ -357,18 +357,20 @@ class Simulation:
         if self.is_in_flight:
             return
         commit = commit and not self.machine.must_abort
-        assert self.machine.producer == self.granted, "ends a transaction under an epoch that no coordinator knows"
+        assert self.machine.producer == self.granted_producer, (
+            "ends a transaction under an epoch that no coordinator knows"
+        )
         producer_id, epoch = self.machine.producer
         is_raised = self.raises_epochs or self.machine.must_abort  # by the marker, or by InitProducerId behind it
-        raised = ProducerIdentity(producer_id, epoch + 1) if is_raised else self.machine.producer
+        raised_producer = ProducerIdentity(producer_id, epoch + 1) if is_raised else self.machine.producer
         for _ in range(answers_lost + 1):  # a coordinator that has ended it answers a repetition with the same
             if self.transaction not in self.ended_transactions:
                 self.ended_transactions[self.transaction] = commit
                 for log in self.logs.values() if self.raises_epochs else ():
-                    log.mark(raised)
-        self.seen["transactions committed" if commit else "transactions aborted"] += 1
-        self.granted = raised
-        self.machine.set_producer(raised)
+                    log.mark(raised_producer)
+        self.counters["transactions committed" if commit else "transactions aborted"] += 1
+        self.granted_producer = raised_producer
+        self.machine.set_producer(raised_producer)
         self.transaction += 1
 
     @property
@@ -378,9 +380,9 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------------ the rules
 
-    def note_again(self, answered: Sequence[Batch]) -> None:
+    def note_again(self, answered_batches: Sequence[Batch]) -> None:
         """Note the partitions in which batches must be written again."""
-        self.goes_again |= {batch.partition for batch in answered if batch not in self.results}
+        self.goes_again |= {batch.partition for batch in answered_batches if batch not in self.results}
 
     def check_rules(self, batch: Batch, wire: Wire) -> None:
         """Check a batch that is written now."""
@@ -402,7 +404,7 @@ class Simulation:
                 assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
         if batch.assigned_stamp is None:
             return
-        assert batch.assigned_stamp.producer.epoch <= LARGEST_EPOCH, "there is no such epoch"
+        assert batch.assigned_stamp.producer.epoch <= INT16_MAX, "there is no such epoch"
         first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
         assert batch.order - first < KEPT, "leaders would not know one before it again"
         if not was_written:
@@ -487,12 +489,14 @@ class Simulation:
         """Check that each partition takes a new batch, and that it is acknowledged."""
         if self.machine.must_abort:
             self.end_transaction(commit=False, answers_lost=0)
-        known = set(self.values)
+        known_batches = set(self.values)
         for partition in range(PARTITIONS):
-            self.put(partition, 1)
+            self.queue_batch(partition, 1)
         self.heal()
-        failed = [self.results[batch][1] for batch in self.values.keys() - known if self.results[batch][1] is not None]
-        assert not failed, f"healed, and takes nothing: {failed}"
+        failures = [
+            self.results[batch][1] for batch in self.values.keys() - known_batches if self.results[batch][1] is not None
+        ]
+        assert not failures, f"healed, and takes nothing: {failures}"
 
     def leftovers(self) -> None:
         """Let the brokers handle what is left of connections that are gone."""
@@ -519,15 +523,17 @@ class Simulation:
 
     def check_order(self) -> None:
         """Check the order of all records; where there is a new id, which fences nothing off, of acknowledged ones."""
-        acknowledged = {
-            value for batch, found in self.results.items() if found[1] is None for value in self.values[batch]
+        acknowledged_values = {
+            value for batch, result in self.results.items() if result[1] is None for value in self.values[batch]
         }
         for log in self.logs.values():
-            records = [one for one in log.records if one in acknowledged or not self.seen["new producer ids"]]
+            records = [
+                one for one in log.records if one in acknowledged_values or not self.counters["new producer ids"]
+            ]
             assert records == sorted(records), "out of order"
 
 
-def cut_sizes(count: int, sizes: Sequence[int]) -> list[int]:
+def limit_sizes(count: int, sizes: Sequence[int]) -> list[int]:
     """Return sizes that add up to ``count``, the first of them as given.
 
     >>> cut_sizes(5, [2, 1]), cut_sizes(2, [3]), cut_sizes(3, [])
@@ -548,8 +554,8 @@ def explore(seed: int) -> Counter[str]:
     at_limit = rng.random() < 0.05
     mode = rng.choice(("idempotent", "idempotent", "transactions", "plain"))
     epoch = 32_766 if at_limit and mode == "idempotent" else 0
-    first = LARGEST - rng.randrange(6) if rng.random() < 0.1 and mode != "plain" else 0
-    retries = rng.choice((1, 3, LARGEST, LARGEST))
+    first = INT32_MAX - rng.randrange(6) if rng.random() < 0.1 and mode != "plain" else 0
+    retries = rng.choice((1, 3, INT32_MAX, INT32_MAX))
     flight = rng.randint(1, 5)
     simulation = Simulation(
         mode=mode,
@@ -574,18 +580,21 @@ def explore(seed: int) -> Counter[str]:
 
     def burst() -> None:
         for _ in range(rng.randint(2, 5)):
-            simulation.put(0, rng.choice((1, 1, 4)))
+            simulation.queue_batch(0, rng.choice((1, 1, 4)))
         for _ in range(5):
             simulation.send(0)
 
     events = {
-        "put": (30, lambda: simulation.put(rng.randrange(partitions), rng.randint(1, 3))),
-        "send": (40, lambda: simulation.send(rng.randrange(partitions), cut=rng.random() < 0.05)),
+        "put": (30, lambda: simulation.queue_batch(rng.randrange(partitions), rng.randint(1, 3))),
+        "send": (40, lambda: simulation.send(rng.randrange(partitions), is_cut=rng.random() < 0.05)),
         "burst": (rng.choice((0, 5, 10)), burst),
         "handle": (40, handle),
         "deliver": (40, lambda: simulation.deliver(rng.randrange(9), sizes=sizes())),
         "divide": (2, lambda: simulation.divide_next(rng.randrange(partitions), sizes())),
-        "cut": (rng.choice((0, 3, 10)), lambda: simulation.cut(rng.randrange(9), kept=rng.randrange(6))),
+        "cut": (
+            rng.choice((0, 3, 10)),
+            lambda: simulation.end_connection(rng.randrange(9), kept_count=rng.randrange(6)),
+        ),
         "refuse": (2, lambda: simulation.refuse_connection(rng.randrange(PARTITIONS), retriable=rng.random() < 0.9)),
         "move": (rng.choice((0, 4)), lambda: simulation.move(rng.randrange(PARTITIONS))),
         "restart": (rng.choice((0, 2)), lambda: simulation.restart(rng.randrange(NODES))),
@@ -600,7 +609,7 @@ def explore(seed: int) -> Counter[str]:
     if rng.random() < 0.5:
         simulation.leftovers()
     finish(simulation)
-    return simulation.seen
+    return simulation.counters
 
 
 def finish(simulation: Simulation) -> None:
@@ -616,8 +625,8 @@ def finish(simulation: Simulation) -> None:
 
 def _begin(mode: str) -> Simulation:
     """Return a schedule whose first batch was acknowledged, on the first connection."""
-    simulation = Simulation(mode=mode, max_in_flight=5, retries=LARGEST, epoch=0)
-    simulation.put(0, 1)
+    simulation = Simulation(mode=mode, max_in_flight=5, retries=INT32_MAX, epoch=0)
+    simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0)
     simulation.deliver(0)
@@ -627,22 +636,22 @@ def _begin(mode: str) -> Simulation:
 def late_copies_of_what_expired() -> None:
     """A batch behind one of unknown fate is out of order, may still come to the log, and one behind it is absent."""
     simulation = _begin("idempotent")
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0, fault=TOO_LARGE)  # absent, under the first epoch: says nothing of what comes under the next
     simulation.deliver(0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0)
     simulation.deliver(0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     simulation.pass_time(5.0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     for _ in range(2):
         simulation.send(0)
-    simulation.cut(0, kept=2)
+    simulation.end_connection(0, kept_count=2)
     simulation.pass_time(1.0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     for _ in range(3):
         simulation.send(0)
     simulation.move(0)
@@ -662,16 +671,16 @@ def late_copies_of_what_expired() -> None:
 def late_copies_behind_an_epoch() -> None:
     """As before, and nothing under the epoch is known to be absent but what was absent under the one before."""
     simulation = _begin("idempotent")
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0, fault=TOO_LARGE)
     simulation.deliver(0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     simulation.pass_time(5.0)
-    simulation.put(0, 1)
+    simulation.queue_batch(0, 1)
     for _ in range(2):
         simulation.send(0)
-    simulation.cut(0, kept=2)
+    simulation.end_connection(0, kept_count=2)
     simulation.pass_time(5.5)
     simulation.send(0)
     simulation.handle(1)
@@ -683,7 +692,7 @@ def out_of_order_without_a_cause() -> None:
     """A leader has lost what it knew: the epoch is raised outside of transactions, and one must be aborted at once."""
     for mode in ("idempotent", "transactions"):
         simulation = _begin(mode)
-        simulation.put(0, 1)
+        simulation.queue_batch(0, 1)
         batch = list(simulation.values)[-1]
         simulation.send(0)
         simulation.handle(0, fault=OUT_OF_ORDER)
@@ -703,7 +712,7 @@ def parts_before_an_absent_batch() -> None:
     """A batch in doubt is in the log and is divided; a batch after it is absent, which says nothing of the parts."""
     simulation = _begin("idempotent")
     for count in (3, 1):
-        simulation.put(0, count)
+        simulation.queue_batch(0, count)
         simulation.send(0)
     simulation.handle(0, fault=TOO_FEW_AFTERWARDS)
     simulation.handle(0, fault=TOO_LARGE)
@@ -734,20 +743,20 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     options = parser.parse_args()
-    seen: Counter[str] = Counter()
+    counters: Counter[str] = Counter()
     for script in SCRIPTS:
         script()
     for number in range(options.schedules):
         try:
-            seen += explore(options.seed + number)
+            counters += explore(options.seed + number)
         except AssertionError as error:
             print(f"seed {options.seed + number}: {error}", flush=True)
-            seen["wrong schedules"] += 1
-            if seen["wrong schedules"] > 10:
+            counters["wrong schedules"] += 1
+            if counters["wrong schedules"] > 10:
                 break
-    print("\n".join(f"{name}: {count}" for name, count in sorted(seen.items())))
+    print("\n".join(f"{name}: {count}" for name, count in sorted(counters.items())))
     print(f"schedules explored: {number + 1}")
-    sys.exit(1 if seen["wrong schedules"] else 0)
+    sys.exit(1 if counters["wrong schedules"] else 0)
 
 
 if __name__ == "__main__":

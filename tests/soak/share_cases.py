@@ -44,13 +44,13 @@ def machine_of(**options: Any) -> ShareMachine:
     """Return a machine whose topic ``t`` has two partitions, led by the nodes 1 and 2."""
     settings = ShareConsumerSettings.of({"bootstrap_servers": "a:1", "group_id": "g", **options})
     cluster = Cluster()
-    put_topic(cluster)
+    add_topic(cluster)
     machine = ShareMachine(settings, cluster, backoff_s=lambda attempt: 0.1)
     machine.subscribe(("t",), 0.0)
     return machine
 
 
-def put_topic(cluster: Cluster, *, error: int = 0) -> None:
+def add_topic(cluster: Cluster, *, error: int = 0) -> None:
     """Let the metadata have the topic ``t``."""
     rows = [
         SimpleNamespace(
@@ -136,10 +136,10 @@ def check_that_a_commit_raises_errors_of_a_fetch_in_flight() -> None:
     commit = machine.commit()
     machine.process_failure(request, NetworkError("lost"), 3.0)
     assert commit.is_done
-    assert raised_by(commit.require_success) is NetworkError
+    assert error_of(commit.require_success) is NetworkError
 
 
-def raised_by(call: Callable[[], object]) -> type | None:
+def error_of(call: Callable[[], object]) -> type | None:
     """Return the class of the error that a call raises."""
     try:
         call()
@@ -162,7 +162,7 @@ def check_that_a_response_without_a_row_is_an_error() -> None:
     commit = machine.commit()
     (request,) = of_kind(machine, ShareAcknowledge, 4.0)
     machine.process_response(request, ShareAcknowledgeAnswer({}), 4.0)
-    assert raised_by(commit.require_success) is BrokerError
+    assert error_of(commit.require_success) is BrokerError
 
 
 def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -> None:
@@ -174,11 +174,11 @@ def check_that_a_commit_raises_errors_of_acknowledgements_that_were_not_sent() -
     (request,) = of_kind(machine, ShareAcknowledge, 2.0)
     machine.process_failure(request, NetworkError("lost"), 2.0)
     assert renewal.is_done
-    assert raised_by(renewal.require_success) is BrokerError
+    assert error_of(renewal.require_success) is BrokerError
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     assert [type(result.error) for result in machine.take_results()] == [NetworkError, BrokerError]
-    assert raised_by(machine.commit().require_success) is BrokerError
-    assert raised_by(machine.commit().require_success) is None
+    assert error_of(machine.commit().require_success) is BrokerError
+    assert error_of(machine.commit().require_success) is None
 
 
 def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> None:
@@ -194,7 +194,7 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
     machine.process_response(request, ShareAcknowledgeAnswer({ONE: error}), 3.0)
     answer_acknowledge(machine, None, 3.0)
     for commit in (first, second):
-        assert raised_by(commit.require_success) is BrokerError
+        assert error_of(commit.require_success) is BrokerError
 
 
 def check_that_records_are_fetched_only_while_the_caller_waits() -> None:
@@ -396,7 +396,7 @@ def check_that_errors_of_topics_are_raised() -> None:
     machine._cluster.topics.clear()
     join(machine, [ONE])
     (request,) = of_kind(machine, FetchMetadata, 1.0)
-    put_topic(machine._cluster, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    add_topic(machine._cluster, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     machine.process_response(request, None, 1.0)
     error = machine.take_error()
     assert isinstance(error, BrokerError)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 
 from tests.soak import share_cases, share_schedules
-from tests.soak.mutation import Mutation, first_failure, mutants_parser, mutated, report_mutants
+from tests.soak.mutation import Mutation, apply_mutation, first_failure, mutants_parser, report_mutants
 
 from kafkaframes.client import share_machine, share_member, share_messages, share_session
 
@@ -275,7 +275,7 @@ FOUND_BY_FIRST_SCHEDULES = ("fetches although records are buffered", "records ar
 
 def first_wrong(name: str, schedules: int, *, skips_cases: bool = False) -> str | None:
     """Return the error of the first case or schedule that fails; None if all pass."""
-    with mutated(name, MUTANTS[name], USERS):
+    with apply_mutation(name, MUTANTS[name], USERS):
         return first_failure(
             chain(
                 () if skips_cases else share_cases.CASES.items(),

@@ -157,7 +157,7 @@ class World:
         self.lock_s = lock_s
         self.away: set[int] = set()
         self.disturbances = 0  # events after which a lock may be gone early
-        self.written: set[Record] = set()
+        self.written_records: set[Record] = set()
         self.state: BrokerState
         self.dispatcher: Dispatcher
         self.open()
@@ -202,23 +202,23 @@ class World:
 
     def create(self, topic: str, size: int) -> None:
         """Create a topic, or add partitions to it."""
-        known = self.state.topics.get(topic)
-        if known is None:
+        topic_state = self.state.topics.get(topic)
+        if topic_state is None:
             self.state.create_topic(topic, size)
-        elif size > len(known.partitions):
-            first = len(known.partitions)
+        elif size > len(topic_state.partitions):
+            first = len(topic_state.partitions)
             replicas = self.state.assignment(topic, size - first, 1, first=first)
-            finish_steps(self.state.adding_partitions(known, replicas))
+            finish_steps(self.state.adding_partitions(topic_state, replicas))
             self.state.save()
         for number, row in enumerate(self.state.topics[topic].partitions):
-            if row.leader_id != NODE_IDS[number % 2] and known is None:
+            if row.leader_id != NODE_IDS[number % 2] and topic_state is None:
                 self.state.move_leader(row, NODE_IDS[number % 2])
 
     def delete(self, topic: str) -> None:
-        known = self.state.topics.get(topic)
-        if known is not None:
+        topic_state = self.state.topics.get(topic)
+        if topic_state is not None:
             self.disturbances += 1
-            finish_steps(self.state.deleting_topics([known]))
+            finish_steps(self.state.deleting_topics([topic_state]))
             self.state.save()
 
     def partitions(self) -> list[Any]:
@@ -239,7 +239,7 @@ class World:
         answer = self.exchange("Produce", 9, body, session)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
         topic_id = self.topic_id(name.topic)
-        self.written |= {Record(topic_id, name.partition, first + number) for number in range(count)}
+        self.written_records |= {Record(topic_id, name.partition, first + number) for number in range(count)}
 
     def write_gap(self, row: Any) -> None:
         """Append a transaction marker: an offset that consumers acquire and that has no record."""
@@ -297,11 +297,11 @@ class World:
         key = ShareKey(GROUP, record.topic_id, record.partition)
         share = self.state.share_groups.partitions.get(key)
         if share is None:
-            stored = self.state.share_groups.stored_states.get(key)
-            if stored is None:
+            stored_state = self.state.share_groups.stored_states.get(key)
+            if stored_state is None:
                 return False
-            finished_batches = (row for row in stored.batches if RecordState(row.state) in FINISHED_STATES)
-            return record.offset < stored.start or any(
+            finished_batches = (row for row in stored_state.batches if RecordState(row.state) in FINISHED_STATES)
+            return record.offset < stored_state.start or any(
                 row.first <= record.offset <= row.last for row in finished_batches
             )
         if record.offset < share.start:
@@ -361,11 +361,11 @@ class SimulatedMember:
         self.messages = ShareMessages(self.settings, self.member_id, self.machine.partition_of)
         self.connections: dict[tuple[str, int], Connection] = {}
         self.coordinator = 1
-        self.delivered: dict[RecordKey, Record] = {}  # returned, and not acknowledged by the caller
+        self.delivered_records: dict[RecordKey, Record] = {}  # returned, and not acknowledged by the caller
         self.locked_s: dict[Record, float] = {}  # time of the delivery or of the last renewal
-        self.confirmed: set[Record] = set()
+        self.confirmed_records: set[Record] = set()
         self.without_row: set[Record] = set()  # records whose acknowledgements lack a row in the response
-        self.unanswered: dict[RecordKey, list[Acknowledged]] = {}
+        self.pending_acknowledgements: dict[RecordKey, list[Acknowledged]] = {}
         self.errors: Counter[str] = Counter()  # raised by polls, or logged at the end
         self.fatal: Counter[str] = Counter()  # errors that must be raised
         self.is_busy = False  # the caller is in a call or handles records
@@ -407,7 +407,7 @@ class SimulatedMember:
             connection.waiting.append(Pending(request, self.now))
         for connection in list(self.connections.values()):
             if connection.waiting and self.now - connection.waiting[0].sent_s > REQUEST_TIMEOUT_S:
-                self.cut(connection, handles_rest=False)
+                self.end_connection(connection, handles_rest=False)
         self.collect()
 
     def body_of(self, request: ShareRequest) -> tuple[str, int, Any]:
@@ -465,10 +465,10 @@ class SimulatedMember:
                     raise broker_error(answer.error_code, "heartbeat")
                 machine.process_response(request, self.messages.read_heartbeat(answer), now)
             elif isinstance(request, ShareFetch):
-                fetched = self.messages.read_fetch(request, answer)
+                fetched_rows = self.messages.read_fetch(request, answer)
                 if machine._state_of(request) is not None and not machine._is_ending:
-                    self.note_row_errors(fetched)
-                machine.process_response(request, fetched, now)
+                    self.note_row_errors(fetched_rows)
+                machine.process_response(request, fetched_rows, now)
             else:
                 machine.process_response(request, self.messages.read_acknowledge(request, answer), now)
         except BrokerError as error:
@@ -494,7 +494,7 @@ class SimulatedMember:
             if row.damage is not None and partition is not None and partition.topic in self.machine.topics:
                 self.fatal[str(row.damage)] += 1
 
-    def cut(self, connection: Connection, *, handles_rest: bool) -> None:
+    def end_connection(self, connection: Connection, *, handles_rest: bool) -> None:
         """End a connection. The broker may still handle what it has received, and notice the end later."""
         self.connections = {key: value for key, value in self.connections.items() if value is not connection}
         waiting, connection.waiting = connection.waiting, deque()
@@ -519,12 +519,14 @@ class SimulatedMember:
             for partition, numbers in offsets.items():
                 for offset in numbers:
                     key = partition.topic, partition.partition, offset
-                    if not self.unanswered.get(key):
+                    if not self.pending_acknowledgements.get(key):
                         assert simulation.has_internal_results, f"{key} has a result that no acknowledgement has"
                         continue
-                    entry = self.unanswered[key].pop(0)
+                    entry = self.pending_acknowledgements[key].pop(0)
                     simulation.check_result(self, entry, error)
-        self.unanswered = {key: entries for key, entries in self.unanswered.items() if entries}
+        self.pending_acknowledgements = {
+            key: entries for key, entries in self.pending_acknowledgements.items() if entries
+        }
 
     def subscribe(self, topics: Iterable[str]) -> None:
         if not self.machine.topics:
@@ -535,26 +537,26 @@ class SimulatedMember:
     def poll(self, timeout_s: float) -> list[AcquiredBatch]:
         """Poll as ``AsyncShareConsumer`` does."""
         simulation, machine = self.simulation, self.machine
-        if simulation.mode == "explicit" and self.delivered:
+        if simulation.mode == "explicit" and self.delivered_records:
             try:
                 machine.begin_poll(self.now)
             except OptionError:
-                self.acknowledge(list(self.delivered), ACCEPT)
+                self.acknowledge(list(self.delivered_records), ACCEPT)
             else:
                 raise AssertionError("an explicit consumer polls without acknowledgements")
         self.mark_accepted()
         self.is_busy = True
         machine.begin_poll(self.now)
-        deadline, acquired = self.now + timeout_s, list[AcquiredBatch]()
+        deadline, acquired_batches = self.now + timeout_s, list[AcquiredBatch]()
         while True:
             self.send()
             error = machine.take_error()
             if error is not None:
                 self.errors[str(error)] += 1
-                simulation.seen["errors raised"] += 1
+                simulation.counters["errors raised"] += 1
                 break
-            acquired = machine.take_records()
-            if acquired or self.now >= deadline:
+            acquired_batches = machine.take_records()
+            if acquired_batches or self.now >= deadline:
                 break
             simulation.exchange(self)
             if simulation.chance(0.2):
@@ -563,82 +565,82 @@ class SimulatedMember:
                 simulation.pass_time(0.1)
         machine.end_poll(self.now)
         self.is_busy = False
-        simulation.check_returned(self, acquired)
-        return acquired
+        simulation.check_returned(self, acquired_batches)
+        return acquired_batches
 
     def mark_accepted(self) -> None:
         """In implicit mode, the next call accepts what is delivered."""
         if self.simulation.mode == "implicit":
-            for key, record in self.delivered.items():
-                self.unanswered.setdefault(key, []).append(Acknowledged(record, ACCEPT))
-            self.delivered.clear()
+            for key, record in self.delivered_records.items():
+                self.pending_acknowledgements.setdefault(key, []).append(Acknowledged(record, ACCEPT))
+            self.delivered_records.clear()
 
     def acknowledge(self, keys: Sequence[RecordKey], kind: int) -> None:
         for key in keys:
-            record = self.delivered.pop(key)
-            self.unanswered.setdefault(key, []).append(Acknowledged(record, kind))
+            record = self.delivered_records.pop(key)
+            self.pending_acknowledgements.setdefault(key, []).append(Acknowledged(record, kind))
             if kind == RELEASE:
-                self.simulation.released[record] += 1
+                self.simulation.release_counts[record] += 1
         self.machine.acknowledge(keys, kind)
         self.collect()
 
-    def work(self, acquired: list[AcquiredBatch]) -> None:
+    def work(self, acquired_batches: list[AcquiredBatch]) -> None:
         """Handle records: slowly or not, with renewals or without, then acknowledge some of them."""
         simulation, rng = self.simulation, self.simulation.random
         self.is_busy = True
         if simulation.renews:
             for _ in range(rng.randint(0, 3)):
                 simulation.pass_time(LOCK_S * 0.4)
-                if self.delivered:
-                    self.renew(list(self.delivered))
+                if self.delivered_records:
+                    self.renew(list(self.delivered_records))
         elif simulation.chance(0.2):
             simulation.pass_time(rng.choice((0.5, 2.0, 2.0) if simulation.is_calm else (0.5, 3.0, LOCK_S + 1)))
-        elif simulation.version == 2 and self.delivered and simulation.chance(0.15):
-            self.renew(rng.sample(sorted(self.delivered), rng.randint(1, len(self.delivered))))
+        elif simulation.version == 2 and self.delivered_records and simulation.chance(0.15):
+            self.renew(rng.sample(sorted(self.delivered_records), rng.randint(1, len(self.delivered_records))))
         if simulation.chance(0.3) and not simulation.renews:
             simulation.step()
         if simulation.chance(0.9 if simulation.mode == "explicit" else 0.1):
-            self.acknowledge_by(acquired)
+            self.acknowledge_by(acquired_batches)
         self.is_busy = False
         if simulation.renews or simulation.chance(0.3):
             self.commit()
 
-    def acknowledge_by(self, acquired: list[AcquiredBatch]) -> None:
+    def acknowledge_by(self, acquired_batches: list[AcquiredBatch]) -> None:
         """Acknowledge delivered records one by one, or those of a table by masks."""
         rng = self.simulation.random
         kinds = (ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT)
         if rng.random() < 0.5:
-            for key in list(self.delivered):
+            for key in list(self.delivered_records):
                 self.acknowledge([key], rng.choice(kinds))
             return
-        table = to_table(acquired)
+        table = to_table(acquired_batches)
         flags = pa.array([rng.random() < 0.6 for _ in range(table.num_rows)], pa.bool_())
         for mask, kind in ((flags, ACCEPT), (pc.invert(flags), rng.choice(kinds))):
             keys = record_keys(table, mask)
-            if all(key in self.delivered for key in keys):
+            if all(key in self.delivered_records for key in keys):
                 self.acknowledge(keys, kind)
 
     def commit(self) -> None:
         """Commit, and check that success means that every acknowledgement before it has a result without an error."""
         self.mark_accepted()
-        before = {id(entry): entry for entries in self.unanswered.values() for entry in entries}
+        before = {id(entry): entry for entries in self.pending_acknowledgements.values() for entry in entries}
         self.simulation.commit_watch.append(watch := dict.fromkeys(before))
         error = self.wait_for(self.machine.commit())
         self.simulation.commit_watch.remove(watch)
-        self.simulation.seen["commits" if error is None else "commits failed"] += 1
+        self.simulation.counters["commits" if error is None else "commits failed"] += 1
         if error is None:
             missing = [entry.record for key, entry in before.items() if watch[key] is not True]
             assert not missing, f"a commit succeeded, and {missing[0]} has no result without an error"
 
     def renew(self, keys: Sequence[RecordKey]) -> None:
         simulation = self.simulation
-        records = [self.delivered[key] for key in keys]
+        records = [self.delivered_records[key] for key in keys]
         is_in_time = all(self.now < self.locked_s[record] + self.world.lock_s for record in records)
         started_s = self.now
         error = self.wait_for(self.machine.renew(keys))
         if error is None:
             self.locked_s |= dict.fromkeys(records, started_s)
-        simulation.seen["renewals" if error is None else "renewals failed"] += 1
+        simulation.counters["renewals" if error is None else "renewals failed"] += 1
         if simulation.version == 1:
             assert isinstance(error, OptionError), f"a renewal at version 1: {error}"
         elif simulation.renews and is_in_time:
@@ -668,8 +670,8 @@ class SimulatedMember:
         self.is_busy = True
         disturbances, deadline = self.world.disturbances, self.now + FETCH_WAIT_S + 2.0
         machine.prepare_end()
-        self.delivered.clear()
-        faults = simulation.seen["faults"]
+        self.delivered_records.clear()
+        faults = simulation.counters["faults"]
         for _ in range(600):
             self.send()
             if machine.has_ended:
@@ -688,7 +690,7 @@ class SimulatedMember:
             self.errors[str(error)] += 1
         self.is_busy = False
         assert not machine.has_records
-        assert not self.unanswered, f"without a result: {list(self.unanswered)}"
+        assert not self.pending_acknowledgements, f"without a result: {list(self.pending_acknowledgements)}"
         for text in self.fatal:
             assert self.errors[text], f"{text} was neither raised nor logged"
         try:
@@ -698,7 +700,7 @@ class SimulatedMember:
         else:
             raise AssertionError("a poll without a subscription")
         is_noticed = self.number not in simulation.closing_members
-        self.has_failed_end = self.has_failed_end or simulation.seen["faults"] != faults
+        self.has_failed_end = self.has_failed_end or simulation.counters["faults"] != faults
         if is_noticed and not self.has_failed_end and self.world.disturbances == disturbances and not self.world.away:
             simulation.check_ended(self)
 
@@ -712,7 +714,7 @@ class SimulatedMember:
         self.is_closed = True
         self.simulation.members.remove(self)
         for connection in list(self.connections.values()):
-            self.cut(connection, handles_rest=False)
+            self.end_connection(connection, handles_rest=False)
 
 
 # -------------------------------------------------------------------------------------------------- the simulation
@@ -744,13 +746,13 @@ class Simulation:
         self.members: list[SimulatedMember] = []
         self.closing: list[Connection] = []
         self.attempts: dict[Record, list[Attempt]] = {}
-        self.returned: Counter[Record] = Counter()
-        self.released: Counter[Record] = Counter()  # deliveries that ended without an acceptance or a rejection
-        self.confirmed: set[Record] = set()
-        self.damaged: set[Record] = set()
+        self.return_counts: Counter[Record] = Counter()
+        self.release_counts: Counter[Record] = Counter()  # deliveries that ended without an acceptance or a rejection
+        self.confirmed_records: set[Record] = set()
+        self.damaged_records: set[Record] = set()
         self.max_batch = 0
         self.commit_watch: list[dict[int, bool | None]] = []
-        self.seen: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
 
     def chance(self, rate: float) -> bool:
         return not self.is_healing and self.random.random() < rate
@@ -790,9 +792,9 @@ class Simulation:
 
     def serve(self, member: SimulatedMember) -> None:
         """Let the caller poll and handle what it gets."""
-        acquired = member.poll(self.random.choice((0.0, 0.3, 1.0)))
-        if acquired:
-            member.work(acquired)
+        acquired_batches = member.poll(self.random.choice((0.0, 0.3, 1.0)))
+        if acquired_batches:
+            member.work(acquired_batches)
 
     def events(self) -> dict[str, tuple[int, Callable[[], None]]]:
         rng, of_member, of_connection = self.random, self.of_member, self.of_connection
@@ -813,7 +815,7 @@ class Simulation:
             "topics": (3 * int(self.changes_subscription), of_member(self.change_subscription)),
             "quiet": (fault, lambda: self.pass_time(rng.choice((LOCK_S + 1, MEMBER_SESSION_S + 1)))),
             "long time": (fault, lambda: self.pass_time(MAX_POLL_S + 1)),
-            "cut": (4 * fault, of_connection(self.cut_connection)),
+            "cut": (4 * fault, of_connection(self.end_connection)),
             "notice": (4, self.close_connection),
             "lead": (2 * fault, self.move_leader),
             "coordinator": (2 * fault, self.move_coordinator),
@@ -839,7 +841,7 @@ class Simulation:
         for _ in range(self.random.randint(30, 120)):
             self.step()
         self.heal()
-        return self.seen
+        return self.counters
 
     def join(self) -> None:
         if len(self.members) < MAX_MEMBERS:
@@ -879,9 +881,9 @@ class Simulation:
             for member in list(self.members):
                 member.send()
 
-    def cut_connection(self, member: SimulatedMember, connection: Connection) -> None:
-        member.cut(connection, handles_rest=self.random.random() < 0.5)
-        self.seen["connections cut"] += 1
+    def end_connection(self, member: SimulatedMember, connection: Connection) -> None:
+        member.end_connection(connection, handles_rest=self.random.random() < 0.5)
+        self.counters["connections cut"] += 1
 
     @property
     def closing_members(self) -> set[int]:
@@ -911,7 +913,7 @@ class Simulation:
                 name = row.topic_partition
                 share.partitions.pop(ShareKey(GROUP, self.world.topic_id(name.topic), name.partition), None)
             self.world.disturbances += 1
-            self.seen["leaders moved"] += 1
+            self.counters["leaders moved"] += 1
 
     def move_coordinator(self) -> None:
         self.world.nodes.coordinators[0, GROUP] = 3 - self.world.coordinator()
@@ -925,17 +927,17 @@ class Simulation:
         for member in list(self.members):
             for connection in list(member.connections.values()):
                 if connection.node_id == node_id:
-                    member.cut(connection, handles_rest=False)
+                    member.end_connection(connection, handles_rest=False)
 
     def restart(self) -> None:
         self.closing.clear()
         for member in list(self.members):
             for connection in list(member.connections.values()):
                 connection.session.when_closed.clear()
-                member.cut(connection, handles_rest=False)
+                member.end_connection(connection, handles_rest=False)
         self.closing.clear()
         self.world.restart()
-        self.seen["restarts"] += 1
+        self.counters["restarts"] += 1
 
     def fence(self) -> None:
         """Let the coordinator remove a member, as after a session timeout."""
@@ -943,13 +945,13 @@ class Simulation:
         if group is not None and group.members:
             member_id = self.random.choice(sorted(group.members))
             self.world.state.groups.share.fence(group, member_id)
-            self.seen["members fenced"] += 1
+            self.counters["members fenced"] += 1
 
     def fault(self, member: SimulatedMember, connection: Connection, request: ShareRequest) -> ErrorCode | None:
         """Return with what a broker refuses a request; None if it does not."""
         if isinstance(request, FetchMetadata) or not self.chance(self.fault_rate):
             return None
-        self.seen["faults"] += 1
+        self.counters["faults"] += 1
         if isinstance(request, ShareHeartbeat):
             return self.random.choice(GROUP_ERRORS)
         code = self.random.choice(SESSION_ERRORS)
@@ -973,27 +975,27 @@ class Simulation:
 
     def observe_acquired(self, member: SimulatedMember, topic_id: UUID, row: Any) -> None:
         count = 0
-        for acquired in row.acquired_records:
-            for offset in range(acquired.first_offset, acquired.last_offset + 1):
+        for acquired_range in row.acquired_records:
+            for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
                 record = Record(topic_id, row.partition_index, offset)
                 attempt = Attempt(member.number, self.world.now, self.world.disturbances)
                 self.attempts.setdefault(record, []).append(attempt)
                 count += 1
-        self.seen["records acquired"] += count
+        self.counters["records acquired"] += count
         if self.damages and count and self.chance(0.1):
             records = bytearray(row.records)
             records[-1] ^= 1  # the CRC of the last batch is wrong
             row.records = bytes(records)
-            self.seen["batches damaged"] += 1
-            for acquired in row.acquired_records:
-                for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                    self.damaged.add(Record(topic_id, row.partition_index, offset))
+            self.counters["batches damaged"] += 1
+            for acquired_range in row.acquired_records:
+                for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1):
+                    self.damaged_records.add(Record(topic_id, row.partition_index, offset))
 
     def tamper(self, member: SimulatedMember, request: ShareFetch | ShareAcknowledge, topic: Any) -> None:
         """Remove a row of a response, or replace it with an error."""
         row = self.random.choice(topic.partitions)
         self.world.disturbances += 1
-        self.seen["faults"] += 1
+        self.counters["faults"] += 1
         if isinstance(request, ShareFetch) and self.random.random() < 0.5:
             row.error_code, row.records, row.acquired_records = self.random.choice(PARTITION_ERRORS), b"", []
         else:
@@ -1002,27 +1004,27 @@ class Simulation:
             is_renewal = isinstance(request, ShareAcknowledge) and request.is_renewal
             offsets = () if is_renewal else request.acknowledgements.get(partition_id, ())
             member.without_row.update(Record(*partition_id, offset) for offset in offsets)
-        self.seen["rows removed or refused"] += 1
+        self.counters["rows removed or refused"] += 1
 
     # laws
 
-    def check_returned(self, member: SimulatedMember, acquired: list[AcquiredBatch]) -> None:
+    def check_returned(self, member: SimulatedMember, acquired_batches: list[AcquiredBatch]) -> None:
         """Check the records that a poll returns."""
         count, by_node = 0, Counter[int]()
-        for entry in acquired:
+        for entry in acquired_batches:
             name = entry.partition
             assert name.topic in member.machine.topics, f"{name} has no subscription"
             for offset in entry.offsets:
                 record = Record(entry.partition_id.topic_id, name.partition, offset)
                 key = name.topic, name.partition, offset
-                assert record in self.world.written, f"{record} was not written"
-                assert key not in member.delivered, f"{record} is returned twice by one poll"
+                assert record in self.world.written_records, f"{record} was not written"
+                assert key not in member.delivered_records, f"{record} is returned twice by one poll"
                 self.check_lock(member, record, entry.deliveries[offset])
-                member.delivered[key] = record
-                self.returned[record] += 1
+                member.delivered_records[key] = record
+                self.return_counts[record] += 1
                 count += 1
                 by_node[entry.node_id] += 1
-        self.seen["records returned"] += count
+        self.counters["records returned"] += count
         limit = self.max_records
         if self.acquire_mode == "record_limit" and self.version >= 2:
             assert count <= limit, f"{count} records of one poll; the limit is {limit}"
@@ -1037,21 +1039,23 @@ class Simulation:
         is_mine = delivery is not None and delivery.state is RecordState.ACQUIRED
         is_mine = is_mine and delivery.member_id == member.member_id
         is_known = mine[-1].disturbances == self.world.disturbances
-        assert not (is_known and record in self.confirmed), f"{record} is returned after it was accepted or rejected"
+        assert not (is_known and record in self.confirmed_records), (
+            f"{record} is returned after it was accepted or rejected"
+        )
         is_expired = self.world.now >= mine[-1].time_s + self.world.lock_s
         if not is_mine and not (is_expired and self.renews):
             assert not is_known, f"{record} is returned without a lock"
         if self.is_calm and not self.renews:
-            expected = 1 + self.released[record]
-            assert deliveries <= expected, (
-                f"{record} is delivered {deliveries} times, and released {expected - 1} times"
+            max_deliveries = 1 + self.release_counts[record]
+            assert deliveries <= max_deliveries, (
+                f"{record} is delivered {deliveries} times, and released {max_deliveries - 1} times"
             )
 
     def check_result(self, member: SimulatedMember, entry: Acknowledged, error: Exception | None) -> None:
         for watch in self.commit_watch:
             if id(entry) in watch:
                 watch[id(entry)] = error is None
-        self.seen["acknowledgements" if error is None else "acknowledgements failed"] += 1
+        self.counters["acknowledgements" if error is None else "acknowledgements failed"] += 1
         is_without_row = entry.record in member.without_row
         member.without_row.discard(entry.record)
         assert error is not None or not is_without_row, f"{entry.record}: the response has no row"
@@ -1061,16 +1065,16 @@ class Simulation:
             return
         if entry.kind != RELEASE and entry.record.topic_id in self.world.state.topics_by_id:
             # A broker also confirms stale acknowledgements of other members if the start offset has passed the record.
-            assert entry.record not in member.confirmed, f"{entry.record} is acknowledged twice"
-            member.confirmed.add(entry.record)
+            assert entry.record not in member.confirmed_records, f"{entry.record} is acknowledged twice"
+            member.confirmed_records.add(entry.record)
             assert self.world.is_finished(entry.record), f"{entry.record} is acknowledged, and not at the broker"
-            self.confirmed.add(entry.record)
+            self.confirmed_records.add(entry.record)
 
     def excuse(self, member: SimulatedMember) -> None:
         """The records of a member that ends are released."""
         for record, attempts in self.attempts.items():
-            if any(entry.member == member.number for entry in attempts) and record not in self.confirmed:
-                self.released[record] += 1
+            if any(entry.member == member.number for entry in attempts) and record not in self.confirmed_records:
+                self.release_counts[record] += 1
 
     def check_ended(self, member: SimulatedMember) -> None:
         """Check that the broker has nothing of a member."""
@@ -1085,9 +1089,9 @@ class Simulation:
         self.end_faults()
         for _ in range(HEALING_ROUNDS):
             for member in self.members:
-                acquired = member.poll(0.2)
-                if acquired and self.mode == "explicit":
-                    member.acknowledge(list(member.delivered), ACCEPT)
+                acquired_batches = member.poll(0.2)
+                if acquired_batches and self.mode == "explicit":
+                    member.acknowledge(list(member.delivered_records), ACCEPT)
             if not (problem := self.problem()):
                 break
         else:
@@ -1117,24 +1121,25 @@ class Simulation:
     def problem(self) -> str | None:
         """Return what is not as it should be at the end."""
         group = self.world.state.groups.groups.get(GROUP)
-        expected = {member.member_id for member in self.members}
-        if group is None or not expected <= set(group.members):
-            return f"the members are {sorted(group.members) if group is not None else []}, expected {sorted(expected)}"
+        expected_members = {member.member_id for member in self.members}
+        if group is None or not expected_members <= set(group.members):
+            actual_members = sorted(group.members) if group is not None else []
+            return f"the members are {actual_members}, expected {sorted(expected_members)}"
         ids = {self.world.topic_id(topic) for topic in self.subscription}
-        for record in self.world.written:
+        for record in self.world.written_records:
             if record.topic_id in ids and not self.world.is_finished(record):
                 return f"{record} is not finished"
         return None
 
     def check_lost(self) -> None:
         """Check that every record was returned, except damaged ones and those whose deliveries faults have used up."""
-        for record in self.world.written:
-            if record.topic_id not in self.world.state.topics_by_id or record in self.damaged:
+        for record in self.world.written_records:
+            if record.topic_id not in self.world.state.topics_by_id or record in self.damaged_records:
                 continue
             if not any(self.world.topic_id(topic) == record.topic_id for topic in self.subscription):
                 continue
             is_used_up = not self.is_calm and len(self.attempts.get(record, ())) >= MAX_DELIVERIES
-            assert self.returned[record] or is_used_up, f"{record} was never returned"
+            assert self.return_counts[record] or is_used_up, f"{record} was never returned"
 
 
 def explore(seed: int) -> Counter[str]:

@@ -114,9 +114,9 @@ class Part:
 
 def workers_of(driver: int) -> list[int]:
     """Return the Python workers of a driver and of its executors, which a daemon ``pyspark.daemon`` has made."""
-    made = [each for each in descendants_of(driver) if "pyspark.daemon" in each.arguments]
-    daemons = {each.pid for each in made}
-    return [each.pid for each in made if each.parent in daemons]
+    python_daemons = [each for each in descendants_of(driver) if "pyspark.daemon" in each.arguments]
+    daemons = {each.pid for each in python_daemons}
+    return [each.pid for each in python_daemons if each.parent in daemons]
 
 
 def executors_of(driver: int) -> list[int]:
@@ -139,46 +139,46 @@ def produce(servers: str, first: int) -> None:
         producer.send_arrow(pa.table(rows), topic="in")
 
 
-def written(servers: str) -> list[tuple[bytes, int]]:
+def read_written(servers: str) -> list[tuple[bytes, int]]:
     """Return key and number of each row that a reader of committed records sees, in order."""
     with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for("out")
         consumer.assign(partitions)
-        ends, found = consumer.end_offsets(partitions), []
+        ends, rows_so_far = consumer.end_offsets(partitions), []
         while any(consumer.position(one) < end for one, end in ends.items()):
             table = consumer.fetch_arrow(2_000, columns=("key", "value"))
-            found += zip(table["key"].to_pylist(), map(int, table["value"].to_pylist()), strict=True)
-    return found
+            rows_so_far += zip(table["key"].to_pylist(), map(int, table["value"].to_pylist()), strict=True)
+    return rows_so_far
 
 
-def check(found: list[tuple[bytes, int]], total: int) -> None:
+def check(rows: list[tuple[bytes, int]], total: int) -> None:
     """Raise unless each row is there once, those of a key in order."""
-    numbers = [number for _, number in found]
+    numbers = [number for _, number in rows]
     missing, double = set(range(total)) - set(numbers), len(numbers) - len(set(numbers))
     if missing or double:
         raise SystemExit(f"FAILED: {len(missing)} rows missing ({sorted(missing)[:5]}), {double} written twice")
-    for key in {key for key, _ in found}:
-        mine = [number for one, number in found if one == key]
+    for key in {key for key, _ in rows}:
+        mine = [number for one, number in rows if one == key]
         if mine != sorted(mine):
             raise SystemExit(f"FAILED: rows of key {key!r} are out of order")
 
 
-def come_back(driver: Part, checkpoint: Path, *, restored: bool) -> str:
+def come_back(driver: Part, checkpoint: Path, *, is_restored: bool) -> str:
     """Kill the driver and start it again, perhaps on the copy that was made when it was killed before; return what."""
     driver.kill()
     copy, newer = checkpoint.with_name("copy"), checkpoint.with_name("newer")
     if checkpoint.exists():
         shutil.copytree(checkpoint, newer)
-    restored = restored and copy.exists()
-    if restored:
+    is_restored = is_restored and copy.exists()
+    if is_restored:
         shutil.rmtree(checkpoint)
         copy.rename(checkpoint)
     shutil.rmtree(copy, ignore_errors=True)
     if newer.exists():
         newer.rename(copy)
     newest = newest_of(checkpoint)
-    driver.start("skip" if restored else "error")
-    return f"driver, {'restored' if restored else 'again'} at micro-batch {newest}"
+    driver.start("skip" if is_restored else "error")
+    return f"driver, {'restored' if is_restored else 'again'} at micro-batch {newest}"
 
 
 def newest_of(checkpoint: Path) -> int:
@@ -201,7 +201,7 @@ def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form:
         ("driver", *own, "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
     )
     if what in ("driver", "restored"):
-        return come_back(driver, checkpoint, restored=what == "restored")
+        return come_back(driver, checkpoint, is_restored=what == "restored")
     if what == "workers":
         for one in workers_of(driver.pid):
             os.kill(one, signal.SIGKILL)
@@ -229,12 +229,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
     parser.add_argument("--master", default="local[2]", help="of the driver's session")
     parser.add_argument("--format", action="store_true", help="write by writeStream.format")
-    given = parser.parse_args()
-    form = "format" if given.format else "write_topic"
-    print(f"seed {given.seed}", flush=True)
+    options = parser.parse_args()
+    form = "format" if options.format else "write_topic"
+    print(f"seed {options.seed}", flush=True)
     folder = tempfile.mkdtemp(prefix="kf-soak-")
     try:
-        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds, given.master, form)
+        run(
+            folder,
+            options.rounds,
+            random.Random(options.seed),
+            time.monotonic() + options.seconds,
+            options.master,
+            form,
+        )
     except BaseException:
         print(f"what the broker and the checkpoint hold is kept in {folder}", flush=True)
         raise
@@ -265,14 +272,18 @@ def run(folder: str, most: int, rng: random.Random, deadline: float, master: str
                 produce(servers, total)
                 total += ROWS
                 time.sleep(rng.random() * 0.5)
-            done = [hurt(broker, driver, checkpoint, rng, form) for _ in range(rng.choice((1, 1, 1, 2)))]
-            print(f"round {rounds}: {', then '.join(done)}", flush=True)
+            faults = [hurt(broker, driver, checkpoint, rng, form) for _ in range(rng.choice((1, 1, 1, 2)))]
+            print(f"round {rounds}: {', then '.join(faults)}", flush=True)
             rounds += 1
         settle(servers, total)
-        check(written(servers), total)
-        ended = Path(f"{checkpoint}.ended").read_text().splitlines() if Path(f"{checkpoint}.ended").exists() else []
-        print(f"OK: {rounds} rounds, {total} rows once each, in order; {len(ended)} queries ended", flush=True)
-        print("\n".join(text[:300] for text in ended))
+        check(read_written(servers), total)
+        ended_processes = (
+            Path(f"{checkpoint}.ended").read_text().splitlines() if Path(f"{checkpoint}.ended").exists() else []
+        )
+        print(
+            f"OK: {rounds} rounds, {total} rows once each, in order; {len(ended_processes)} queries ended", flush=True
+        )
+        print("\n".join(text[:300] for text in ended_processes))
     finally:
         driver.kill()
         broker.kill()
@@ -284,7 +295,7 @@ def settle(servers: str, total: int) -> None:
     while count < total and time.monotonic() < deadline:
         time.sleep(1)
         try:
-            count = len(written(servers))
+            count = len(read_written(servers))
         except KafkaframesError:
             continue
 

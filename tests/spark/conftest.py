@@ -19,9 +19,9 @@ def brokers(request):
 
     ``tests/interop/test_live_topics.py`` runs these files so against real Apache Kafka.
     """
-    given = request.config.getoption("--kafka-bootstrap")
-    if given:
-        yield ExternalBroker(given)
+    bootstrap_servers = request.config.getoption("--kafka-bootstrap")
+    if bootstrap_servers:
+        yield ExternalBroker(bootstrap_servers)
         return
     with Broker(cluster=2) as cluster:
         yield cluster
@@ -53,7 +53,7 @@ def s3():
 
 
 @pytest.fixture
-def collected():
+def collect_garbage():
     """Collect garbage behind a test whose leftovers warn: within its own filters of warnings, not in a later test."""
     yield
     gc.collect()

@@ -112,7 +112,7 @@ class Play:
         frame = self.spark.createDataFrame(rows, schema)
         frame.write.format(self.form).options(**values).mode("append").save()
 
-    def refused(self, work: Callable[[], Any]) -> bool:
+    def is_refused(self, work: Callable[[], Any]) -> bool:
         """Return whether work ends in an error."""
         try:
             work()
@@ -162,7 +162,7 @@ def _timestamps(play: Play) -> Any:
         play.send(topic, value, timestamp_ms=T0 + 1000 * number)
     between = play.values(subscribe=topic, startingTimestamp=T0 + 500, endingTimestamp=T0 + 1500)
     times = json.dumps({topic: {"0": T0 + 10**9}})
-    nothing = play.refused(lambda: play.values(subscribe=topic, startingOffsetsByTimestamp=times))
+    nothing = play.is_refused(lambda: play.values(subscribe=topic, startingOffsetsByTimestamp=times))
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     return between, nothing, play.values(subscribe=topic, startingOffsetsByTimestamp=times, **latest)
 
@@ -181,14 +181,16 @@ def _bad_options(play: Play) -> Any:
         {**t, "kafka.key.deserializer": "a.B"}, {**t, "kafka.interceptor.classes": "a.B"},
         {**t, "kafka.isolation.level": "intentionally_invalid"},
     ]  # fmt: skip
-    accepted = [options for options in bad if not play.refused(lambda options=options: play.values(**options))]
-    return accepted, play.values(**t), play.values(subscribe=empty)
+    accepted_options = [
+        options for options in bad if not play.is_refused(lambda options=options: play.values(**options))
+    ]
+    return accepted_options, play.values(**t), play.values(subscribe=empty)
 
 
 def _offsets_of_other_partitions(play: Play) -> Any:
     topic = play.topic(3)
     some = json.dumps({topic: {"0": 0, "1": 0}})
-    return play.refused(lambda: play.values(subscribe=topic, startingOffsets=some))
+    return play.is_refused(lambda: play.values(subscribe=topic, startingOffsets=some))
 
 
 def _transactions(play: Play) -> Any:
@@ -199,11 +201,11 @@ def _transactions(play: Play) -> Any:
             producer.send(topic, value)
             producer.flush()
             ends()
-    committed = {"kafka.isolation.level": "read_committed"}
+    read_committed = {"kafka.isolation.level": "read_committed"}
     return (
         play.values(subscribe=topic),
-        play.values(subscribe=topic, **committed),
-        play.batches(subscribe=topic, **committed),
+        play.values(subscribe=topic, **read_committed),
+        play.batches(subscribe=topic, **read_committed),
     )
 
 
@@ -244,12 +246,12 @@ def _new_partitions(play: Play) -> Any:
         return first, play.batches(folder, subscribe=topic)
 
 
-def _lost_records(play: Play) -> Any:
+def _lose_records(play: Play) -> Any:
     topic = play.topic()
     play.send(topic, range(6))
     play.delete(topic, 4)
     options = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 0}})}
-    fails = play.refused(lambda: play.values(**options)), play.refused(lambda: play.batches(**options))
+    fails = play.is_refused(lambda: play.values(**options)), play.is_refused(lambda: play.batches(**options))
     lenient = {**options, "failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "1000"}
     return fails, play.values(**lenient), play.batches(**lenient)
 
@@ -259,16 +261,18 @@ def _stream_options(play: Play) -> Any:
     play.send(topic, "a")
     bad = [{"endingOffsets": "latest"}, {"endingOffsetsByTimestamp": json.dumps({topic: {"0": 1000}})}]
     bad += [{"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}]
-    accepted = [
-        options for options in bad if not play.refused(lambda options=options: play.batches(subscribe=topic, **options))
+    accepted_options = [
+        options
+        for options in bad
+        if not play.is_refused(lambda options=options: play.batches(subscribe=topic, **options))
     ]
-    return accepted, play.batches(subscribe=topic)
+    return accepted_options, play.batches(subscribe=topic)
 
 
 def _ending_timestamp(play: Play) -> Any:
     topic = play.topic()
     play.send(topic, "a")
-    return play.refused(lambda: play.batches(subscribe=topic, endingTimestamp="1000"))
+    return play.is_refused(lambda: play.batches(subscribe=topic, endingTimestamp="1000"))
 
 
 def _sink(play: Play) -> Any:
@@ -295,17 +299,17 @@ def _bad_sinks(play: Play) -> Any:
         ([("a" * 5000,)], "value string", {"topic": topic, "kafka.max.request.size": "1000"}),
         ([("a",)], "value string", {"topic": topic, **AWAY, **SHORT}),
     ]
-    passed = [
+    results = [
         schema
         for rows, schema, options in bad
-        if not play.refused(lambda r=rows, s=schema, o=options: play.write(r, s, **o))
+        if not play.is_refused(lambda r=rows, s=schema, o=options: play.write(r, s, **o))
     ]
-    return passed, play.values(subscribe=topic)
+    return results, play.values(subscribe=topic)
 
 
 def _brokers_away(play: Play) -> Any:
     options = {**AWAY, "subscribe": "t", "fetchOffset.numRetries": "1"}
-    return play.refused(lambda: play.values(**options)), play.refused(lambda: play.batches(**options))
+    return play.is_refused(lambda: play.values(**options)), play.is_refused(lambda: play.batches(**options))
 
 
 def _rdd(play: Play) -> Any:
@@ -334,16 +338,16 @@ def _option_names(play: Play) -> Any:
 
 def _whole_topic(play: Play) -> Any:
     topic = play.topic()
-    return play.refused(lambda: play.values(subscribe=topic, startingOffsets=json.dumps({topic: "earliest"})))
+    return play.is_refused(lambda: play.values(subscribe=topic, startingOffsets=json.dumps({topic: "earliest"})))
 
 
 def _far_timestamp(play: Play) -> Any:
     topic = play.topic(message_timestamp_after_max_ms=str(2**63 - 1))
     play.send(topic, "a", timestamp_ms=NANOSECONDS)
-    return play.refused(lambda: play.values(subscribe=topic))
+    return play.is_refused(lambda: play.values(subscribe=topic))
 
 
-def _repeated_batch(play: Play) -> Any:
+def _repeat_batch(play: Play) -> Any:
     topic, fails, result = play.topic(), [True, True, False], []
     play.send(topic, "ab")
 
@@ -354,10 +358,10 @@ def _repeated_batch(play: Play) -> Any:
         result.append(values)
 
     with tempfile.TemporaryDirectory() as folder:
-        first = play.refused(lambda: play.run(play.stream(subscribe=topic), handle, folder))
+        first = play.is_refused(lambda: play.run(play.stream(subscribe=topic), handle, folder))
         play.add_partitions(topic, 2)
         play.send(topic, "c", partition=1)
-        second = play.refused(lambda: play.run(play.stream(subscribe=topic), handle, folder))
+        second = play.is_refused(lambda: play.run(play.stream(subscribe=topic), handle, folder))
         fails.append(False)
         play.run(play.stream(subscribe=topic), handle, folder)
     return first, second, result
@@ -375,7 +379,7 @@ def _fewer_partitions(play: Play) -> Any:
         play.send(topic, range(9))
 
     frame = play.stream(subscribe=topic, maxOffsetsPerTrigger="3", **LATEST_SOON)
-    return play.refused(lambda: play.run(frame, handle)), counts
+    return play.is_refused(lambda: play.run(frame, handle)), counts
 
 
 def _topics_of_a_pattern(play: Play) -> Any:
@@ -390,7 +394,7 @@ def _topics_of_a_pattern(play: Play) -> Any:
         play.send(play.topic(1, f"{prefix}-b"), "b")
         return (
             first,
-            play.refused(lambda: play.batches(folder, **options)),
+            play.is_refused(lambda: play.batches(folder, **options)),
             play.batches(folder, **options, failOnDataLoss="false"),
         )
 
@@ -403,15 +407,15 @@ def _topic_created_again(play: Play) -> Any:
         first = play.batches(folder, **options)
         play.delete_topic(topic)
         play.send(play.topic(1, topic), "de")
-        return first, play.refused(lambda: play.batches(folder, **options))
+        return first, play.is_refused(lambda: play.batches(folder, **options))
 
 
 def _self_join(play: Play) -> Any:
     topic, counts = play.topic(), []
     play.send(topic, range(5))
     frame = play.stream(subscribe=topic)
-    joined = frame.selectExpr("v AS a").join(frame.selectExpr("v AS b"), _expression("a = b"))
-    query = play.run(joined, lambda batch: counts.append(batch.count()))
+    joined_frame = frame.selectExpr("v AS a").join(frame.selectExpr("v AS b"), _expression("a = b"))
+    query = play.run(joined_frame, lambda batch: counts.append(batch.count()))
     return counts, [progress["numInputRows"] for progress in query.recentProgress], len(query.lastProgress["sources"])
 
 
@@ -457,7 +461,7 @@ def _stop(play: Play) -> Any:
         return query.isActive, query.exception()
 
 
-def _refused_trigger(play: Play, **trigger: Any) -> Any:
+def _refuse_trigger(play: Play, **trigger: Any) -> Any:
     topic = play.topic()
 
     def run() -> None:
@@ -465,11 +469,11 @@ def _refused_trigger(play: Play, **trigger: Any) -> Any:
             writer = play.stream(subscribe=topic).writeStream.format("console")
             writer.option("checkpointLocation", folder).trigger(**trigger).start().stop()
 
-    return play.refused(run)
+    return play.is_refused(run)
 
 
 def _continuous(play: Play) -> Any:
-    return _refused_trigger(play, continuous="1 second")
+    return _refuse_trigger(play, continuous="1 second")
 
 
 def _asynchronous_progress(play: Play) -> Any:
@@ -488,7 +492,7 @@ def _asynchronous_progress(play: Play) -> Any:
             finally:
                 query.stop()
 
-    return play.refused(run), play.values(subscribe=target)
+    return play.is_refused(run), play.values(subscribe=target)
 
 
 def _save_modes(play: Play) -> Any:
@@ -499,7 +503,7 @@ def _save_modes(play: Play) -> Any:
     return [
         mode
         for mode in modes
-        if not play.refused(lambda mode=mode: rows.write.format(play.form).options(**options).mode(mode).save())
+        if not play.is_refused(lambda mode=mode: rows.write.format(play.form).options(**options).mode(mode).save())
     ]
 
 
@@ -515,10 +519,10 @@ def _update_mode(play: Play) -> Any:
             query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
             query.awaitTermination(STREAM_SECONDS)
 
-    return play.refused(run)
+    return play.is_refused(run)
 
 
-def _written_stream(play: Play) -> Any:
+def _write_stream(play: Play) -> Any:
     source, target = play.topic(), play.topic()
     play.send(source, "abc")
     options = {"kafka.bootstrap.servers": play.servers, "topic": target}
@@ -529,7 +533,7 @@ def _written_stream(play: Play) -> Any:
     return play.values(subscribe=target)
 
 
-def _written_headers(play: Play) -> Any:
+def _write_headers(play: Play) -> Any:
     topic = play.topic()
     schema = "value string, headers array<struct<key: string, value: binary>>"
     play.write([("a", [("h", b"1"), ("h", None)]), ("b", None)], schema, topic=topic, includeHeaders="true")
@@ -540,11 +544,11 @@ def _written_headers(play: Play) -> Any:
 def _missing_partition(play: Play) -> Any:
     topic = play.topic()
     play.send(topic, "ab")
-    return play.refused(lambda: play.values(assign=json.dumps({topic: [0, 5]})))
+    return play.is_refused(lambda: play.values(assign=json.dumps({topic: [0, 5]})))
 
 
 def _bootstrap_servers(play: Play) -> Any:
-    return play.refused(lambda: play.spark.read.format(play.form).option("subscribe", "t").load().count())
+    return play.is_refused(lambda: play.spark.read.format(play.form).option("subscribe", "t").load().count())
 
 
 def _subscriptions(play: Play) -> Any:
@@ -582,7 +586,7 @@ def _poll_timeout(play: Play) -> Any:
         "endingOffsets": json.dumps({topic: {"0": 9}}),
         "kafkaConsumer.pollTimeoutMs": "1000",
     }
-    return play.refused(lambda: play.values(**options))
+    return play.is_refused(lambda: play.values(**options))
 
 
 def _offset_fetching(play: Play) -> Any:
@@ -722,7 +726,7 @@ ROWS = (
     Row(
         M,
         "AvailableNow repeats a batch after partitions were added (SPARK-53560)",
-        check=_repeated_batch,
+        check=_repeat_batch,
         expected=(True, True, [["a", "b"], ["c"]]),
         is_deep=True,
     ),
@@ -793,7 +797,7 @@ ROWS = (
     ),
     Row(S, "topic by column, by option; partition by column", check=_sink, expected=(["1", "2", "3"], ["4", "5"])),
     Row(S, "invalid schemas, types, options; too large; brokers away", check=_bad_sinks, expected=([], [])),
-    Row(S, "a stream", check=_written_stream, expected=["a", "b", "c"], is_deep=True),
+    Row(S, "a stream", check=_write_stream, expected=["a", "b", "c"], is_deep=True),
     Row(
         S,
         "save modes",
@@ -818,7 +822,7 @@ ROWS = (
     Row(
         D,
         "failOnDataLoss; no record twice without it",
-        check=_lost_records,
+        check=_lose_records,
         expected=((True, True), ["4", "5"], [["4", "5"]]),
     ),
     Row(
@@ -905,7 +909,7 @@ ROWS = (
     Row(
         G,
         "`topic`, `includeHeaders` of a write",
-        check=_written_headers,
+        check=_write_headers,
         expected=[[("h", b"1"), ("h", None)], None],
     ),
     Row(G, "`kafka.*` of the clients", why="[each setting of Java's clients](client-settings.md) is recognized"),

@@ -39,9 +39,9 @@ class Expressions:
         return "|".join(self.sequence(depth) for _ in range(self.dice.choice([1, 1, 1, 2, 3])))
 
     def sequence(self, depth):
-        return "".join(self.repeated(depth) for _ in range(self.dice.choice([0, 1, 2, 2, 3, 4])))
+        return "".join(self.repeat(depth) for _ in range(self.dice.choice([0, 1, 2, 2, 3, 4])))
 
-    def repeated(self, depth):
+    def repeat(self, depth):
         atom = self.atom(depth)
         if self.dice.random() < 0.6:
             return atom
@@ -49,7 +49,7 @@ class Expressions:
         return atom + repetition + self.dice.choice(["", "", "", "?", "+"])
 
     def atom(self, depth):
-        kinds = [self.single] * 4 + [self.escape] * 2 + [self.char_class] * 3 + [self.quoted, self.anchor, self.odd]
+        kinds = [self.single] * 4 + [self.escape] * 2 + [self.char_class] * 3 + [self.quote, self.anchor, self.odd]
         if depth:
             kinds += [self.group] * 3
         make = self.dice.choice(kinds)
@@ -87,7 +87,7 @@ class Expressions:
             return self.property()
         return self.char_class(depth - 1) if depth else "b"
 
-    def quoted(self, depth):
+    def quote(self, depth):
         return rf"\Q{self.dice.choice(['a.b', 'a', '.', '[', 'a*', '', 'a b', '(a)', '1-2'])}\E"
 
     def anchor(self, depth):

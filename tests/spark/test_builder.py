@@ -82,12 +82,12 @@ def test_a_typo_in_a_master_is_told_before_spark_starts(master):
 
 
 def test_a_master_that_nobody_answers_for_is_told_before_spark_starts():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        url = f"spark://127.0.0.1:{free_socket.getsockname()[1]}"
         with pytest.raises(OptionError, match=r"no master answers at spark://127\.0\.0\.1"):
             builder.check_master(url)
-        taken.listen()
+        free_socket.listen()
         builder.check_master(url)
 
 

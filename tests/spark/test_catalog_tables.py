@@ -26,7 +26,7 @@ def schema_with(comment):
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("catalog_options", "expected_options"),
     [
         ({"path": "file:/x", "location": "file:/x", "option.path": "/x"}, {"path": "/x"}),
         ({"location": "file:/x"}, {"path": "/x"}),
@@ -37,8 +37,8 @@ def schema_with(comment):
         ({"path": "file:///x"}, {"path": "file:///x"}),
     ],
 )
-def test_what_a_catalog_adds_is_left_out(given, written):
-    assert without_added(given | ADDED) == written
+def test_what_a_catalog_adds_is_left_out(catalog_options, expected_options):
+    assert without_added(catalog_options | ADDED) == expected_options
 
 
 def test_a_table_keeps_its_options_in_a_comment_and_gives_them_back():
@@ -81,17 +81,17 @@ class Probe(DataSource):
     """Gives the names of its options as its only column, and as its only row."""
 
     def __init__(self, options):
-        self.given = ",".join(sorted(options))
+        self.option_names = ",".join(sorted(options))
 
     @classmethod
     def name(cls):
         return "options-probe"
 
     def schema(self):
-        return f"given string COMMENT '{self.given}'"
+        return f"given string COMMENT '{self.option_names}'"
 
     def reader(self, schema):
-        return ProbeReader(self.given, schema[0].metadata.get("comment"))
+        return ProbeReader(self.option_names, schema[0].metadata.get("comment"))
 
 
 class ProbeReader(DataSourceReader):
@@ -110,7 +110,7 @@ def database(spark, tmp_path_factory):
     spark.sql("DROP DATABASE tables_of_logs CASCADE")
 
 
-def created(spark, table, ddl):
+def create_table(spark, table, ddl):
     spark.sql(f"CREATE TABLE {table} {ddl}")
     return spark.sql(f"SELECT * FROM {table}").collect()
 
@@ -119,7 +119,7 @@ def created(spark, table, ddl):
 def test_spark_gives_options_of_a_table_when_it_is_created_and_never_again(spark, database, tmp_path):
     spark.dataSource.register(Probe)
     table = f"{database}.probed"
-    [row] = created(spark, table, f"USING `options-probe` OPTIONS (path '{tmp_path}', subscribe 't')")
+    [row] = create_table(spark, table, f"USING `options-probe` OPTIONS (path '{tmp_path}', subscribe 't')")
     assert row.given == "|location,option.subscribe,owner,path,provider,subscribe"
     assert spark.sql(f"SELECT * FROM {table} WITH (subscribe = 'u')").first().given.startswith("subscribe|")
 
@@ -137,7 +137,7 @@ def test_a_table_over_a_log(spark, database, tmp_path):
     )
     for number, spelling in enumerate(spellings):
         table = f"{database}.log_{number}"
-        rows = created(spark, table, f"USING `kafka-log` {spelling}")
+        rows = create_table(spark, table, f"USING `kafka-log` {spelling}")
         assert {row.topic for row in rows} == {"orders"}
         assert "kafka-log?" in spark.sql(f"DESCRIBE TABLE {table}").first().comment
         spark.sql(f"DROP TABLE {table} PURGE")
@@ -147,9 +147,9 @@ def test_a_table_over_a_log(spark, database, tmp_path):
 @pytest.mark.spark
 def test_options_beside_a_table_count_as_well(spark, database):
     table = f"{database}.bounded"
-    rows = created(spark, table, f"USING `kafka-log` OPTIONS (path '{SHOP}', assign '{{\"orders\": [0]}}')")
-    bounded = spark.sql(f"""SELECT * FROM {table} WITH (endingOffsets = '{{"orders": {{"0": 3}}}}')""")
-    assert 3 == bounded.count() < len(rows)
+    rows = create_table(spark, table, f"USING `kafka-log` OPTIONS (path '{SHOP}', assign '{{\"orders\": [0]}}')")
+    bounded_frame = spark.sql(f"""SELECT * FROM {table} WITH (endingOffsets = '{{"orders": {{"0": 3}}}}')""")
+    assert 3 == bounded_frame.count() < len(rows)
     assert spark.newSession().table(table).count() == len(rows)
 
 
@@ -165,7 +165,7 @@ def test_a_table_over_a_capture(spark, database):
     capture = Path(__file__).parents[1] / "data" / "captures" / "mangled-loss.pcapng.zst"
     plain = spark.read.format("kafka-capture").option("table", "packets").load(str(capture)).count()
     spelling = f"USING `kafka-capture` OPTIONS (path '{capture}', table 'packets')"
-    assert len(created(spark, f"{database}.captured", spelling)) == plain > 0
+    assert len(create_table(spark, f"{database}.captured", spelling)) == plain > 0
 
 
 @pytest.mark.spark
@@ -176,7 +176,7 @@ def test_a_table_over_a_topic(spark, database):
         with Producer(broker.bootstrap_servers) as producer:
             producer.send("live", b"v", key=b"k")
         options = f"`kafka.bootstrap.servers` '{broker.bootstrap_servers}', subscribe 'live'"
-        [row] = created(spark, f"{database}.live", f"USING `kafka-topic` OPTIONS ({options})")
+        [row] = create_table(spark, f"{database}.live", f"USING `kafka-topic` OPTIONS ({options})")
         assert (row.topic, bytes(row.value)) == ("live", b"v")
 
 

@@ -35,7 +35,7 @@ def send(broker, topic, *values):
             producer.send(topic, value, partition=0).result()
 
 
-def prefixed(schema_id, value):
+def frame_message(schema_id, value):
     return struct.pack(">bI", 0, schema_id) + value
 
 
@@ -43,7 +43,7 @@ def avro(schema_id, schema, row):
     fastavro = pytest.importorskip("fastavro")
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
-    return prefixed(schema_id, out.getvalue())
+    return frame_message(schema_id, out.getvalue())
 
 
 def options(broker, topic, mode, **more):
@@ -80,9 +80,9 @@ def messages():
 
 
 def order(messages):
-    made = messages[1](id=5, tags=["a", "b"])
-    made.at.FromMilliseconds(1_500)
-    return made.SerializeToString()
+    order = messages[1](id=5, tags=["a", "b"])
+    order.at.FromMilliseconds(1_500)
+    return order.SerializeToString()
 
 
 def test_protobuf_by_protocs_descriptors(spark, broker, messages, tmp_path):
@@ -93,31 +93,43 @@ def test_protobuf_by_protocs_descriptors(spark, broker, messages, tmp_path):
     files.file.append(messages[0])
     (tmp_path / "order.desc").write_bytes(files.SerializeToString())
     send(broker, "protobuf", order(messages), order(messages)[:-1], None)
-    chosen = {"schema": str(tmp_path / "order.desc"), "messageName": "shop.Order"}
-    whole, broken, empty = read(spark, broker, "protobuf", "protobuf", **chosen)
+    value_options = {"schema": str(tmp_path / "order.desc"), "messageName": "shop.Order"}
+    whole, broken_row, empty = read(spark, broker, "protobuf", "protobuf", **value_options)
     assert (whole["value"]["id"], whole["value"]["tags"], whole["_error"]) == (5, ["a", "b"], None)
     assert whole["value"]["at"].timestamp() == 1.5
-    assert broken["value"] is None
-    assert "no Protobuf message" in broken["_error"]
+    assert broken_row["value"] is None
+    assert "no Protobuf message" in broken_row["_error"]
     assert empty == {"value": None, "_error": None}
-    frame = spark.read.format("kafka-topic").options(**options(broker, "protobuf", "protobuf", **chosen)).load()
+    frame = spark.read.format("kafka-topic").options(**options(broker, "protobuf", "protobuf", **value_options)).load()
     assert frame.selectExpr("sum(value.id)", "max(size(value.tags))").first()[:] == (5, 2)
 
 
 def test_protobuf_by_a_registry(spark, broker, messages, registry):
     text = base64.b64encode(messages[0].SerializeToString()).decode()
     schema_id = registry.register("protobuf-2-value", text, schema_type="PROTOBUF")
-    send(broker, "protobuf-2", prefixed(schema_id, b"\0" + order(messages)), prefixed(99, b"\0" + order(messages)))
-    chosen = {"schemaRegistry": registry.url, "messageName": "shop.Order"}
-    known, unknown = read(spark, broker, "protobuf-2", "protobuf", **chosen)
-    assert known["value"]["id"] == 5
+    send(
+        broker,
+        "protobuf-2",
+        frame_message(schema_id, b"\0" + order(messages)),
+        frame_message(99, b"\0" + order(messages)),
+    )
+    value_options = {"schemaRegistry": registry.url, "messageName": "shop.Order"}
+    known_row, unknown = read(spark, broker, "protobuf-2", "protobuf", **value_options)
+    assert known_row["value"]["id"] == 5
     assert unknown["value"] is None
     assert "99" in unknown["_error"]
 
 
 def test_avro_of_several_schemas_of_a_registry(spark, broker, registry):
     old, new = registry.register("avro-value", json.dumps(OLD)), registry.register("avro-value", json.dumps(NEW))
-    send(broker, "avro", avro(old, OLD, {"id": 1}), avro(new, NEW, {"id": 2, "note": "n"}), b"\1", prefixed(77, b"\2"))
+    send(
+        broker,
+        "avro",
+        avro(old, OLD, {"id": 1}),
+        avro(new, NEW, {"id": 2, "note": "n"}),
+        b"\1",
+        frame_message(77, b"\2"),
+    )
     *rows, without_prefix, unknown = read(spark, broker, "avro", "avro", schemaRegistry=registry.url)
     assert [row["value"] for row in rows] == [{"id": 1, "note": None}, {"id": 2, "note": "n"}]
     assert without_prefix["_error"]
@@ -133,9 +145,11 @@ def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
 
     schema_id = registry.register("guids-value", json.dumps(OLD))
     prefix = b"\1" + uuid.UUID(registry.guid_of(schema_id)).bytes
-    framed = avro(schema_id, OLD, {"id": 7})
+    framed_value = avro(schema_id, OLD, {"id": 7})
     broker.create_topic("guids", 1)
-    broker.append("guids", [{"value": framed[5:], "headers": [("__value_schema_id", prefix)]}, {"value": framed}])
+    broker.append(
+        "guids", [{"value": framed_value[5:], "headers": [("__value_schema_id", prefix)]}, {"value": framed_value}]
+    )
     rows = read(spark, broker, "guids", "avro", schemaRegistry=registry.url)
     assert rows == [{"value": {"id": 7}, "_error": None}] * 2
 
@@ -143,10 +157,10 @@ def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
 def test_json_by_a_registry(spark, broker, registry):
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}}
     schema_id = registry.register("json-value", json.dumps(schema), schema_type="JSON")
-    send(broker, "json", prefixed(schema_id, b'{"id": 3, "note": "x"}'), prefixed(schema_id, b"{"))
-    known, broken = read(spark, broker, "json", "json", schemaRegistry=registry.url)
-    assert known == {"value": {"id": 3, "note": "x"}, "_error": None}
-    assert "no JSON" in broken["_error"]
+    send(broker, "json", frame_message(schema_id, b'{"id": 3, "note": "x"}'), frame_message(schema_id, b"{"))
+    known_row, broken_row = read(spark, broker, "json", "json", schemaRegistry=registry.url)
+    assert known_row == {"value": {"id": 3, "note": "x"}, "_error": None}
+    assert "no JSON" in broken_row["_error"]
 
 
 def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, broker, registry, tmp_path):
@@ -154,8 +168,8 @@ def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, b
     send(broker, "stream", avro(old, OLD, {"id": 1}), avro(old, OLD, {"id": 2}))
 
     def run():
-        chosen = options(broker, "stream", "avro", schemaRegistry=registry.url)
-        stream = spark.readStream.format("kafka-topic").options(**chosen).load()
+        stream_options = options(broker, "stream", "avro", schemaRegistry=registry.url)
+        stream = spark.readStream.format("kafka-topic").options(**stream_options).load()
         rows = stream.selectExpr("offset", "value.*", "_error")
         query = rows.writeStream.format("json").option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = query.trigger(availableNow=True).start(str(tmp_path / "rows"))
@@ -179,8 +193,8 @@ def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, b
 def test_a_stream_of_json_stops_at_a_value_that_is_none_where_that_is_an_error(spark, broker, tmp_path):
     schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
     send(broker, "stops", b'{"id": 1}', b"{")
-    chosen = options(broker, "stops", "json", schema=schema, decodeErrors="raise")
-    stream = spark.readStream.format("kafka-topic").options(**chosen).load()
+    stream_options = options(broker, "stops", "json", schema=schema, decodeErrors="raise")
+    stream = spark.readStream.format("kafka-topic").options(**stream_options).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     with pytest.raises(Exception, match="topic stops, partition 0, offset 1: no JSON"):
         query.start().awaitTermination(240)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyspark
 import pytest
-from tests.spark.topics import committed
+from tests.spark.topics import read_committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
@@ -69,34 +69,36 @@ def transaction(options):
     ledger = Ledger(sink.now_ms)
     with producer:
         producer.begin_transaction()
-        shared = Shared(ledger, partial(add_partitions, producer), options.topic, share(producer))
-        with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
+        shared_work = Shared(ledger, partial(add_partitions, producer), options.topic, share(producer))
+        with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             yield producer, ledger, TaskArguments(options, server.address, {})
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
     monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.GATHER_BYTES", 1)  # each round has a lease of its own
-    given = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
+    batches_by_task = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
     with transaction(options) as (producer, ledger, work):
         with ThreadPoolExecutor(4) as pool:
-            done = [pool.submit(write_rows, work, task, iter(batches)) for task, batches in given.items()]
-        told = sum((Counter(one.result()) for one in done), Counter())
-        assert ledger.settle(told) == 800
+            futures = [pool.submit(write_rows, work, task, iter(batches)) for task, batches in batches_by_task.items()]
+        counts = sum((Counter(one.result()) for one in futures), Counter())
+        assert ledger.settle(counts) == 800
         producer.commit_transaction()
-    found = committed(options)
-    assert sorted(value for _, value in found) == sorted(b"%d-%d" % (t, n) for t in range(4) for n in range(200))
+    committed_rows = read_committed(options)
+    assert sorted(value for _, value in committed_rows) == sorted(
+        b"%d-%d" % (t, n) for t in range(4) for n in range(200)
+    )
     for task, partition in [(t, p) for t in range(4) for p in range(3)]:
-        mine = [value for at, value in found if at == partition and value.startswith(b"%d-" % task)]
+        mine = [value for at, value in committed_rows if at == partition and value.startswith(b"%d-" % task)]
         numbers = [int(value.partition(b"-")[2]) for value in mine]
         assert numbers == sorted(numbers)
 
 
 def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
-    reached, killed = threading.Event(), threading.Event()
+    has_reached, is_killed = threading.Event(), threading.Event()
 
     def hold(_):
-        reached.set()
-        return killed.wait(60)
+        has_reached.set()
+        return is_killed.wait(60)
 
     with (
         transaction(options) as (_, ledger, work),
@@ -105,15 +107,15 @@ def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
     ):
         task.stdin.write(pickle.dumps((work, rows(0, 0))))
         task.stdin.flush()
-        assert reached.wait(60)
+        assert has_reached.wait(60)
         task.kill()
         task.wait(60)
-        killed.set()
+        is_killed.set()
     with pytest.raises(
         KafkaframesError, match=r"task 0 was lost while it wrote to .*: it is not known how much was written"
     ):
         ledger.settle({})
-    written_anew(options)
+    write_again(options)
 
 
 def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
@@ -123,7 +125,7 @@ def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
         new_sink(options)._fence_off()
         with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH|INVALID_TXN_STATE"):
             write_rows(work, 1, iter([rows(1, 0)]))
-    written_anew(options)
+    write_again(options)
 
 
 def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(options):
@@ -133,8 +135,8 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
         before = set(threading.enumerate())
         with pytest.raises(EncodeError, match="no topic"):
             write_rows(work._replace(options=several), 0, iter([wrong]))
-        left = set(threading.enumerate()) - before
-        assert not [one.name for one in left if not one.name.startswith("asyncio_")]  # the broker's own
+        remaining_threads = set(threading.enumerate()) - before
+        assert not [one.name for one in remaining_threads if not one.name.startswith("asyncio_")]  # the broker's own
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):
         ledger.settle({})
 
@@ -145,9 +147,9 @@ def test_a_task_without_rows_asks_nobody(options):
 
 
 def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(options, monkeypatch):
-    asked = []
+    reads = []
     newest = sink.read_markers
-    monkeypatch.setattr(sink, "read_markers", lambda *given: asked.append(1) or newest(*given))
+    monkeypatch.setattr(sink, "read_markers", lambda *arguments: reads.append(1) or newest(*arguments))
 
     def send(producer):
         share(producer)
@@ -156,14 +158,14 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
         one.write(batch(batch_id), send)
-    assert len(asked) == 1
+    assert len(reads) == 1
     other.write(batch(3), send)
     one.write(batch(4), send)
-    assert len(asked) == 3
+    assert len(reads) == 3
     one.write(batch(4), send)  # was committed, and is not written again
-    assert len(asked) == 3
+    assert len(reads) == 3
     one.write(batch(5), send)  # the time before has used up an epoch: somebody else may have been there
-    assert len(asked) == 4
+    assert len(reads) == 4
 
 
 def batch(number):
@@ -174,14 +176,14 @@ def new_sink(options):
     return sink.Sink(options, options.topic, times=TransactionTime())
 
 
-def written_anew(options):
+def write_again(options):
     """Write a batch as the next attempt does; see that it alone is there."""
     with transaction(options) as (producer, ledger, work):
-        told = write_rows(work, 0, iter([rows(9, 0)]))
-        ledger.settle(told)
+        counts = write_rows(work, 0, iter([rows(9, 0)]))
+        ledger.settle(counts)
         producer.commit_transaction()
-    assert sorted(value for _, value in committed(options)) == sorted(b"9-%d" % n for n in range(40))
-    assert set(told) == {TopicPartition(options.topic, n) for n in range(3)}
+    assert sorted(value for _, value in read_committed(options)) == sorted(b"9-%d" % n for n in range(40))
+    assert set(counts) == {TopicPartition(options.topic, n) for n in range(3)}
 
 
 def with_sources():

@@ -52,7 +52,7 @@ def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "message"),
     [
         ({"options": {}}, "kafka.bootstrap.servers"),
         ({"options": {"kafka.bootstrap.servers": "x:1", "startingOffsets": "latest"}}, "only kafka.* settings"),
@@ -60,9 +60,9 @@ def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_pat
         ({"options": {"kafka.bootstrap.servers": "x:1", "kafka.fetch.max.bites": "1"}}, "fetch.max.bytes"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_runs(tmp_path, given, said):
-    with pytest.raises(OptionError, match=said):
-        kafkaframes.spark.export_topics(None, "flights", tmp_path / "t", **given)
+def test_what_does_not_fit_is_said_before_anything_runs(tmp_path, settings, message):
+    with pytest.raises(OptionError, match=message):
+        kafkaframes.spark.export_topics(None, "flights", tmp_path / "t", **settings)
 
 
 def test_isolation_is_part_of_what_a_table_holds(spark, servers, tmp_path):

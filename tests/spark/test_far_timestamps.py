@@ -63,9 +63,11 @@ def test_no_offset_is_read_for_columns_without_timestamps():
 
 
 def test_a_scan_names_what_its_rows_know():
-    for names, known in ((("timestamp",), "a record"), (("offset", "timestamp"), "the record at offset 1")):
+    for names, source_name in ((("timestamp",), "a record"), (("offset", "timestamp"), "the record at offset 1")):
         (batch,) = kafkaframes.read_records(records(TIMES), columns=names)
-        with pytest.raises(OptionError, match=f"^{known} has the timestamp {NANOSECONDS}, .* Select the other columns"):
+        with pytest.raises(
+            OptionError, match=f"^{source_name} has the timestamp {NANOSECONDS}, .* Select the other columns"
+        ):
             convert_batch(batch, spark_schema(batch.schema))
 
 

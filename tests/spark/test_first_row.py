@@ -63,21 +63,21 @@ print(json.dumps(sorted(heavy & sys.modules.keys())))
 
 def test_a_source_is_found_and_loaded_and_a_writer_checked_without_what_reads_and_writes():
     command = [sys.executable, "-c", ANSWER, str(LOG)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
-    assert json.loads(done.stdout) == []
+    process = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    assert json.loads(process.stdout) == []
 
 
-def test_the_first_batch_needs_neither_pandas_nor_numba(compiled_ahead):
+def test_the_first_batch_needs_neither_pandas_nor_numba(require_compiler):
     command = [sys.executable, "-c", READ, str(LOG)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
-    assert json.loads(done.stdout) == [True, []]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    assert json.loads(process.stdout) == [True, []]
 
 
-def test_a_part_of_a_topic_is_read_and_written_without_pandas(compiled_ahead):
+def test_a_part_of_a_topic_is_read_and_written_without_pandas(require_compiler):
     with Broker() as broker:
         broker.create_topic("orders")
         broker.create_topic("copies")
         broker.append("orders", [{"key": b"k", "value": b"%d" % number} for number in range(30)])
         command = [sys.executable, "-c", TOPIC, broker.bootstrap_servers]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
-    assert json.loads(done.stdout) == [list(range(10, 20)), []]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    assert json.loads(process.stdout) == [list(range(10, 20)), []]

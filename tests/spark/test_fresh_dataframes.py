@@ -80,13 +80,13 @@ def test_one_execution_sees_one_state_in_all_its_stages(spark, servers, admin):
             yield batch
 
     first = frame.mapInArrow(and_produce, "partition int, offset bigint")
-    joined = first.join(frame, ["partition", "offset"], "full").groupBy("partition").count()
+    joined_frame = first.join(frame, ["partition", "offset"], "full").groupBy("partition").count()
     assert {row[0]: row[1] for row in first.union(frame).union(frame).groupBy("partition").count().collect()} == {
         0: 30,
         1: 30,
     }
     now = 10 + 7 * 2
-    assert {row[0]: row[1] for row in joined.collect()} == {0: 10, 1: now}
+    assert {row[0]: row[1] for row in joined_frame.collect()} == {0: 10, 1: now}
 
 
 def test_partitions_and_topics_that_are_new_since_the_plan_are_read(spark, servers, admin):
@@ -123,8 +123,10 @@ def test_a_block_of_a_cache_that_is_read_again_has_no_records_of_its_neighbours(
 def test_offsets_that_options_fix_are_read_without_a_question(spark, servers, admin, monkeypatch):
     topic = create(admin)
     produce(servers, topic, range(10))
-    fixed = {"startingOffsets": json.dumps({topic: {"0": 2}}), "endingOffsets": json.dumps({topic: {"0": 8}})}
-    frame = read(spark, servers, subscribe=topic, driverHost="not.a.host.invalid", **fixed)  # a question would fail
+    fixed_offsets = {"startingOffsets": json.dumps({topic: {"0": 2}}), "endingOffsets": json.dumps({topic: {"0": 8}})}
+    frame = read(
+        spark, servers, subscribe=topic, driverHost="not.a.host.invalid", **fixed_offsets
+    )  # a question would fail
     assert frame.count() == 6
     produce(servers, topic, range(10))
     assert frame.count() == 6
@@ -138,9 +140,11 @@ def test_what_fails_in_a_later_execution_is_said_plainly(spark, servers, admin):
     frame = read(spark, servers, subscribe=topic, startingOffsets=json.dumps({topic: {"0": 3}}))
     assert frame.count() == 7
     admin.delete_records({TopicPartition(topic, 0): 5})
-    with pytest.raises(Exception, match=r"offsets 3 to 4 of \S+-0 are lost .*; failOnDataLoss=false reads") as raised:
+    with pytest.raises(
+        Exception, match=r"offsets 3 to 4 of \S+-0 are lost .*; failOnDataLoss=false reads"
+    ) as error_info:
         frame.count()
-    assert "offset_process.py" not in str(raised.value)  # no traceback of ours
+    assert "offset_process.py" not in str(error_info.value)  # no traceback of ours
     admin.delete_topics([topic])
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
         frame.count()
@@ -166,14 +170,14 @@ def test_each_micro_batch_sees_a_static_side_and_a_look_up_anew(spark, servers, 
     static = read(spark, servers, subscribe=static_topic).selectExpr("CAST(value AS string) AS v", "1 AS known")
     reader = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     stream = reader.options(subscribe=stream_topic, startingOffsets="earliest").load()
-    joined = stream.selectExpr("CAST(value AS string) AS v").join(static, "v", "left")
-    found, looked_up = [], []
+    joined_frame = stream.selectExpr("CAST(value AS string) AS v").join(static, "v", "left")
+    rows_so_far, looked_up = [], []
 
     def note(batch, number):
-        found.extend((row.v, row.known) for row in batch.collect())
+        rows_so_far.extend((row.v, row.known) for row in batch.collect())
         looked_up.append(static.count())
 
-    query = joined.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path)).start()
+    query = joined_frame.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path)).start()
     try:
         produce(servers, stream_topic, ["x"])
         query.processAllAvailable()
@@ -182,18 +186,18 @@ def test_each_micro_batch_sees_a_static_side_and_a_look_up_anew(spark, servers, 
         query.processAllAvailable()
     finally:
         query.stop()
-    assert found == [("x", 1), ("y", 1)]
+    assert rows_so_far == [("x", 1), ("y", 1)]
     assert (looked_up[0], looked_up[-1]) == (1, 2)
 
 
 def test_a_dataframe_in_arrow_is_fresh_too(spark, servers, admin):
     topic = create(admin)
     frame = read(spark, servers, subscribe=topic, columns="offset")
-    for expected in (2, 4):
+    for expected_count in (2, 4):
         produce(servers, topic, "ab")
         assert isinstance(table := frame.toArrow(), pa.Table)
-        assert table.num_rows == expected
-        assert len(list(frame.toLocalIterator())) == expected
+        assert table.num_rows == expected_count
+        assert len(list(frame.toLocalIterator())) == expected_count
 
 
 def test_dataframes_of_files_and_of_scans_are_snapshots_until_they_are_loaded_again(spark, servers, admin, tmp_path):

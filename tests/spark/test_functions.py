@@ -23,7 +23,7 @@ VALUES = [
 ]
 
 
-def expected(value):
+def expected_fields(value):
     """Return id, payload and message of Confluent's header, as the decoder has them."""
     if value is None or len(value) < 5 or value[0]:
         return None, None, None
@@ -47,10 +47,13 @@ def test_ids_and_payloads_are_those_of_the_decoder_and_null_without_a_header(spa
         schema_id("value", "glue").alias("uuid"),
         payload("value", "glue").alias("glued"),
     )
-    found = [row.asDict() for row in rows.orderBy("n").collect()]
-    for value, row in zip(VALUES, found, strict=True):
+    rows_as_dicts = [row.asDict() for row in rows.orderBy("n").collect()]
+    for value, row in zip(VALUES, rows_as_dicts, strict=True):
         texts = [None if row[name] is None else bytes(row[name]) for name in ("rest", "message")]
-        assert (row["id"], *texts) == expected(value)
-    assert found[5]["long"] == 256
-    assert (found[6]["uuid"], bytes(found[6]["glued"])) == ("00010203-0405-0607-0809-0a0b0c0d0e0f", b"glued")
-    assert found[7]["glued"] is None
+        assert (row["id"], *texts) == expected_fields(value)
+    assert rows_as_dicts[5]["long"] == 256
+    assert (rows_as_dicts[6]["uuid"], bytes(rows_as_dicts[6]["glued"])) == (
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        b"glued",
+    )
+    assert rows_as_dicts[7]["glued"] is None

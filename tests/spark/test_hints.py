@@ -8,16 +8,16 @@ from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.spark.sources.kafka_log import hint_of
 
 
-def hint(large_bytes=1, **given):
-    options = log_options({"path": str(SHOP), **given})
+def hint(large_bytes=1, **log_settings):
+    options = log_options({"path": str(SHOP), **log_settings})
     return hint_of(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 
 def test_a_whole_log_names_the_options_that_narrow_it():
-    said = hint()
-    assert "4 topics" in said
-    assert "WHERE on topic" in said
-    assert said.endswith("subscribe, assign, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp")
+    message = hint()
+    assert "4 topics" in message
+    assert "WHERE on topic" in message
+    assert message.endswith("subscribe, assign, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp")
 
 
 def test_one_topic_names_those_of_offsets_and_times():
@@ -27,14 +27,14 @@ def test_one_topic_names_those_of_offsets_and_times():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "read_options",
     [
         {"subscribe": "orders", "startingTimestamp": "1"},
         {"assign": '{"orders": [0]}', "endingOffsets": '{"orders": {"0": 5}}'},
     ],
 )
-def test_a_narrowed_read_says_nothing(given):
-    assert hint(**given) is None
+def test_a_narrowed_read_says_nothing(read_options):
+    assert hint(**read_options) is None
 
 
 def test_a_small_read_says_nothing():

@@ -87,8 +87,8 @@ def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
     home = java.write_launcher(echo, under=tmp_path)
     assert java.write_launcher(echo, under=tmp_path) == home
     arguments = ["-cp", "a b", "", "$HOME", java.DROPPED_OPTION, "--add-modules=other", "*"]
-    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["<-cp>", "<a b>", "<>", "<$HOME>", "<--add-modules=other>", "<*>", ""]
+    process = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert process.stdout.split("\n") == ["<-cp>", "<a b>", "<>", "<$HOME>", "<--add-modules=other>", "<*>", ""]
     assert os.listdir(home / "bin") == ["java"]
 
 

@@ -19,24 +19,24 @@ RECORDED = [json.loads(line) for line in Path(__file__).with_name("java_patterns
 
 
 def names_of(pattern):
-    compiled = compile_java_pattern(pattern)
-    return "".join("1" if compiled.fullmatch(name) else "0" for name in NAMES)
+    compiled_pattern = compile_java_pattern(pattern)
+    return "".join("1" if compiled_pattern.fullmatch(name) else "0" for name in NAMES)
 
 
 def test_random_expressions_match_what_java_matches_or_are_refused():
-    refused = 0
+    refused_count = 0
     for entry in RECORDED:
         try:
             names = names_of(entry["pattern"])
         except ValueError:
-            refused += entry["java"] is not None
+            refused_count += entry["java"] is not None
         else:
             assert names == entry["java"], entry["pattern"]
-    assert refused < 0.15 * len(RECORDED)
+    assert refused_count < 0.15 * len(RECORDED)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("pattern", "expected_names"),
     [
         ("[a-z&&[^b]]+", {"apple"}),
         (r"\p{Lower}+", {"apple", "bcd"}),
@@ -52,9 +52,9 @@ def test_random_expressions_match_what_java_matches_or_are_refused():
         (r"\u0061\x{70}{2}\0154\N{LATIN SMALL LETTER E}", {"apple"}),
     ],
 )
-def test_what_python_reads_differently(pattern, expected):
+def test_what_python_reads_differently(pattern, expected_names):
     names = ("apple", "bcd", "Apple", "a.c", "a.cd")
-    assert {name for name in names if compile_java_pattern(pattern).fullmatch(name)} == expected
+    assert {name for name in names if compile_java_pattern(pattern).fullmatch(name)} == expected_names
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_what_is_refused_says_why(pattern, reason):
         compile_java_pattern(pattern)
 
 
-@pytest.mark.parametrize("options", [log_options, lambda given: topic_options(given, is_stream=False)])
+@pytest.mark.parametrize("options", [log_options, lambda options: topic_options(options, is_stream=False)])
 def test_both_sources_take_it(options):
-    given = {"path": "/logs"} if options is log_options else {"kafka.bootstrap.servers": "h:1"}
-    assert options({**given, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
+    source_options = {"path": "/logs"} if options is log_options else {"kafka.bootstrap.servers": "h:1"}
+    assert options({**source_options, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
     with pytest.raises(OptionError, match=r"subscribePattern.* is empty"):
-        options({**given, "subscribePattern": " "})
+        options({**source_options, "subscribePattern": " "})
     with pytest.raises(OptionError, match=r"subscribePattern.*'a\[' is not a supported Java regular expression"):
-        options({**given, "subscribePattern": "a["})
+        options({**source_options, "subscribePattern": "a["})

@@ -104,8 +104,8 @@ def test_without_a_signal_the_handlers_are_back_and_pyspark_keeps_its_module(mon
     import pyspark.core.context
 
     spark = starting(monkeypatch, jvm)
-    with session_at("test", "local[1]") as given:
-        assert given is spark
+    with session_at("test", "local[1]") as active_session:
+        assert active_session is spark
     assert spark.is_stopped
     assert pyspark.core.context.signal is signal
 

@@ -47,15 +47,15 @@ def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
 
 @pytest.mark.parametrize("as_kafka", [False, True])
 def test_a_repair_is_that_of_one_process(spark, tmp_path, as_kafka):
-    (damaged,) = discover(str(LOGS / "unclean-flipped-bit-active" / "before"))
+    (damaged_dir,) = discover(str(LOGS / "unclean-flipped-bit-active" / "before"))
     settings, run = RecoverySettings(10**12), runner(spark)
-    here, there = plan_repair(damaged, as_kafka=as_kafka), plan_repair(damaged, as_kafka=as_kafka, run=run)
+    here, there = plan_repair(damaged_dir, as_kafka=as_kafka), plan_repair(damaged_dir, as_kafka=as_kafka, run=run)
     assert [one.as_json() for one in there] == [one.as_json() for one in here]
     assert sum(one.bytes_lost for one in here) > 0
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
-    write_repaired(damaged, here, settings, tmp_path / "here")
-    write_repaired(damaged, there, settings, tmp_path / "there", run=run)
+    write_repaired(damaged_dir, here, settings, tmp_path / "here")
+    write_repaired(damaged_dir, there, settings, tmp_path / "there", run=run)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
@@ -74,15 +74,15 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
-    shared = replace(
+    work_split = replace(
         make_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
     )
-    there = compact(source, tmp_path / "there", settings, run=runner(spark), work_split=shared)
+    there = compact(source, tmp_path / "there", settings, run=runner(spark), work_split=work_split)
     assert there.partitions == here.partitions
     assert here.partitions[0].records_kept == 1333
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    said = compact(source, None, settings, run=runner(spark), work_split=shared, scratch=tmp_path)
-    assert said.partitions == compact(source, None, settings).partitions
+    dry_result = compact(source, None, settings, run=runner(spark), work_split=work_split, scratch=tmp_path)
+    assert dry_result.partitions == compact(source, None, settings).partitions
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "here", "there"}
 
 
@@ -99,15 +99,15 @@ class Deadly:
 def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15)
-    shared = replace(make_split(spark), above_bytes=0, here_bytes=0)
+    work_split = replace(make_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
         return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
-        compact(source, tmp_path / "out", settings, run=deadly, work_split=shared)
+        compact(source, tmp_path / "out", settings, run=deadly, work_split=work_split)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
-    compact(source, tmp_path / "out", settings, run=runner(spark), work_split=shared)
+    compact(source, tmp_path / "out", settings, run=runner(spark), work_split=work_split)
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 

@@ -47,13 +47,13 @@ def test_every_table(spark, table):
 @pytest.mark.spark
 def test_one_api_as_typed_columns_in_sql(spark):
     spark.read.format("kafka-capture").option("api", "Metadata").load(str(LOSS)).createOrReplaceTempView("metadata")
-    found = spark.sql(
+    rows = spark.sql(
         "select distinct t.name from metadata lateral view explode(response.topics) as t where t.name is not null"
     )
     names = {
         t["name"] for row in plain(LOSS, api="Metadata") if row["response"] for t in row["response"]["topics"] or []
     }
-    assert {row.name for row in found.collect()} == names - {None}
+    assert {row.name for row in rows.collect()} == names - {None}
 
 
 @pytest.mark.spark
@@ -67,16 +67,18 @@ def test_the_workers_read_by_own_specs(spark, tmp_path):
 @pytest.mark.parametrize(("wait", "most"), [(1, None), (3, None), (2, 2)])
 def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp_path, wait, most):
     """What the stream's reader plans, without Spark: the calls of a rotating recorder's files, one row each."""
-    pieces = _split(_unpacked(SHARE), 7)
+    pieces = _split_pcap(_unpack(SHARE), 7)
     ports = sorted({row["serverPort"] for row in plain(SHARE)})  # else few bytes of a connection that began before tell
-    given = {
+    capture_settings = {
         "path": str(tmp_path),
         "quietSeconds": "0",
         "waitFiles": str(wait),
         "columns": "connection,correlationId,_error",
         "ports": ",".join(map(str, ports)),
     }
-    reader = KafkaCaptureStreamReader(capture_options(given | ({"maxFilesPerTrigger": str(most)} if most else {})))
+    reader = KafkaCaptureStreamReader(
+        capture_options(capture_settings | ({"maxFilesPerTrigger": str(most)} if most else {}))
+    )
     rows, start = [], reader.initialOffset()
     for number in range(len(pieces) + wait):
         (tmp_path / f"trace.{number}.pcap").write_bytes(pieces[number] if number < len(pieces) else pieces[0][:24])
@@ -97,8 +99,8 @@ def test_a_directory_that_fills_up_gives_every_call_once(spark, tmp_path):
     """The rotating recorder's files one after the other; connections and frames go over the borders."""
     whole = read_capture(str(SHARE), CaptureOptions(table="packets")).read_all()
     assert whole.num_rows
-    data = _unpacked(SHARE)
-    pieces = _split(data, 4)
+    data = _unpack(SHARE)
+    pieces = _split_pcap(data, 4)
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     stream = spark.readStream.format("kafka-capture").option("quietSeconds", 0).load(str(source))
@@ -113,21 +115,21 @@ def test_a_directory_that_fills_up_gives_every_call_once(spark, tmp_path):
         assert query.awaitTermination(240)
         assert query.exception() is None
     rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
-    answered = [row for row in plain(SHARE) if row["_error"] is None]
+    answered_calls = [row for row in plain(SHARE) if row["_error"] is None]
     key = ("clientPort", "correlationId", "apiName")
-    found = sorted(str([row[name] for name in key]) for row in rows if row["_error"] is None)
-    assert found == sorted(str([row[name] for name in key]) for row in answered)
+    found_calls = sorted(str([row[name] for name in key]) for row in rows if row["_error"] is None)
+    assert found_calls == sorted(str([row[name] for name in key]) for row in answered_calls)
     shutil.rmtree(source)
 
 
-def _unpacked(path):
+def _unpack(path):
     from kafkaframes.capture.files import open_bytes
 
     with open_bytes(str(path)) as file:
         return file.read()
 
 
-def _split(data, count):
+def _split_pcap(data, count):
     """Cut a pcap into several, between packets, wherever frames are."""
     edges, at = [24], 24
     while at < len(data):
@@ -157,5 +159,5 @@ def test_what_was_not_read_is_logged_by_the_task_that_read_it(caplog):
     reader = KafkaCaptureReader(options)
     for work in plan_works(options.files(), options, cores=1):
         list(reader.read(InputPartition(work)))
-    lost = [record.getMessage() for record in caplog.records if "packets are missing" in record.getMessage()]
-    assert sum(int(line.split()[0].replace(",", "")) for line in lost) == 2427
+    loss_messages = [record.getMessage() for record in caplog.records if "packets are missing" in record.getMessage()]
+    assert sum(int(line.split()[0].replace(",", "")) for line in loss_messages) == 2427

@@ -58,9 +58,9 @@ def comparable_rows(frame):
 )
 def test_every_record_is_what_kafka_reads(spark, log, topic):
     rows = comparable_rows(load(spark, log, subscribe=topic, columns=WITH_ALL))
-    expected = truth.rows_of(log, topic)
-    assert len(rows) == len(expected) > 0
-    assert rows == expected
+    expected_rows = truth.rows_of(log, topic)
+    assert len(rows) == len(expected_rows) > 0
+    assert rows == expected_rows
 
 
 def test_the_schema_is_that_of_sparks_kafka_source(spark):
@@ -89,8 +89,8 @@ def test_a_folder_of_log_directories_gives_the_topics_of_all_without_the_interna
 )
 def test_lists_and_patterns(spark, paths):
     frame = load(spark, *paths, columns="partition,offset")
-    expected = sorted(row[:2] for row in truth.rows_of(SHOP, "orders") if row[0] < 2)
-    assert sorted(map(tuple, frame.collect())) == expected
+    expected_rows = sorted(row[:2] for row in truth.rows_of(SHOP, "orders") if row[0] < 2)
+    assert sorted(map(tuple, frame.collect())) == expected_rows
 
 
 def test_a_single_segment(spark):
@@ -126,9 +126,9 @@ def test_batch_facts_on_request(spark):
 
 def test_markers_are_rows_only_when_asked_for(spark):
     rows = load(spark, SHOP, subscribe="payments", columns="partition,offset,control", includeControlRecords="true")
-    expected = {row[:2] for row in truth.rows_of(SHOP, "payments", control=True)}
-    assert {(row.partition, row.offset) for row in rows.collect()} == expected
-    assert rows.where("control").count() == len(expected) - len(truth.rows_of(SHOP, "payments"))
+    expected_rows = {row[:2] for row in truth.rows_of(SHOP, "payments", control=True)}
+    assert {(row.partition, row.offset) for row in rows.collect()} == expected_rows
+    assert rows.where("control").count() == len(expected_rows) - len(truth.rows_of(SHOP, "payments"))
 
 
 def test_many_tasks_give_the_same_rows_as_one(spark):
@@ -142,8 +142,8 @@ def test_a_view_in_sql(spark):
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW shop USING `kafka-log` OPTIONS ({options})")
     rows = spark.sql("SELECT topic, count(*) AS n FROM shop GROUP BY topic ORDER BY topic").collect()
     assert [row.n for row in rows] == [len(truth.rows_of(SHOP, topic)) for topic in ("orders", "payments")]
-    narrowed = "(SELECT count(*) FROM shop WHERE offset < 10), (SELECT count(*) FROM shop WHERE offset >= 10)"
-    assert sum(spark.sql(f"SELECT {narrowed}").first()) == sum(row.n for row in rows)
+    counts = "(SELECT count(*) FROM shop WHERE offset < 10), (SELECT count(*) FROM shop WHERE offset >= 10)"
+    assert sum(spark.sql(f"SELECT {counts}").first()) == sum(row.n for row in rows)
 
 
 def test_a_schema_given_names_the_columns(spark):
@@ -183,7 +183,7 @@ def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
 
 
 @pytest.fixture
-def planned(spark, tmp_path):
+def planned_rows(spark, tmp_path):
     """Rows whose tasks are planned and not yet run; an RDD, as PySpark 4.0 plans a frame anew at each action."""
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     rows = load(spark, tmp_path, columns="offset").rdd
@@ -192,27 +192,27 @@ def planned(spark, tmp_path):
 
 
 @leaves_a_socket
-def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(planned, tmp_path):
+def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(planned_rows, tmp_path):
     shutil.rmtree(tmp_path / "orders-0")
     with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
-        planned.count()
+        planned_rows.count()
 
 
 @leaves_a_socket
-def test_a_segment_that_grows_before_it_is_read_gives_what_was_planned(planned, tmp_path):
+def test_a_segment_that_grows_before_it_is_read_gives_what_was_planned(planned_rows, tmp_path):
     last = max((tmp_path / "orders-0").glob("*.log"))
     last.write_bytes(last.read_bytes() + next((SHOP / "orders-1").glob("*.log")).read_bytes()[:700])
-    assert planned.count() == 2000
+    assert planned_rows.count() == 2000
 
 
 @leaves_a_socket
-def test_a_segment_that_cannot_be_read_is_told_by_name(planned, tmp_path):
+def test_a_segment_that_cannot_be_read_is_told_by_name(planned_rows, tmp_path):
     """A directory in its place cannot be read by anybody, not even by root."""
     first = min((tmp_path / "orders-0").glob("*.log"))
     first.unlink()
     first.mkdir()
     with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
-        planned.count()
+        planned_rows.count()
 
 
 FRESH = """
@@ -257,8 +257,8 @@ def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_lea
 def processes_of(group):
     """Return what still runs of a process group, a while after its leader has ended."""
     for _ in range(500):
-        left = [each.arguments for each in processes() if each.group == group]
-        if not left:
+        remaining_processes = [each.arguments for each in processes() if each.group == group]
+        if not remaining_processes:
             break
         time.sleep(0.2)
-    return left
+    return remaining_processes

@@ -24,13 +24,13 @@ def test_a_batch_has_the_columns_of_sparks_own_source_and_every_record(spark, se
 
 
 def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
-    wanted = {topic: {"0": 10, "1": -2, "2": -2}}
+    starting_offsets = {topic: {"0": 10, "1": -2, "2": -2}}
     ends = {topic: {"0": 20, "1": 5, "2": 0}}
     frame = read(
         spark,
         servers,
         subscribePattern="fli.*",
-        startingOffsets=json.dumps(wanted),
+        startingOffsets=json.dumps(starting_offsets),
         endingOffsets=json.dumps(ends),
         columns="offset,partition,headers,magic",
         minPartitions="4",
@@ -40,9 +40,9 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
     assert {row.magic for row in frame.collect()} == {2}
     by_time = read(spark, servers, subscribe=topic, startingTimestamp=str(1_700_000_000_000 + ROWS - 500))
     assert by_time.count() == 500
-    split = read(spark, servers, subscribe=topic, minPartitions="9")
-    assert split.rdd.getNumPartitions() >= 8
-    assert split.count() == ROWS
+    split_frame = read(spark, servers, subscribe=topic, minPartitions="9")
+    assert split_frame.rdd.getNumPartitions() >= 8
+    assert split_frame.count() == ROWS
     few = read(spark, servers, assign=json.dumps({topic: [1]}), maxRecordsPerPartition="100")
     assert few.rdd.getNumPartitions() > 5
 
@@ -89,8 +89,8 @@ def test_read_committed_and_a_group_to_start_from(spark, servers):
             producer.send("paid", str(n), partition=0)
             producer.flush()
             producer.commit_transaction() if n % 2 else producer.abort_transaction()
-    committed = read(spark, servers, **{"subscribe": "paid", "kafka.isolation.level": "read_committed"})
-    assert sorted(row.value for row in committed.collect()) == [b"1", b"3", b"5"]
+    committed_frame = read(spark, servers, **{"subscribe": "paid", "kafka.isolation.level": "read_committed"})
+    assert sorted(row.value for row in committed_frame.collect()) == [b"1", b"3", b"5"]
     with Consumer(servers, group_id="seen") as consumer:
         consumer.commit({TopicPartition("paid", 0): 7})
     rest = read(spark, servers, subscribe="paid", startingOffsets="group:seen")
@@ -124,7 +124,7 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
             producer.send_arrow(late, topic="followed")
         run()
     values = [row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()]
-    wanted = [f"a{n}".encode() for n in range(100)] + [f"b{n}".encode() for n in range(50)]
-    assert sorted(values) == sorted(wanted)
+    expected_values = [f"a{n}".encode() for n in range(100)] + [f"b{n}".encode() for n in range(50)]
+    assert sorted(values) == sorted(expected_values)
     batches = [path for path in (tmp_path / "checkpoint" / "offsets").iterdir() if path.name.isdigit()]
     assert len(batches) >= 4

@@ -41,9 +41,10 @@ def test_names_count_in_any_letter_case(name, random):
         "maxbytesperpartition": "1m",
     }
     value = text.get(name, "true")
-    mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)
+    mixed_case_name = "".join(random.choice((c.upper(), c.lower())) for c in name)
     assert (
-        log_options({"path": "/data", name: value}) == log_options({"path": "/data"} | {mixed: value}) or name == "path"
+        log_options({"path": "/data", name: value}) == log_options({"path": "/data"} | {mixed_case_name: value})
+        or name == "path"
     )
 
 
@@ -140,8 +141,8 @@ def test_any_text_gives_options_or_an_option_error(name, text):
 
 def test_times_may_be_dates():
     text = '{"t": {"0": "2025-10-09T12:00Z", "1": 1760011200001}}'
-    parsed = log_options({"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text})
-    assert parsed.start == AtTime(1_760_011_200_000)
-    assert parsed.end == AtTime({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
+    options = log_options({"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text})
+    assert options.start == AtTime(1_760_011_200_000)
+    assert options.end == AtTime({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
     with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
         log_options({"path": "/x", "startingTimestamp": "yesterday"})

@@ -17,7 +17,7 @@ SCHEMA = (
 )
 
 
-def written(
+def read_written(
     spark, path: Path, columns: str = "topic, partition, offset, key, value, timestamp, headers"
 ) -> list[tuple]:
     read = spark.read.format("kafka-log").option("includeHeaders", True).load(str(path))
@@ -30,19 +30,19 @@ def leftovers(path: Path) -> set[str]:
 
 def test_rows_are_read_back_from_the_partitions_of_their_keys(spark, tmp_path):
     at = datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=UTC)
-    given = [
+    source_rows = [
         (bytearray(b"k%d" % n), bytearray(b"v%d" % n), f"t{n % 2}", at, [("h", bytearray(b"1"))] if n % 3 else None)
         for n in range(60)
     ]
     path = tmp_path / "logs"
-    frame = spark.createDataFrame(given, SCHEMA).repartition(3)
+    frame = spark.createDataFrame(source_rows, SCHEMA).repartition(3)
     frame.write.format("kafka-log").mode("append").option("numPartitions", 4).option("codec", "zstd").save(str(path))
-    found = written(spark, path)
+    written_rows = read_written(spark, path)
     assert leftovers(path) == set()
-    assert sorted((bytes(key), topic) for topic, _, _, key, *_ in found) == sorted(
-        (bytes(key), topic) for key, _, topic, *_ in given
+    assert sorted((bytes(key), topic) for topic, _, _, key, *_ in written_rows) == sorted(
+        (bytes(key), topic) for key, _, topic, *_ in source_rows
     )
-    for topic, partition, _, key, value, timestamp, headers in found:
+    for topic, partition, _, key, value, timestamp, headers in written_rows:
         assert partition == partition_of(bytes(key), 4)
         assert bytes(value) == b"v" + bytes(key)[1:]
         assert topic == f"t{int(bytes(value)[1:]) % 2}"
@@ -58,15 +58,15 @@ def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
     frame = spark.range(0, 1000, numPartitions=4).selectExpr("cast(id as string) as value")
     writer = frame.write.format("kafka-log").option("topic", "t")
     writer.mode("append").save(str(path))
-    assert [int(row[1]) for row in written(spark, path, "offset, value")] == list(range(1000))
+    assert [int(row[1]) for row in read_written(spark, path, "offset, value")] == list(range(1000))
     writer.mode("append").save(str(path))
-    assert [int(row[1]) for row in written(spark, path, "offset, value")] == [*range(1000), *range(1000)]
+    assert [int(row[1]) for row in read_written(spark, path, "offset, value")] == [*range(1000), *range(1000)]
     back = spark.read.format("kafka-log").load(str(path)).where("offset < 10")
     other = tmp_path / "other"
     back.write.format("kafka-log").option("offsets", "keep").mode("append").save(str(other))
-    assert written(spark, other, "offset, value") == written(spark, path, "offset, value")[:10]
+    assert read_written(spark, other, "offset, value") == read_written(spark, path, "offset, value")[:10]
     writer.mode("overwrite").save(str(other))
-    assert len(written(spark, other)) == 1000
+    assert len(read_written(spark, other)) == 1000
     assert {one.name for one in tmp_path.iterdir()} == {"logs", "other"}
 
 
@@ -100,5 +100,5 @@ def test_a_worker_that_is_killed_leaves_nothing_and_the_next_write_works(spark, 
         )
     assert list(tmp_path.iterdir()) == []
     frame.write.format("kafka-log").option("topic", "t").mode("append").save(str(path))
-    assert len(written(spark, path)) == 50_000
+    assert len(read_written(spark, path)) == 50_000
     assert STAGING_DIRECTORY not in "".join(one.name for one in tmp_path.iterdir())

@@ -34,59 +34,59 @@ class Files(dict):
         return [name.partition("/")[2] for name in self if name.startswith(f"{folder}/")]
 
 
-def checkpoint(*ends: int, done: int, query: str = "q") -> Files:
-    """Return a checkpoint whose micro-batches end at ``ends``; ``done`` of them are committed."""
+def checkpoint(*ends: int, done_count: int, query: str = "q") -> Files:
+    """Return a checkpoint whose micro-batches end at ``ends``; ``done_count`` of them are committed."""
     files = Files({"metadata": json.dumps({"id": query})})
     for number, end in enumerate(ends):
         files[f"offsets/{number}"] = f'v1\n{{"conf":{{"n":{number}}}}}\n{line(end)}'
-        if number < done:
+        if number < done_count:
             files[f"commits/{number}"] = "v1\n{}"
     return files
 
 
 @pytest.mark.parametrize(
-    ("files", "marked", "next_number"),
+    ("files", "marker", "next_number"),
     [
-        (checkpoint(10, 20, done=2), mark(4, 50), 5),  # restored
-        (checkpoint(10, 20, done=1), mark(1, 25), 2),  # restored; planned anew with another end
-        (checkpoint(10, 20, 30, done=2), mark(1, 25), 3),  # copied: begins before the marker's end
-        (checkpoint(5, done=0, query="new"), mark(4, 50), 5),  # deleted, and tried before
+        (checkpoint(10, 20, done_count=2), mark(4, 50), 5),  # restored
+        (checkpoint(10, 20, done_count=1), mark(1, 25), 2),  # restored; planned anew with another end
+        (checkpoint(10, 20, 30, done_count=2), mark(1, 25), 3),  # copied: begins before the marker's end
+        (checkpoint(5, done_count=0, query="new"), mark(4, 50), 5),  # deleted, and tried before
         (Files(), mark(0, 50), 1),  # deleted
         (Files(), mark(3, 50), 4),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marked, next_number):
+def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marker, next_number):
     files = Files(files)
-    assert conflict(marked, next_batch(files, TARGET)) is not None
-    skip_to(files, marked)
+    assert conflict(marker, next_batch(files, TARGET)) is not None
+    skip_to(files, marker)
     after = next_batch(files, TARGET)
-    assert (after.query_id, after.batch_id, after.begins, after.ends) == ("q", next_number, marked.ends, None)
-    assert conflict(marked, after) is None
+    assert (after.query_id, after.batch_id, after.begins, after.ends) == ("q", next_number, marker.ends, None)
+    assert conflict(marker, after) is None
     assert f"offsets/{next_number - 2}" in files or next_number == 1
     before = dict(files)
-    skip_to(files, marked)
+    skip_to(files, marker)
     assert files == before
 
 
 def test_a_marker_of_version_0_1_0_stands_for_the_batch_that_is_planned_under_its_number():
-    files = checkpoint(10, 20, done=1)
+    files = checkpoint(10, 20, done_count=1)
     skip_to(files, mark(1, None))
     assert next_batch(files, TARGET).begins == (line(20),)
     with pytest.raises(OptionError, match=r"0\.1\.0 does not say any offsets; give another sink name"):
-        skip_to(checkpoint(10, 20, done=1), mark(3, None))
+        skip_to(checkpoint(10, 20, done_count=1), mark(3, None))
 
 
 @pytest.mark.parametrize(
-    ("more", "marked", "message"),
+    ("more", "marker", "message"),
     [
         ({"state/0/_metadata/metadata": ""}, mark(4, 50), "has state in /c"),
         ({}, StreamBatch("q", 4, "/c", TARGET, None, ("17",)), "not all sources"),
     ],
 )
-def test_what_cannot_be_skipped_changes_nothing(more, marked, message):
-    files = checkpoint(10, done=1)
+def test_what_cannot_be_skipped_changes_nothing(more, marker, message):
+    files = checkpoint(10, done_count=1)
     files.update(more)
     before = dict(files)
     with pytest.raises(OptionError, match=message):
-        skip_to(files, marked)
+        skip_to(files, marker)
     assert files == before

@@ -22,11 +22,11 @@ FILES = (
 @pytest.mark.spark
 def test_shares_measured_by_workers_are_the_whole(spark):
     tasks = [Task(FILES, share, 2) for share in range(2)]
-    found = {}
+    sizes_by_part = {}
     for answer in run_on_spark(spark, measure_records, tasks):
         for what, sizes in answer.items():
-            found.setdefault(what, sizes) is sizes or found[what].merge(sizes)
-    assert found == measure_records(Task(FILES))
+            sizes_by_part.setdefault(what, sizes) is sizes or sizes_by_part[what].merge(sizes)
+    assert sizes_by_part == measure_records(Task(FILES))
 
 
 @pytest.mark.spark

@@ -30,16 +30,16 @@ def metadata(spark):
 
 def test_messages_become_structs_and_bytes_again(metadata):
     frame, rows = metadata
-    decoded = frame.select("id", decode_message("data", "MetadataResponse", 12).alias("m"))
-    whole = when(decoded["m._error"].isNull() & (decoded["id"] < 20), decoded["m"])
-    collected = decoded.select("id", "m", encode_message(whole, "MetadataResponse", 12).alias("again")).collect()
+    decoded_frame = frame.select("id", decode_message("data", "MetadataResponse", 12).alias("m"))
+    whole = when(decoded_frame["m._error"].isNull() & (decoded_frame["id"] < 20), decoded_frame["m"])
+    collected = decoded_frame.select("id", "m", encode_message(whole, "MetadataResponse", 12).alias("again")).collect()
     assert sorted((row["id"], bytes(row["again"])) for row in collected if row["again"]) == rows
-    found = {row["id"]: row["m"] for row in collected}
-    assert "byte" in found[20]["_error"]
-    assert found[20]["topics"] is None
+    messages = {row["id"]: row["m"] for row in collected}
+    assert "byte" in messages[20]["_error"]
+    assert messages[20]["topics"] is None
     topics = message("MetadataResponse").decode(rows[0][1], 12).topics
-    assert [topic["name"] for topic in found[0]["topics"]] == [topic.name for topic in topics]
-    assert [bytes(topic["topicId"]) for topic in found[0]["topics"]] == [topic.topic_id.bytes for topic in topics]
+    assert [topic["name"] for topic in messages[0]["topics"]] == [topic.name for topic in topics]
+    assert [bytes(topic["topicId"]) for topic in messages[0]["topics"]] == [topic.topic_id.bytes for topic in topics]
 
 
 def test_frames_of_one_api_and_of_any(spark):
@@ -51,25 +51,29 @@ def test_frames_of_one_api_and_of_any(spark):
         for body, version in bodies
     ]
     frame = one_task(spark, [*frames, (b"\x00\x0c\x00\x04",)], "data binary")
-    collected = frame.select(
+    collected_rows = frame.select(
         decode_request("data").alias("any"), decode_request("data", 12, 4).alias("typed")
     ).collect()
-    rows = [row["any"] for row in collected]
+    rows = [row["any"] for row in collected_rows]
     assert [row["name"] for row in rows] == ["HeartbeatRequest", "MetadataRequest", None]
     assert json.loads(rows[0]["body"])["groupId"] == "g"
     assert json.loads(rows[0]["body"])["_unknownTags"] == [{"tag": 17, "data": "Ym9keQ=="}]
     assert json.loads(rows[0]["header"])["_unknownTags"] == [{"tag": 99, "data": "dHJhY2U="}]
     assert rows[2]["_error"]
-    typed = collected[0]["typed"]
-    assert (typed["header"]["correlationId"], typed["body"]["groupId"], typed["_error"]) == (7, "g", None)
-    assert [row["typed"]["_error"] is None for row in collected] == [True, False, False]
+    typed_message = collected_rows[0]["typed"]
+    assert (typed_message["header"]["correlationId"], typed_message["body"]["groupId"], typed_message["_error"]) == (
+        7,
+        "g",
+        None,
+    )
+    assert [row["typed"]["_error"] is None for row in collected_rows] == [True, False, False]
 
 
 def test_responses_and_the_answer_to_an_unknown_version(spark):
     cls = message("ApiVersionsResponse")
-    known, old = cls(error_code=0, throttle_time_ms=3), cls(error_code=35)
+    supported_response, old = cls(error_code=0, throttle_time_ms=3), cls(error_code=35)
     frames = [
-        (headers.encode_response(known, 4, correlation_id=1),),
+        (headers.encode_response(supported_response, 4, correlation_id=1),),
         (headers.encode_response(old, 0, correlation_id=2),),
     ]
     frame = one_task(spark, [*frames, (b"",)], "data binary").select(decode_response("data", 18, 4).alias("r"))

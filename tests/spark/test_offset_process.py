@@ -87,16 +87,16 @@ def test_all_tasks_of_an_execution_have_the_same_offsets_and_the_next_execution_
 
 
 def test_tasks_that_ask_at_the_same_time_wait_for_one_look_up(cluster, task):
-    begun, goes_on = threading.Event(), threading.Event()
+    has_begun, goes_on = threading.Event(), threading.Event()
 
     def resolve(options):
-        begun.set()
+        has_begun.set()
         assert goes_on.wait(60)
         return cluster.resolve(options)
 
     with serving(resolve) as (_, work), ThreadPoolExecutor(60) as pool:
         answers = [pool.submit(task, work, "1") for _ in range(60)]  # more than the process has threads
-        assert begun.wait(60)
+        assert has_begun.wait(60)
         goes_on.set()
         assert [answer.result(60) for answer in answers] == [[1]] * 60
 
@@ -183,9 +183,9 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
             [process] = control._started[before:]
             with pytest.raises(KafkaframesError, match=r"NetworkError|cannot|refused"):  # no broker runs there
                 task(first, "1")
-            taken = replace(OPTIONS, driver_host="127.0.0.1", driver_port=first.local.port)
+            deferred_options = replace(OPTIONS, driver_host="127.0.0.1", driver_port=first.local.port)
             with pytest.raises(KafkaframesError, match=r"cannot listen on 127\.0\.0\.1:\d+ for its tasks"):
-                defer(taken, shares)
+                defer(deferred_options, shares)
             (elsewhere,) = defer(replace(OPTIONS, driver_host="127.0.0.1"), shares)
             assert elsewhere.remote == elsewhere.local
         finally:
@@ -196,10 +196,10 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
 
 def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
     code = "from kafkaframes.spark.sources.execution_offsets import _spark_process as p; print(p())"
-    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
-    shell = ["sh", "-c", f'"{sys.executable}" -c "{nested}"; echo $$']
-    found, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
-    assert found == shell_pid
+    nested_command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
+    shell = ["sh", "-c", f'"{sys.executable}" -c "{nested_command}"; echo $$']
+    spark_pid, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+    assert spark_pid == shell_pid
     assert identity_of(os.getpid()) == identity_of(os.getpid())
     assert identity_of(os.getpid())[1]
 

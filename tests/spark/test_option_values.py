@@ -44,8 +44,8 @@ def test_paths_that_are_no_list_of_paths_are_told(parse, paths):
 
 
 def test_paths_come_behind_the_path():
-    given = {"path": "/a", "paths": '["/b", "/c"]'}
-    assert load_paths(given, source="kafka-log", example="/x") == ("/a", "/b", "/c")
+    read_options = {"path": "/a", "paths": '["/b", "/c"]'}
+    assert load_paths(read_options, source="kafka-log", example="/x") == ("/a", "/b", "/c")
     with pytest.raises(OptionError, match=r'kafka-log needs a path: .*load\("/x"\)'):
         load_paths({}, source="kafka-log", example="/x")
 

@@ -69,17 +69,17 @@ def log(tmp_path):
     return tmp_path / "log"
 
 
-def said(ask):
+def error_text(ask):
     """Return the text of what Spark raises."""
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException) as failed:
+    with pytest.raises(PySparkException) as error_info:
         ask()
-    assert "Traceback" not in str(failed.value)
-    return failed.value
+    assert "Traceback" not in str(error_info.value)
+    return error_info.value
 
 
-def damaged(log):
+def damage_log(log):
     (path,) = log.rglob("*.log")
     raw = bytearray(path.read_bytes())
     raw[70] ^= 1
@@ -90,17 +90,17 @@ def damaged(log):
 @pytest.mark.spark
 def test_our_sentence_follows_sparks_prefix(spark, log):
     read = spark.read.format("kafka-log")
-    asked = {
+    calls = {
         "no such file or directory (at /nope)": lambda: read.load("/nope").collect(),
         "unknown option subscribee: did you mean subscribe?": lambda: (
             spark.read.format("kafka-log").option("subscribee", "x").load(str(log))
         ),
         "the length of a record is negative or beyond the data": lambda: (
-            spark.read.format("kafka-log").option("mode", "FAILFAST").load(str(damaged(log))).collect()
+            spark.read.format("kafka-log").option("mode", "FAILFAST").load(str(damage_log(log))).collect()
         ),
     }
-    for sentence, ask in asked.items():
-        error = said(ask)
+    for sentence, ask in calls.items():
+        error = error_text(ask)
         assert reason_of(error).startswith(sentence)
 
 
@@ -108,7 +108,7 @@ def test_our_sentence_follows_sparks_prefix(spark, log):
 def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log):
     spark.sql(f"CREATE TABLE refused USING `kafka-log` OPTIONS (path '{log}')")
     try:
-        error = said(lambda: spark.sql("INSERT INTO refused SELECT * FROM refused"))
+        error = error_text(lambda: spark.sql("INSERT INTO refused SELECT * FROM refused"))
         assert reason_of(error).startswith("kafka-log needs a path: df.write")
         assert "INSERT INTO" in reason_of(error)
     finally:

@@ -20,15 +20,15 @@ class Tracker:
 def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monkeypatch):
     monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
-    seen, has_seen = [], threading.Event()
+    counts, has_seen = [], threading.Event()
 
-    def show(done, total):
-        seen.append((done, total))
+    def show(done_count, total):
+        counts.append((done_count, total))
         has_seen.set()
 
     with watch_tasks(spark, show):
         assert has_seen.wait(100)
-    assert set(seen) == {(3, 8)}
+    assert set(counts) == {(3, 8)}
     assert "kafkaframes progress" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -40,15 +40,15 @@ def test_a_session_without_counts_shows_nothing():
 def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
     """After Ctrl-C the thread printed py4j's traceback before the command could say its line."""
     monkeypatch.setattr(job_session, "_POLL_INTERVAL_SECONDS", 0.001)
-    told, asked = [], threading.Event()
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    errors, has_asked = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", errors.append)
 
     def gone():
-        asked.set()
+        has_asked.set()
         raise ConnectionRefusedError
 
     tracker = SimpleNamespace(getActiveStageIds=gone)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     with watch_tasks(spark, lambda *_: 1 / 0):
-        assert asked.wait(60)
-    assert told == []
+        assert has_asked.wait(60)
+    assert errors == []

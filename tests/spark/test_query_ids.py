@@ -6,8 +6,8 @@ from kafkaframes.spark.progress.checkpoint_files import asker, is_connect
 
 
 def test_a_classic_session_is_asked_on_its_thread():
-    said = {"sql.streaming.queryId": "q-1"}
-    session = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=said.get))
+    properties = {"sql.streaming.queryId": "q-1"}
+    session = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=properties.get))
     name, ask = asker(session, None)
     assert (name, ask(session), is_connect(session)) == (None, "q-1", False)
     assert asker(session, "mine")[0] == "mine"

@@ -15,7 +15,7 @@ PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
 
 @pytest.mark.parametrize("kind", PLACES)
 @pytest.mark.parametrize(
-    ("given", "limit"),
+    ("options", "limit"),
     [
         ({}, ReadAllAvailable()),
         ({"max_offsets_per_trigger": 7}, ReadMaxRows(7)),
@@ -23,5 +23,5 @@ PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
         ({"max_offsets_per_trigger": 7, "max_bytes_per_trigger": 9}, ReadMaxRows(7)),
     ],
 )
-def test_the_limit_is_what_the_options_say(kind, given, limit):
-    assert read_limit(kind(**PLACES[kind], **given)) == limit
+def test_the_limit_is_what_the_options_say(kind, options, limit):
+    assert read_limit(kind(**PLACES[kind], **options)) == limit

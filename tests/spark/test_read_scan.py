@@ -20,20 +20,20 @@ def test_a_task_reads_the_slices_that_it_is_given():
     plan = scan.plan()
     schema = spark_schema(plan.schema)
     assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]
-    expected = [convert_batch(batch, schema) for batch in scan.to_batches()]
+    expected_batches = [convert_batch(batch, schema) for batch in scan.to_batches()]
     for limit in (None, 5):
         rows = pa.record_batch({"slice": [pickle.dumps(replace(plan, limit=limit))]})
         read_rows = pa.Table.from_batches(reader_of(schema)([rows]), schema)
-        assert read_rows == pa.Table.from_batches(expected, schema).slice(0, limit)
+        assert read_rows == pa.Table.from_batches(expected_batches, schema).slice(0, limit)
 
 
 def test_a_scan_is_a_dataframe(spark):
     scan = kafkaframes.scan_log(SHOP, topics="orders")
     frame = read(scan.where(partition=0, offset=(10, None)).select("partition", "offset", "timestamp", "value"), spark)
     assert frame.columns == ["partition", "offset", "timestamp", "value"]
-    expected = scan.where(partition=0, offset=(10, None)).count()
-    assert frame.selectExpr("count(*)", "min(offset)").first() == (expected, 10)
-    limited = read(scan.limit(7).select("partition", "offset"), spark).collect()
-    assert [tuple(row) for row in limited] == [
+    expected_count = scan.where(partition=0, offset=(10, None)).count()
+    assert frame.selectExpr("count(*)", "min(offset)").first() == (expected_count, 10)
+    limited_rows = read(scan.limit(7).select("partition", "offset"), spark).collect()
+    assert [tuple(row) for row in limited_rows] == [
         tuple(row.values()) for row in scan.limit(7).select("partition", "offset").to_arrow().to_pylist()
     ]

@@ -43,8 +43,8 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
     assert len(report.partitions) == 5
     assert verify(discover(str(tmp_path / "frame"))).findings == []
     assert kafkaframes.spark.restore_log(frame, str(tmp_path / "frame"), **options).done_before
-    restored = records_of(spark, tmp_path / "frame")
-    assert sorted(map(repr, restored.collect())) == sorted(map(repr, frame.collect()))
+    restored_frame = records_of(spark, tmp_path / "frame")
+    assert sorted(map(repr, restored_frame.collect())) == sorted(map(repr, frame.collect()))
 
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
@@ -64,8 +64,8 @@ def test_rows_without_offsets_are_numbered_in_the_frames_order(spark, tmp_path):
         [("t", 0, f"v{number}") for number in range(100)], "topic string, partition int, value string"
     ).coalesce(1)
     kafkaframes.spark.restore_log(frame, str(tmp_path / "new"), start_offset=7, offsets="reassign", codec="zstd")
-    found = records_of(spark, tmp_path / "new").orderBy("offset").collect()
-    assert [(row["offset"], bytes(row["value"])) for row in found] == [(7 + n, b"v%d" % n) for n in range(100)]
+    rows = records_of(spark, tmp_path / "new").orderBy("offset").collect()
+    assert [(row["offset"], bytes(row["value"])) for row in rows] == [(7 + n, b"v%d" % n) for n in range(100)]
 
 
 @pytest.mark.parametrize(

@@ -35,18 +35,18 @@ STORE = {
 }
 
 
-def said(make, *given, **named) -> str:
+def text_of_call(make, *arguments, **options) -> str:
     """Return the repr of what a function makes, or its error, with all causes."""
     try:
-        return repr(make(*given, **named))
+        return repr(make(*arguments, **options))
     except KafkaframesError:
         return traceback.format_exc()
 
 
 def test_every_secret_option_is_one_that_spark_hides():
-    hidden = re.compile(default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
+    hidden_pattern = re.compile(default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
     assert len(NAMES) >= 9
-    assert [name for name in NAMES if hidden.search(name) is None] == []
+    assert [name for name in NAMES if hidden_pattern.search(name) is None] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,8 +56,8 @@ def test_options_and_their_errors_do_not_show_it(name):
         client = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": protocol, name: text}
         client["kafka.sasl.mechanism"] = mechanism
         for options in (client, client | {"kafka.linger.ms": "x", "kafka.fetch.max.wait.ms": "x"}):
-            assert MARK not in said(topic_options, options | {"subscribe": "t"}, is_stream=False)
-            assert MARK not in said(topic_write_options, options)
+            assert MARK not in text_of_call(topic_options, options | {"subscribe": "t"}, is_stream=False)
+            assert MARK not in text_of_call(topic_write_options, options)
 
 
 def test_what_tasks_are_given_does_not_show_it():
@@ -67,7 +67,7 @@ def test_what_tasks_are_given_does_not_show_it():
     read = log_options(STORE)
     assert MARK in str(read.storage)
     assert MARK not in repr(read) + repr(store_of("s3://bucket", options=read.storage))
-    assert MARK not in said(log_options, STORE | {"storageOptions": MARK})
+    assert MARK not in text_of_call(log_options, STORE | {"storageOptions": MARK})
 
 
 @pytest.mark.spark
@@ -82,14 +82,14 @@ def test_queries_do_not_show_it(spark, servers, topic, tmp_path, capfd, caplog, 
     assert MARK not in stream(spark, options, writing, tmp_path / "checkpoint")
     assert "kafka-topic" in executions(spark)
     assert MARK not in executions(spark)
-    captured = capfd.readouterr()
-    assert MARK not in captured.out + captured.err + caplog.text
+    captured_output = capfd.readouterr()
+    assert MARK not in captured_output.out + captured_output.err + caplog.text
 
 
 def batch(spark, options) -> str:
     rows = spark.read.format("kafka-topic").options(**options, subscribe="flights").load()
-    counted = rows.groupBy("partition").count()
-    return plans(counted) + attempt(counted.collect)
+    counts_frame = rows.groupBy("partition").count()
+    return plans(counts_frame) + attempt(counts_frame.collect)
 
 
 def write(spark, options) -> str:
@@ -99,17 +99,17 @@ def write(spark, options) -> str:
 
 
 def stream(spark, options, writing, checkpoint) -> str:
-    found = (
+    frame = (
         spark.readStream.format("kafka-topic")
         .options(**options, subscribe="flights", startingOffsets="earliest")
         .load()
     )
-    queries, text = [], plans(found)
-    rows = found.select("value")
+    queries, text = [], plans(frame)
+    rows = frame.select("value")
 
-    def start(made):
-        queries.append(made)
-        return made.awaitTermination(240)
+    def start(query):
+        queries.append(query)
+        return query.awaitTermination(240)
 
     once = rows.writeStream.format("kafka-topic").options(**writing, topic="secret").trigger(availableNow=True)
     text += attempt(lambda: start(once.option("checkpointLocation", f"{checkpoint}-a").start()))
@@ -138,9 +138,12 @@ def attempt(action) -> str:
 def executions(spark) -> str:
     """Return what Spark's UI shows of queries and jobs."""
     session = spark._jsparkSession
-    listed = [session.sharedState().statusStore().executionsList(), session.sparkContext().statusStore().jobsList(None)]
+    executions = [
+        session.sharedState().statusStore().executionsList(),
+        session.sparkContext().statusStore().jobsList(None),
+    ]
     texts = [session.sparkContext().statusStore().environmentInfo().toString()]
-    for values in listed:
+    for values in executions:
         texts += [text_of(values.apply(index)) for index in range(values.size())]
     return "".join(texts)
 
@@ -162,14 +165,14 @@ def test_no_table_is_described_with_it(name):
 
 @pytest.mark.spark
 def test_a_catalog_keeps_none(spark, servers):
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "flights"}
-    check_refused(spark, "kafka-topic", given | {"kafka.sasl.jaas.config": TEXTS[1]})
+    table_options = {"kafka.bootstrap.servers": servers, "subscribe": "flights"}
+    check_refused(spark, "kafka-topic", table_options | {"kafka.sasl.jaas.config": TEXTS[1]})
     check_refused(spark, "kafka-log", {"path": f"s3://me:{MARK}@bucket/logs"})
     assert "hidden" not in [table.name for table in spark.catalog.listTables()]
 
 
-def check_refused(spark, source, given):
-    listed = ", ".join(f"`{name}` '{text}'" for name, text in given.items())
+def check_refused(spark, source, table_options):
+    options_sql = ", ".join(f"`{name}` '{text}'" for name, text in table_options.items())
     with pytest.raises(Exception, match="would be kept in the catalog") as caught:
-        spark.sql(f"CREATE TABLE hidden USING `{source}` OPTIONS ({listed})")
+        spark.sql(f"CREATE TABLE hidden USING `{source}` OPTIONS ({options_sql})")
     assert MARK not in str(caught.value)

@@ -68,13 +68,13 @@ def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
     assert all(place.source != "files of the Spark job" for place in places.list_folders())
     (tmp_path / worker_files.NAME).mkdir(mode=0o755)
     places.clear_caches()
-    (found,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
-    assert found.folder == tmp_path / worker_files.NAME
-    assert found.distrust is None
+    (folder,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
+    assert folder.folder == tmp_path / worker_files.NAME
+    assert folder.distrust is None
     (tmp_path / worker_files.NAME).chmod(0o777)
     places.clear_caches()
-    (found,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
-    assert "0777" in found.distrust
+    (folder,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
+    assert "0777" in folder.distrust
 
 
 def test_a_driver_does_not_look_there(worker):

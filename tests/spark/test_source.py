@@ -21,6 +21,6 @@ def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
     columns = choose_columns(["offset"])
     with pytest.raises(LogDirError, match=f"has vanished since the read was planned.*{first.name}"):
         list(read_work(plan.works[0], columns, strict))
-    left = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
-    assert left == list(range(100, 200))
+    remaining_offsets = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
+    assert remaining_offsets == list(range(100, 200))
     assert f"{first.name}); its records are not read" in caplog.text

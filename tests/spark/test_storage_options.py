@@ -7,7 +7,7 @@ from kafkaframes.spark.options.log_options import separate_storage
 
 
 def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
-    given = {
+    hadoop_options = {
         "path": "s3://b/logs",
         "spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9000",
         "FS.S3A.ENDPOINT.REGION": "eu-west-1",
@@ -15,7 +15,7 @@ def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
         "fs.s3a.connection.ssl.enabled": "false",
         "anon": "TRUE",
     }
-    others, storage = separate_storage(given)
+    others, storage = separate_storage(hadoop_options)
     assert others == {"path": "s3://b/logs"}
     assert storage == {
         "endpoint_url": "https://127.0.0.1:9000",
@@ -34,6 +34,6 @@ def test_one_object_is_stronger_than_single_names():
 
 
 def test_a_value_that_cannot_be_read_is_not_shown():
-    with pytest.raises(OptionError, match="option anon: must be true or false") as refused:
+    with pytest.raises(OptionError, match="option anon: must be true or false") as error_info:
         separate_storage({"anon": "hunter2"})
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(error_info.value)

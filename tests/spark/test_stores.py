@@ -25,9 +25,11 @@ def comparable(rows):
 
 def test_rows_from_s3_are_those_from_the_disk(s3):
     start = json.dumps({"orders": {"0": 55, "1": -2, "2": 1000}})
-    for given in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
-        got = read("s3://backup/logs", "partition", "offset", "value", **s3, **given)
-        assert comparable(got) == comparable(read(SHOP, "partition", "offset", "value", subscribe="orders", **given))
+    for store_options in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
+        got = read("s3://backup/logs", "partition", "offset", "value", **s3, **store_options)
+        assert comparable(got) == comparable(
+            read(SHOP, "partition", "offset", "value", subscribe="orders", **store_options)
+        )
     assert len(read("s3://backup/logs/orders-*", table="segments", **s3)) == len(list(SHOP.glob("orders-*/*.log")))
 
 
@@ -94,6 +96,6 @@ def test_a_store_that_gives_too_few_bytes_is_an_error_in_every_mode(flaky):
 
 
 def test_credentials_that_are_wrong_are_told_without_showing_them():
-    with pytest.raises(OptionError) as told:
+    with pytest.raises(OptionError) as error_info:
         read("s3://backup", **{"fs.s3a.path.style.access": "sesame"})
-    assert "sesame" not in str(told.value)
+    assert "sesame" not in str(error_info.value)

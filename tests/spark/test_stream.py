@@ -29,5 +29,5 @@ def test_a_query_restarts_from_its_checkpoint_and_reads_every_row_once(spark, tm
     (log / "t-0" / f"{0:020}.log").stat()
     progress = run({"startingOffsets": "earliest", "maxOffsetsPerTrigger": "50"})
     assert len([one for one in progress if one["numInputRows"]]) == 2
-    found = sorted(map(tuple, spark.read.parquet(str(out)).select("partition", "offset").collect()))
-    assert found == [*((0, n) for n in range(100)), *((1, n) for n in range(20))]
+    rows = sorted(map(tuple, spark.read.parquet(str(out)).select("partition", "offset").collect()))
+    assert rows == [*((0, n) for n in range(100)), *((1, n) for n in range(20))]

@@ -8,7 +8,7 @@ import warnings
 
 import pyarrow as pa
 import pytest
-from tests.jobs.tables.test_planning import Delta, Iceberg, append, export, held, log, write
+from tests.jobs.tables.test_planning import Delta, Iceberg, append, export, log, offsets_of, write
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.tables import delta
@@ -26,9 +26,9 @@ def lake(tmp_path):
 
 @pytest.fixture
 def house(tmp_path):
-    made = Iceberg(tmp_path / "table")
-    yield made
-    made.close()
+    table = Iceberg(tmp_path / "table")
+    yield table
+    table.close()
 
 
 def theirs(lake):
@@ -41,12 +41,12 @@ def test_delta_restored_takes_up_from_the_version_it_was_restored_to(lake, log):
     write(log.parent / "t-1", 0, 5)
     export(lake, log.parent)
     theirs(lake).restore(0)
-    assert held(lake) == list(range(50))
+    assert offsets_of(lake) == list(range(50))
     outcome = export(lake, log)  # t-1 stays out of it for now: what the table said of it must not count any more
     assert outcome.summary.records == 150
     assert lake.offsets() == {"t": {"0": 200}}
     assert export(lake, log.parent).summary.records == 5
-    assert held(lake) == sorted([*range(200), *range(5)])
+    assert offsets_of(lake) == sorted([*range(200), *range(5)])
     assert lake.offsets() == {"t": {"0": 200, "1": 5}}
 
 
@@ -58,7 +58,7 @@ def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypat
     (lake.root / "_delta_log" / f"{0:020}.json").unlink()
     append(log, 200, 10)
     assert export(lake, log).summary.records == 10
-    assert held(lake) == list(range(210))
+    assert offsets_of(lake) == list(range(210))
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
     with pytest.raises(OptionError, match="made anew"):
         export(lake, log)
@@ -96,7 +96,7 @@ def test_delta_compacted_between_two_runs_and_during_one(lake, log):
     assert export(lake, log, run=compacting).table["commits"] == 1
     theirs(lake).optimize.compact()
     assert export(lake, log).table["commits"] == 0
-    assert held(lake) == list(range(240))
+    assert offsets_of(lake) == list(range(240))
 
 
 def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
@@ -105,8 +105,8 @@ def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
     monkeypatch.setattr(run, "FILE_BYTES", 1)
     export(lake, log)
     adds = pa.table(theirs(lake).get_add_actions(flatten=True)).sort_by("min.offset").to_pylist()
-    shown = [(a["num_records"], a["min.offset"], a["max.offset"], a["null_count.offset"]) for a in adds]
-    assert shown == [(100, 0, 99, 0), (100, 100, 199, 0)]
+    statistics = [(a["num_records"], a["min.offset"], a["max.offset"], a["null_count.offset"]) for a in adds]
+    assert statistics == [(100, 0, 99, 0), (100, 100, 199, 0)]
     assert [a["partition.topic"] for a in adds] == ["t", "t"]
     assert [round(a["max.timestamp"].timestamp() * 1000) for a in adds] == [1_700_000_000_099, 1_700_000_000_199]
     files = list(theirs(lake).to_pyarrow_dataset().get_fragments(filter=pa.compute.field("offset") >= 150))
@@ -120,13 +120,15 @@ def test_delta_tables_that_are_not_ours_or_other_than_ours(lake, log, tmp_path):
     shutil.rmtree(lake.root)
     export(lake, log)
     rows = lake.read()
-    marked = rows.set_column(
+    marked_rows = rows.set_column(
         2, rows.schema.field("offset").with_metadata({"kafkaframes.settings": "{}"}), rows["offset"]
     )
-    for change, told in _CHANGES.items():
+    for change, message in _CHANGES.items():
         shutil.rmtree(lake.root)
-        deltalake.write_deltalake(str(lake.root), change(marked), partition_by=_PARTITIONED.get(change, PARTITIONS))
-        with pytest.raises(OptionError, match=told):
+        deltalake.write_deltalake(
+            str(lake.root), change(marked_rows), partition_by=_PARTITIONED.get(change, PARTITIONS)
+        )
+        with pytest.raises(OptionError, match=message):
             export(lake, log)
 
 
@@ -161,7 +163,7 @@ def test_delta_columns_of_somebody_else_stay(lake, log):
     theirs(lake).alter.add_columns(fields)
     append(log, 200, 10)
     export(lake, log)
-    assert held(lake) == list(range(210))
+    assert offsets_of(lake) == list(range(210))
     assert set(lake.read()["loaded"].to_pylist()) == {None}
 
 
@@ -171,9 +173,9 @@ def test_iceberg_rolled_back_takes_up_from_there(house, log):
     table = house._theirs()
     first = table.metadata.snapshots[0].snapshot_id
     table.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert held(house) == list(range(50))
+    assert offsets_of(house) == list(range(50))
     assert export(house, log).summary.records == 150
-    assert held(house) == list(range(200))
+    assert offsets_of(house) == list(range(200))
 
 
 def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
@@ -189,7 +191,7 @@ def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
     assert len(house.versions()) == 1
     append(log, 200, 10)
     assert export(house, log).summary.records == 10
-    assert held(house) == list(range(210))
+    assert offsets_of(house) == list(range(210))
 
 
 def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
@@ -218,7 +220,7 @@ def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
         house._theirs().append(house._theirs().scan(limit=1).to_arrow())
 
     assert export(house, log, run=with_another).table["commits"] == 1
-    assert len(held(house)) == 201
+    assert len(offsets_of(house)) == 201
     assert house._theirs().properties["owner"] == "somebody"
     assert export(house, log).table["commits"] == 0
 
@@ -294,13 +296,13 @@ def store(monkeypatch):
             "AWS_ALLOW_HTTP": "true",
         }.items():
             monkeypatch.setenv(name, value)
-        made = fsspec.filesystem("s3", skip_instance_cache=True)
-        made.mkdir("lake")
-        yield made
-        for one in (made, fsspec.filesystem("s3")):
+        filesystem = fsspec.filesystem("s3", skip_instance_cache=True)
+        filesystem.mkdir("lake")
+        yield filesystem
+        for one in (filesystem, fsspec.filesystem("s3")):
             if one._s3 is not None:
                 fsspec.asyn.sync(one.loop, one._s3.close)
-        type(made).clear_instance_cache()
+        type(filesystem).clear_instance_cache()
         server.stdin.close()
 
 
@@ -310,8 +312,8 @@ def test_delta_in_a_store(log, store):
     to = "s3://lake/events"
     assert ask(log, "--to", to, "--format", "delta").exit_code == 0
     append(log, 200, 10)
-    told = json.loads(ask(log, "--to", to, "--format", "delta", "--incremental", "--json").stdout)
-    assert told["records"] == 10
+    report = json.loads(ask(log, "--to", to, "--format", "delta", "--incremental", "--json").stdout)
+    assert report["records"] == 10
     table = deltalake.DeltaTable(to)
     assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(210))
     assert table.transaction_version("kafkaframes/t/0") == 210

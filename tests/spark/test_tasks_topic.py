@@ -14,12 +14,12 @@ from kafkaframes.spark.sources.tasks import read_topic
 
 
 def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(monkeypatch):
-    asked = []
-    monkeypatch.setattr(tasks, "settle", lambda: asked.append("settled"))
-    monkeypatch.setattr(topic_reading, "read_range", lambda *given: asked.append(given) or iter(["batch"]))
+    calls = []
+    monkeypatch.setattr(tasks, "settle", lambda: calls.append("settled"))
+    monkeypatch.setattr(topic_reading, "read_range", lambda *arguments: calls.append(arguments) or iter(["batch"]))
     work = Range("orders", 3, 10, 20)
     piece = pickle.loads(pickle.dumps(InputPartition(work))).value
     assert list(read_topic(piece, (), None)) == ["batch"]
-    assert asked == [(work, (), None), "settled"]
+    assert calls == [(work, (), None), "settled"]
     assert list(read_topic(None, (), None)) == []
-    assert len(asked) == 2
+    assert len(calls) == 2

@@ -74,17 +74,17 @@ def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolat
     rows = read(case / "store", "topic", "partition", "offset", isolation=isolation, **keys_of(case))
     truth = {(one["topic"], one["partition"]): one["live"][isolation]["ranges"] for one in index["partitions"]}
     for partition in directory.partitions:
-        walked = transactions_of(directory.filesystem, partition, use_indexes=False)
-        known = transactions_of(directory.filesystem, partition)
-        assert (known.aborted_transactions, known.open, known.log_end_offset) == (
-            walked.aborted_transactions,
-            walked.open,
-            walked.log_end_offset,
+        walked_state = transactions_of(directory.filesystem, partition, use_indexes=False)
+        indexed_state = transactions_of(directory.filesystem, partition)
+        assert (indexed_state.aborted_transactions, indexed_state.open, indexed_state.log_end_offset) == (
+            walked_state.aborted_transactions,
+            walked_state.open,
+            walked_state.log_end_offset,
         )
         name = partition.topic, partition.partition
-        consumed = [n for first, last in truth[name] for n in range(first, last + 1)]
+        consumed_offsets = [n for first, last in truth[name] for n in range(first, last + 1)]
         got = [row["offset"] for row in rows if (row["topic"], row["partition"]) == name]
-        assert got == [n for n in consumed if n < walked.end_offset(isolation)]
+        assert got == [n for n in consumed_offsets if n < walked_state.end_offset(isolation)]
 
 
 # ------------------------------------------------------------------------------------------------- a store of our own
@@ -101,18 +101,18 @@ def upload(store, tmp_path, base, *, count=2000, size=100):
 
 def rebuild(path):
     (directory,) = discover(str(path))
-    built = rebuild_indexes(directory.filesystem, directory.partitions[0].segments[0])
-    path.with_suffix(".index").write_bytes(write_offset_index(built.offset_index))
-    path.with_suffix(".timeindex").write_bytes(write_time_index(built.time_index))
+    indexes = rebuild_indexes(directory.filesystem, directory.partitions[0].segments[0])
+    path.with_suffix(".index").write_bytes(write_offset_index(indexes.offset_index))
+    path.with_suffix(".timeindex").write_bytes(write_time_index(indexes.time_index))
 
 
 @pytest.fixture
 def store(tmp_path):
     """Five segments of about 250 KB in chunks of 10 KB."""
-    made = TieredStore(tmp_path / "store", chunk_size=10_000, compress=True)
+    store = TieredStore(tmp_path / "store", chunk_size=10_000, compress=True)
     for base in range(0, 10_000, 2000):
-        upload(made, tmp_path, base)
-    return made
+        upload(store, tmp_path, base)
+    return store
 
 
 def bounds(first, end):
@@ -130,23 +130,23 @@ def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
     store = TieredStore(tmp_path / "store", chunk_size=10_000, compress=kind != "plain", keys=pair)
     for base in range(0, 10_000, 2000):
         upload(store, tmp_path, base)
-    given = bounds(first, end) | ({"keyFile": f"{tmp_path}/k.pem"} if pair else {})
+    read_options = bounds(first, end) | ({"keyFile": f"{tmp_path}/k.pem"} if pair else {})
     meter = Meter()
-    rows = read(store.root, "offset", "value", meter=meter, **given)
+    rows = read(store.root, "offset", "value", meter=meter, **read_options)
     assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
-    plan = plan_log(log_options({"path": str(store.root), **given}), cores=1)
-    stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
+    plan = plan_log(log_options({"path": str(store.root), **read_options}), cores=1)
+    stored_bytes = sum(Path(f"{main}.log").stat().st_size for main in store.written_paths)
     if end - first == 10_000:
-        assert plan.bytes_to_fetch == stored
+        assert plan.bytes_to_fetch == stored_bytes
     else:
-        per_chunk = stored / len(store.written) / (250_000 / 10_000)
+        per_chunk = stored_bytes / len(store.written_paths) / (250_000 / 10_000)
         assert plan.bytes_to_fetch < 6 * per_chunk
         overhead = 5 * 3000  # manifests
         assert meter.bytes_read <= plan.bytes_to_fetch + overhead + 2 * 10_000
 
 
 def test_an_index_that_lies_loses_no_record(store, caplog):
-    main = store.written[2]
+    main = store.written_paths[2]
     manifest = json.loads(Path(f"{main}.rsm-manifest").read_text())
     place = manifest["segmentIndexes"]["offset"]
     path = Path(f"{main}.indexes")
@@ -165,7 +165,7 @@ def test_an_index_that_lies_loses_no_record(store, caplog):
 
 @pytest.mark.parametrize("table", ["records", "batches"])
 def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
-    path = Path(f"{store.written[1]}.log")
+    path = Path(f"{store.written_paths[1]}.log")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     path.write_bytes(raw)
@@ -186,7 +186,7 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
     store = TieredStore(tmp_path / "store", chunk_size=10_000)
     for base in (0, 2000):
         upload(store, tmp_path, base)
-    path = Path(f"{store.written[0]}.log")
+    path = Path(f"{store.written_paths[0]}.log")
     path.write_bytes(path.read_bytes()[:-1000])
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
@@ -197,12 +197,13 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
 
 
 def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
-    Path(f"{store.written[1]}.log").unlink()
+    Path(f"{store.written_paths[1]}.log").unlink()
     with caplog.at_level(logging.WARNING, logger="kafkaframes"):
         rows = [row["offset"] for row in read(store.root, "offset")]
     assert rows == [*range(2000), *range(4000, 10_000)]
     assert (
-        f"a manifest without its .log object: the segment is lost (at {store.written[1]}.rsm-manifest)" in caplog.text
+        f"a manifest without its .log object: the segment is lost (at {store.written_paths[1]}.rsm-manifest)"
+        in caplog.text
     )
     with pytest.raises(LogDirError, match="a manifest without"):
         read(store.root, "offset", mode="FAILFAST")
@@ -218,11 +219,11 @@ def test_two_topics_of_one_name_are_named_and_not_mixed(store, tmp_path):
 
 
 def test_read_records_takes_objects(store, tmp_path):
-    path = f"{store.written[1]}.log"
+    path = f"{store.written_paths[1]}.log"
     offsets = [n for batch in read_records(path, columns=["offset"]) for n in batch.column("offset").to_pylist()]
     assert offsets == list(range(2000, 4000))
     assert read_batches(path).num_rows == 100
-    Path(f"{store.written[1]}.rsm-manifest").unlink()
+    Path(f"{store.written_paths[1]}.rsm-manifest").unlink()
     with pytest.raises(LogDirError, match="without a manifest"):
         read_batches(path)
 
@@ -237,15 +238,15 @@ def test_a_store_in_s3_and_the_local_log_are_one(s3):
     )
     for file in (case / "store").rglob("*.*"):
         bucket.put_file(str(file), f"backup/tiered/dc2-{file.relative_to(case / 'store')}")
-    given = keys_of(case) | s3
-    far = [row["offset"] for row in read("s3://backup/tiered", "offset", **given)]
+    store_options = keys_of(case) | s3
+    far = [row["offset"] for row in read("s3://backup/tiered", "offset", **store_options)]
     assert far == list(range(3090))
     some = json.dumps({"orders": {"0": 1000}}), json.dumps({"orders": {"0": 1100}})
-    rows = read("s3://backup/tiered", "offset", startingOffsets=some[0], endingOffsets=some[1], **given)
+    rows = read("s3://backup/tiered", "offset", startingOffsets=some[0], endingOffsets=some[1], **store_options)
     assert [row["offset"] for row in rows] == list(range(1000, 1100))
     both = json.dumps([str(case / "local"), "s3://backup/tiered"])
-    merged = read("", "offset", paths=both, subscribe="orders", **given)
-    assert [row["offset"] for row in merged] == list(range(3200))
+    merged_rows = read("", "offset", paths=both, subscribe="orders", **store_options)
+    assert [row["offset"] for row in merged_rows] == list(range(3200))
 
 
 def test_a_stream_reads_every_row_of_a_store_once():
@@ -272,9 +273,12 @@ def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, 
         (tmp_path / broker / "orders-0").mkdir(parents=True)
         name = f"{0:020d}.log"
         (tmp_path / broker / "orders-0" / name).write_bytes((tmp_path / name).read_bytes())
-    paths = [*(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))), *(f"{m}.log" for m in store.written)]
+    paths = [
+        *(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))),
+        *(f"{m}.log" for m in store.written_paths),
+    ]
     assert [n for batch in read_records(paths) for n in batch["offset"].to_pylist()] == list(range(10_000))
-    path = Path(f"{store.written[1]}.log")
+    path = Path(f"{store.written_paths[1]}.log")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     path.write_bytes(raw)
@@ -295,8 +299,11 @@ def test_a_damaged_chunk_whose_records_another_copy_has_costs_nothing(tmp_path, 
         for base in (0, 2000):
             name = f"{base:020d}.log"
             (tmp_path / broker / "orders-0" / name).write_bytes((tmp_path / name).read_bytes())
-    paths = [*(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))), *(f"{m}.log" for m in store.written)]
-    path = Path(f"{store.written[1]}.log")
+    paths = [
+        *(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))),
+        *(f"{m}.log" for m in store.written_paths),
+    ]
+    path = Path(f"{store.written_paths[1]}.log")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     path.write_bytes(raw)

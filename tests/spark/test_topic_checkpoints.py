@@ -22,7 +22,7 @@ def run(spark, servers, checkpoint, *, reading=None, change=lambda frame: frame,
     assert query.awaitTermination(240)
 
 
-def refused(spark, servers, checkpoint, reason, **options):  # noqa: F811
+def check_refusal(spark, servers, checkpoint, reason, **options):  # noqa: F811
     """Check that a query stops for a reason, has written nothing, and names both choices."""
     before = sorted(values(servers, "out"))
     with pytest.raises(Exception, match=rf"(?s)does not fit the marker.*{reason}.*onForeignMarker=skip.*sink="):
@@ -34,20 +34,20 @@ def count(frame):
     return frame.groupBy("key").count().selectExpr("key AS value")
 
 
-def copied(checkpoint: Path, name: str) -> Path:
+def copy_checkpoint(checkpoint: Path, name: str) -> Path:
     return Path(shutil.copytree(checkpoint, checkpoint.with_name(name)))
 
 
 def test_a_checkpoint_that_is_restored_from_an_older_copy(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 20)
     run(spark, servers, tmp_path / "checkpoint")
-    copy = copied(tmp_path / "checkpoint", "copy")
+    copy = copy_checkpoint(tmp_path / "checkpoint", "copy")
     rows += produce(servers, 20, 40)
     run(spark, servers, tmp_path / "checkpoint")
     rows += produce(servers, 40, 60)
     shutil.rmtree(tmp_path / "checkpoint")
     copy.rename(tmp_path / "checkpoint")
-    refused(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
+    check_refusal(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
     run(spark, servers, tmp_path / "checkpoint", onForeignMarker="skip")
     assert sorted(values(servers, "out")) == sorted(rows)
     with pytest.raises(kafkaframes.errors.OptionError, match="Aggregate in the query keeps state"):
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_is_deleted(spark, servers, tmp_path):  # noqa: F811
     run(spark, servers, tmp_path / "checkpoint")
     shutil.rmtree(tmp_path / "checkpoint")
     rows += produce(servers, 20, 40)
-    refused(spark, servers, tmp_path / "checkpoint", "the checkpoint was deleted")
+    check_refusal(spark, servers, tmp_path / "checkpoint", "the checkpoint was deleted")
     run(spark, servers, tmp_path / "checkpoint", onForeignMarker="skip")
     assert sorted(values(servers, "out")) == sorted(rows)
 
@@ -67,7 +67,7 @@ def test_a_checkpoint_that_is_deleted(spark, servers, tmp_path):  # noqa: F811
 def test_a_checkpoint_that_is_copied_to_two_queries(spark, servers, tmp_path):  # noqa: F811
     rows = produce(servers, 0, 20)
     run(spark, servers, tmp_path / "checkpoint")
-    copy = copied(tmp_path / "checkpoint", "copy")
+    copy = copy_checkpoint(tmp_path / "checkpoint", "copy")
     rows += produce(servers, 20, 40)
     for _ in range(2):
         for checkpoint in (tmp_path / "checkpoint", copy):  # the same rows under the same number
@@ -76,7 +76,7 @@ def test_a_checkpoint_that_is_copied_to_two_queries(spark, servers, tmp_path):  
     rows += produce(servers, 40, 60)
     run(spark, servers, copy)
     rows += produce(servers, 60, 80)
-    refused(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
+    check_refusal(spark, servers, tmp_path / "checkpoint", "ends elsewhere")
 
 
 def test_source_options_that_are_changed_between_restarts(spark, servers, tmp_path):  # noqa: F811
@@ -86,7 +86,7 @@ def test_source_options_that_are_changed_between_restarts(spark, servers, tmp_pa
     for name in ("1", ".1.crc"):  # as if the query had been killed before it noted its commit
         (checkpoint / "commits" / name).unlink()
     changes = {"maxOffsetsPerTrigger": "7", "startingOffsets": "latest", "minPartitions": "4"}
-    refused(
+    check_refusal(
         spark, servers, checkpoint, "was written to sink, topic out, and this one is for sink, topic in", topic="in"
     )
     rows += produce(servers, 40, 60)

@@ -48,8 +48,8 @@ def kill_an_executor() -> bool:
 
 
 def kill(pids: Iterable[int]) -> bool:
-    killed = [os.kill(pid, signal.SIGKILL) for pid in pids]
-    return bool(killed)
+    kills = [os.kill(pid, signal.SIGKILL) for pid in pids]
+    return bool(kills)
 
 
 def values(servers: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
@@ -57,10 +57,10 @@ def values(servers: str, topic: str, isolation: str = "read_committed") -> list[
         partitions = consumer.partitions_for(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
-        found = []
+        values = []
         while any(consumer.position(one) < end for one, end in ends.items()):
-            found += consumer.fetch_arrow(2_000, columns=("value",))["value"].to_pylist()
-        return found
+            values += consumer.fetch_arrow(2_000, columns=("value",))["value"].to_pylist()
+        return values
 
 
 def produce(servers: str, first: int, end: int) -> list[bytes]:
@@ -95,32 +95,32 @@ def run(spark, servers, checkpoint, start, *, failing: bool = False) -> None:
 
 def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path, start):
     checkpoint = tmp_path / "checkpoint"
-    wanted = produce(servers, 0, 60)
+    expected_values = produce(servers, 0, 60)
     with pytest.raises(Exception, match="a task fails"):
         run(spark, servers, str(checkpoint), start, failing=True)
     assert values(servers, "out") == []
     run(spark, servers, str(checkpoint), start)
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
     newest = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
         (checkpoint / "commits" / name).unlink(missing_ok=True)
-    wanted += produce(servers, 60, 90)
+    expected_values += produce(servers, 60, 90)
     run(spark, servers, str(checkpoint), start)
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
     shutil.rmtree(checkpoint)
 
 
 def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_path):
     on = brokers.on
-    wanted = produce(servers, 0, 60)
+    expected_values = produce(servers, 0, 60)
     with on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule:
         run(spark, servers, str(tmp_path), by_function)
     assert rule.count
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
 def test_workers_that_are_killed_end_a_query_by_format_and_its_next_run_writes_all(spark, brokers, servers, tmp_path):
-    wanted = produce(servers, 0, 60)
+    expected_values = produce(servers, 0, 60)
     with (
         brokers.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule,
         pytest.raises(Exception, match=r"was lost|exited unexpectedly"),
@@ -129,19 +129,19 @@ def test_workers_that_are_killed_end_a_query_by_format_and_its_next_run_writes_a
     assert rule.count
     assert values(servers, "out") == []
     run(spark, servers, str(tmp_path), by_format)
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
 def test_a_query_moves_between_both_ways_to_write_and_back(spark, servers, tmp_path):
-    wanted = []
+    expected_values = []
     for round_, start in enumerate((by_function, by_format, by_function)):
-        wanted += produce(servers, 20 * round_, 20 * round_ + 20)
+        expected_values += produce(servers, 20 * round_, 20 * round_ + 20)
         run(spark, servers, str(tmp_path / "checkpoint"), start)
         newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         newest.unlink()  # as if it had been killed before it noted its commit: the other knows the marker
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
     run(spark, servers, str(tmp_path / "checkpoint"), by_format)
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
 # the broker's side of a connection that is opened while its node stops is not always closed before it is collected
@@ -149,7 +149,7 @@ def test_a_query_moves_between_both_ways_to_write_and_back(spark, servers, tmp_p
 @pytest.mark.usefixtures("collected")
 def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path, start):
     on = brokers.on
-    wanted = produce(servers, 0, 60)
+    expected_values = produce(servers, 0, 60)
     restarts = []
 
     def restart():
@@ -166,7 +166,7 @@ def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers,
     run(spark, servers, str(tmp_path), start)
     rule.remove()
     restarts[0].join()
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
 
 
 def test_a_checkpoint_has_one_name_however_it_is_given(spark, tmp_path):
@@ -195,18 +195,18 @@ def test_a_cluster_that_loses_workers_and_then_an_executor_goes_on_and_repeats_n
     brokers, servers, tmp_path
 ):
     kills = iter([kill_workers, kill_an_executor])
-    wanted = produce(servers, 0, 60)
+    expected_values = produce(servers, 0, 60)
     with (
         brokers.on("Produce", topic="out", where=lambda _: next(kills, bool)()).delay(1) as rule,
         (tmp_path / "errors").open("w+") as errors,
     ):
         command = [sys.executable, "-c", CLUSTER, servers, str(tmp_path / "checkpoint")]
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        ended = subprocess.run(command, env=environ, stderr=errors, timeout=280, check=False)
+        process = subprocess.run(command, env=environ, stderr=errors, timeout=280, check=False)
         errors.seek(0)
         text = errors.read()
-    assert ended.returncode == 0, text
+    assert process.returncode == 0, text
     assert rule.count
-    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert sorted(values(servers, "out")) == sorted(expected_values)
     assert "micro-batch 0 is written anew" in text
     assert set(re.findall(r"Lost task \d+\.(\d+)", text)) == {"0"}  # attempts; Spark would repeat each three times

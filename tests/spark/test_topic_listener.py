@@ -17,24 +17,24 @@ def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, server
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}
     options["kafka.default.api.timeout.ms"] = "100000"
     stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=400).load()
-    told = []
-    watched = kafkaframes.spark.watch_topics(
-        spark, options, query_name="copied", group_id="lag tools", report=told.append
+    commits = []
+    watching = kafkaframes.spark.watch_topics(
+        spark, options, query_name="copied", group_id="lag tools", report=commits.append
     )
-    with watched as lag:
+    with watching as lag:
         writer = stream.writeStream.format("noop").queryName("copied").trigger(availableNow=True)
         assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(240)
-    assert [one.offsets_behind for one in told] == [
+    assert [one.offsets_behind for one in commits] == [
         501,
         102,
         0,
     ]  # each partition gets its share, rounded down, as with Spark's connector
-    assert [one.batch_id for one in told] == [0, 1, 2]
-    assert told[0].estimated_records == 501
-    assert told[0].estimated_bytes > 50_000
-    assert lag.latest == told[-1]
+    assert [one.batch_id for one in commits] == [0, 1, 2]
+    assert commits[0].estimated_records == 501
+    assert commits[0].estimated_bytes > 50_000
+    assert lag.latest == commits[-1]
     with Admin(servers) as admin:
-        found = {str(place): one.offset for place, one in admin.group_offsets("lag tools").items()}
-    assert found == {"lagging-0": 600, "lagging-1": 300}
+        offsets = {str(place): one.offset for place, one in admin.group_offsets("lag tools").items()}
+    assert offsets == {"lagging-0": 600, "lagging-1": 300}
     rest = spark.read.format("kafka-topic").options(**options | {"startingOffsets": "group:lag tools"}).load()
     assert rest.count() == 0

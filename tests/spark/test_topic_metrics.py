@@ -27,8 +27,8 @@ def gauges(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
-    found = re.findall(r"^(\w+)\{(.*)\} (\S+)$", text, re.MULTILINE)
-    return {(name, *re.findall(r'="([^"]*)"', label)): float(value) for name, label, value in found}
+    matches = re.findall(r"^(\w+)\{(.*)\} (\S+)$", text, re.MULTILINE)
+    return {(name, *re.findall(r'="([^"]*)"', label)): float(value) for name, label, value in matches}
 
 
 def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path):
@@ -44,24 +44,24 @@ def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path)
         stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=50).load()
         writer = stream.writeStream.format("noop").queryName("copied").option("checkpointLocation", str(tmp_path))
         query = writer.trigger(processingTime="100 days").start()
-        found = {}
-        while ("kafkaframes_spark_batch_id", "copied") not in found:
-            found = gauges(port)
-        assert found["kafkaframes_spark_lag_offsets", "copied", "t", "0", "0"] == 30
-        assert found["kafkaframes_spark_next_offset", "copied", "t", "1", "0"] == 20
-        assert found["kafkaframes_spark_latest_offset", "copied", "t", "1", "0"] == 40
-        assert found["kafkaframes_spark_batch_rows", "copied"] == 50
-        assert found["kafkaframes_spark_batch_end_seconds", "copied"] > 1_700_000_000
+        values = {}
+        while ("kafkaframes_spark_batch_id", "copied") not in values:
+            values = gauges(port)
+        assert values["kafkaframes_spark_lag_offsets", "copied", "t", "0", "0"] == 30
+        assert values["kafkaframes_spark_next_offset", "copied", "t", "1", "0"] == 20
+        assert values["kafkaframes_spark_latest_offset", "copied", "t", "1", "0"] == 40
+        assert values["kafkaframes_spark_batch_rows", "copied"] == 50
+        assert values["kafkaframes_spark_batch_end_seconds", "copied"] > 1_700_000_000
         query.stop()
-        while found:
-            found = gauges(port)
+        while values:
+            values = gauges(port)
 
 
 def test_an_address_at_which_nobody_can_listen_is_refused(spark):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        free_socket.listen()
+        port = free_socket.getsockname()[1]
         with pytest.raises(OptionError, match=rf"metrics cannot be served on 127\.0\.0\.1:{port}"):
             kafkaframes.spark.register(spark, metrics_port=port)
 
@@ -73,15 +73,15 @@ def test_a_topic_that_two_sources_of_a_query_read_has_a_series_for_each():
     progress = {"id": "q", "runId": "r", "name": "n", "batchId": 0, "sources": sources}
     metrics = TopicMetrics("127.0.0.1", 0)
     metrics.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress))))
-    found = gauges(metrics._server.port)
+    values = gauges(metrics._server.port)
     metrics._server.close()
-    assert [found["kafkaframes_spark_lag_offsets", "n", "t", "0", source] for source in "01"] == [8, 5]
-    assert [found["kafkaframes_spark_next_offset", "n", "t", "0", source] for source in "01"] == [2, 5]
+    assert [values["kafkaframes_spark_lag_offsets", "n", "t", "0", source] for source in "01"] == [8, 5]
+    assert [values["kafkaframes_spark_next_offset", "n", "t", "0", source] for source in "01"] == [2, 5]
 
 
 @pytest.mark.parametrize("port", [99_999, -1])
 def test_a_port_that_does_not_exist_is_refused_before_spark_starts(port):
-    for ask in (kafkaframes.spark.session, lambda **given: kafkaframes.spark.register(None, **given)):
+    for ask in (kafkaframes.spark.session, lambda **options: kafkaframes.spark.register(None, **options)):
         with pytest.raises(OptionError, match=rf"metrics_port={port} must be from 0 to 65535"):
             ask(metrics_port=port)
 
@@ -90,9 +90,9 @@ def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten
     from kafkaframes.spark.progress.topic_metrics import TopicMetrics
 
     metrics = TopicMetrics("127.0.0.1", 0)
-    added = []
+    added_listeners = []
     for application in ("one", "one", "two"):
-        streams = SimpleNamespace(addListener=added.append)
+        streams = SimpleNamespace(addListener=added_listeners.append)
         metrics.listen(SimpleNamespace(conf={"spark.app.id": application}, streams=streams))
     metrics._server.close()
-    assert added == [metrics, metrics]
+    assert added_listeners == [metrics, metrics]

@@ -26,7 +26,7 @@ def servers(brokers):
     return brokers.bootstrap_servers
 
 
-def said(*sources, **others):
+def progress_json(*sources, **others):
     return json.dumps({"id": "q", "runId": "r", "name": "n", "batchId": 3, "sources": sources} | others)
 
 
@@ -35,32 +35,34 @@ def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
     text = {"endOffset": '{"u": {"0": 1}}', "latestOffset": None, "numInputRows": 1}
     rate = {"endOffset": 17, "latestOffset": "17", "numInputRows": 3}
     files = {"endOffset": {"logOffset": 2}, "latestOffset": None, "numInputRows": 3}
-    found = progress_of(said(ours, text, rate, files))
-    assert found.partitions == (
+    progress = progress_of(progress_json(ours, text, rate, files))
+    assert progress.partitions == (
         PartitionLag("t", 0, 5, 7),
         PartitionLag("t", 1, 9, 9),
         PartitionLag("u", 0, 1, 1, source=1),
     )
-    assert found.offsets_behind == 2
-    assert found.next_offsets[TopicPartition("t", 1)] == 9
-    assert progress_of(said(rate, files)) is None
+    assert progress.offsets_behind == 2
+    assert progress.next_offsets[TopicPartition("t", 1)] == 9
+    assert progress_of(progress_json(rate, files)) is None
 
 
 def test_a_topic_that_is_read_twice_is_behind_twice_and_its_group_stays_at_the_lower_offset():
-    found = progress_of(said(*({"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}} for at in (5, 2, 7))))
-    assert [(lag.source, lag.offsets) for lag in found.partitions] == [(0, 5), (1, 8), (2, 3)]
-    assert found.offsets_behind == 16
-    assert found.next_offsets == {TopicPartition("t", 0): 2}
+    progress = progress_of(
+        progress_json(*({"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}} for at in (5, 2, 7)))
+    )
+    assert [(lag.source, lag.offsets) for lag in progress.partitions] == [(0, 5), (1, 8), (2, 3)]
+    assert progress.offsets_behind == 16
+    assert progress.next_offsets == {TopicPartition("t", 0): 2}
 
 
 def test_what_is_behind_is_estimated_from_batches_there(servers):
     lags = (PartitionLag("lagging", 0, 100, 600), PartitionLag("lagging", 1, 300, 300))
     progress = TopicProgress("q", "r", None, 0, 1, lags)
     with Consumer(servers, enable_auto_commit=False, auto_offset_reset="none") as consumer:
-        found = estimates(progress, consumer, now=lambda: NOW_MS / 1000)
-    assert found["estimated_records"] == 500
-    assert 500 * 100 < found["estimated_bytes"] < 500 * 130
-    assert 80 < found["estimated_seconds"] < 100
+        estimates_by_name = estimates(progress, consumer, now=lambda: NOW_MS / 1000)
+    assert estimates_by_name["estimated_records"] == 500
+    assert 500 * 100 < estimates_by_name["estimated_bytes"] < 500 * 130
+    assert 80 < estimates_by_name["estimated_seconds"] < 100
 
 
 @pytest.mark.spark

@@ -16,8 +16,8 @@ def stream_reader(servers, topic, **options):
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
-    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    return KafkaTopicStreamReader(topic_options(given, is_stream=True), choose_columns(None))
+    topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    return KafkaTopicStreamReader(topic_options(topic_settings, is_stream=True), choose_columns(None))
 
 
 def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
@@ -142,11 +142,15 @@ def pair(servers):
 
     class Pair:
         def __init__(self, **options):
-            given = {"kafka.bootstrap.servers": servers, "subscribePattern": "pair-.*", "startingOffsets": "earliest"}
+            topic_settings = {
+                "kafka.bootstrap.servers": servers,
+                "subscribePattern": "pair-.*",
+                "startingOffsets": "earliest",
+            }
             from kafkaframes.scan.columns import choose_columns
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
 
-            options = topic_options({**given, **options}, is_stream=True)
+            options = topic_options({**topic_settings, **options}, is_stream=True)
             self.reader = KafkaTopicStreamReader(options, choose_columns(None))
             self.list = self.reader.follower._lookups.partitions
             self.start = self.latest(self.reader.initialOffset())

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from tests.spark.topics import committed, make_anew
+from tests.spark.topics import make_anew, read_committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
@@ -45,9 +45,9 @@ def options(brokers, request):
     return topic_write_options({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
-def write(options, batch_id, monkeypatch, *, killed="", times=None, before_end=lambda: None):
-    """Write a micro-batch; ``killed``: at which step the driver is; ``before_end``: called before it is committed."""
-    running = new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end)
+def write(options, batch_id, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
+    """Write a micro-batch, with the driver killed at ``kill_step``; call ``before_end`` before the commit."""
+    running = new_sink(options, monkeypatch, kill_step=kill_step, times=times, before_end=before_end)
     write_frame(running, None, batch(batch_id))
 
 
@@ -57,21 +57,21 @@ def batch(number):
     return StreamBatch("q", number, begins=ends[:1], ends=ends[1:])
 
 
-def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: None):
+def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
     """Make what a run of a query has, with tasks that are threads here."""
 
-    def send(_, running, producer, **_named):
-        if killed == "before":
+    def send(_, running, producer, **_options):
+        if kill_step == "before":
             raise KilledError
         ledger = Ledger(sink.now_ms)
-        shared = Shared(ledger, partial(add_partitions, producer), running.transactional_id, share(producer))
-        with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
+        shared_work = Shared(ledger, partial(add_partitions, producer), running.transactional_id, share(producer))
+        with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             work = TaskArguments(running.options, server.address, {})
-            told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
-        if killed in ("half", "sent"):
+            counts = in_two_tasks(work, ROWS.slice(0, 30) if kill_step == "half" else ROWS)
+        if kill_step in ("half", "sent"):
             raise KilledError
         before_end()
-        return sink.Sent(ledger.settle(told), ledger.since_ms)
+        return sink.Sent(ledger.settle(counts), ledger.since_ms)
 
     monkeypatch.setattr(driver, "send", send)
     monkeypatch.setattr(sink.Sink, "_fence_off", lambda _: None)
@@ -82,15 +82,15 @@ def in_two_tasks(work, rows):
     """Do what Spark's tasks do, two at a time, which write to the same partitions; return what they tell."""
     half = rows.num_rows // 2
     with ThreadPoolExecutor(2) as pool:
-        done = [pool.submit(write_rows, work, n, iter([rows.slice(n * half, half)])) for n in range(2)]
-    told = Counter()
-    for one in done:
-        told.update(one.result())
-    return told
+        futures = [pool.submit(write_rows, work, n, iter([rows.slice(n * half, half)])) for n in range(2)]
+    counts = Counter()
+    for one in futures:
+        counts.update(one.result())
+    return counts
 
 
 def values(options):
-    return sorted(value for _, value in committed(options))
+    return sorted(value for _, value in read_committed(options))
 
 
 WANTED = sorted(ROWS.column("value").to_pylist())
@@ -110,7 +110,7 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
         write(options, 0, monkeypatch)
     else:
         with pytest.raises(KilledError):
-            write(options, 0, monkeypatch, killed=step)
+            write(options, 0, monkeypatch, kill_step=step)
         assert values(options) == []
     write(options, 0, monkeypatch)
     assert values(options) == WANTED
@@ -119,9 +119,11 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
 
 
 @pytest.mark.parametrize("with_marker", [True, False])
-@pytest.mark.parametrize("lost", [1, 2, 3])
-def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(options, monkeypatch, lost, with_marker, caplog):
-    losses = iter([LostTaskError("task 0 was lost")] * lost)
+@pytest.mark.parametrize("lost_count", [1, 2, 3])
+def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
+    options, monkeypatch, lost_count, with_marker, caplog
+):
+    losses = iter([LostTaskError("task 0 was lost")] * lost_count)
 
     def lose_a_task():
         for error in losses:
@@ -130,16 +132,16 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(options, monke
     running = new_sink(options, monkeypatch, before_end=lose_a_task)  # all rows are sent, and nothing is committed
     anew = []
     sending = driver.send
-    monkeypatch.setattr(driver, "send", lambda *given, **named: anew.append(named) or sending(*given, **named))
-    if lost < 3:
+    monkeypatch.setattr(driver, "send", lambda *arguments, **named: anew.append(named) or sending(*arguments, **named))
+    if lost_count < 3:
         write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == WANTED
     else:
         with pytest.raises(KafkaframesError, match="task 0 was lost"):
             write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == []
-    assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost + 1]
-    assert caplog.text.count("is written anew: task 0 was lost") == min(lost, 2)
+    assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost_count + 1]
+    assert caplog.text.count("is written anew: task 0 was lost") == min(lost_count, 2)
 
 
 def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
@@ -210,9 +212,9 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
 def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(options, monkeypatch):
     write(options, 3, monkeypatch)
     other = replace(batch(3), ends=('{"in":{"0":45}}',))
-    for refused in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
+    for refused_batch in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
         with pytest.raises(KafkaframesError, match=r"micro-batch \d does not fit the marker of micro-batch 3 of"):
-            write_frame(new_sink(options, monkeypatch), None, refused)
+            write_frame(new_sink(options, monkeypatch), None, refused_batch)
     assert values(options) == WANTED
 
 
@@ -233,11 +235,11 @@ def test_a_topic_that_was_made_anew_is_noticed_before_anything_is_written(option
     running = new_sink(options, monkeypatch)
     write_frame(running, None, batch(4))
     make_anew(options.client["bootstrap.servers"], options.topic, 3)
-    for one, refused in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
+    for one, refused_batch in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
         with pytest.raises(
             KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"
         ):
-            write_frame(one, None, refused)
+            write_frame(one, None, refused_batch)
     assert values(options) == []
     write(replace(options, on_foreign_marker="skip"), 5, monkeypatch)
     assert values(options) == WANTED

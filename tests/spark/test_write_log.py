@@ -1,7 +1,7 @@
 """``write_log`` has the four modes of Spark."""
 
 import pytest
-from tests.spark.test_log_writer import written
+from tests.spark.test_log_writer import read_written
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.spark import write_log
@@ -16,4 +16,4 @@ def test_the_modes_that_spark_has_not(spark, tmp_path):
     write_log(frame, str(path), mode="ignore", topic="t")
     with pytest.raises(OptionError, match="no mode 'replace'"):
         write_log(frame, str(path), mode="replace", topic="t")
-    assert len(written(spark, path)) == 10
+    assert len(read_written(spark, path)) == 10

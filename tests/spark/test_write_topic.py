@@ -14,9 +14,9 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
     frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
     assert kafkaframes.spark.write_topic(frame, options) is None
-    broken = spark.range(100).selectExpr("IF(id = 99, raise_error('no'), CAST(id AS string)) AS value")
+    broken_frame = spark.range(100).selectExpr("IF(id = 99, raise_error('no'), CAST(id AS string)) AS value")
     with pytest.raises(Exception, match="no"):
-        kafkaframes.spark.write_topic(broken, options)
+        kafkaframes.spark.write_topic(broken_frame, options)
     assert sorted(map(int, values(servers, "whole"))) == list(range(100))
 
 

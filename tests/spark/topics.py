@@ -14,12 +14,12 @@ def make_anew(servers, name, partitions):
 
     A real cluster's brokers hear of what was made or deleted a little later, so that their lists are not asked.
     """
-    kept = {"retention.ms": "-1"}  # some timestamps are years old
+    topic_configs = {"retention.ms": "-1"}  # some timestamps are years old
     deadline = time.monotonic() + 100
     with Admin(servers) as admin:
         while True:
             try:
-                admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=kept)])
+                admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=topic_configs)])
                 return
             except BrokerError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
@@ -33,13 +33,13 @@ def read(spark, servers, **options):
     return reader.options(**options).load()
 
 
-def committed(options):
+def read_committed(options):
     """Return partition and value of each record that a reader of committed ones sees in the topic of a write."""
     with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for(options.topic)
         consumer.assign(partitions)
-        ends, found = consumer.end_offsets(partitions), []
+        ends, rows_so_far = consumer.end_offsets(partitions), []
         while any(consumer.position(one) < end for one, end in ends.items()):
             table = consumer.fetch_arrow(1_000, columns=("partition", "value"))
-            found += zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True)
-        return found
+            rows_so_far += zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True)
+        return rows_so_far

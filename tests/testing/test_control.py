@@ -65,9 +65,15 @@ def test_topics_and_records_both_ways(call):
     ]
     answer = call("POST", "/topics/orders/records", {"records": rows, "partition": 1})
     assert answer == {"base_offset": 0, "records": 3}
-    found = call("GET", "/topics/orders/records?partition=1")
-    assert found[0] == {"offset": 0, "timestamp": 5, "key": "a", "value": "1", "headers": [{"key": "h", "value": "v"}]}
-    assert [row["value"] for row in found[1:]] == [{"base64": "/w=="}, None]
+    records = call("GET", "/topics/orders/records?partition=1")
+    assert records[0] == {
+        "offset": 0,
+        "timestamp": 5,
+        "key": "a",
+        "value": "1",
+        "headers": [{"key": "h", "value": "v"}],
+    }
+    assert [row["value"] for row in records[1:]] == [{"base64": "/w=="}, None]
     call("PUT", "/topics/orders/configs", {"retention.ms": 1000})
     topic = call("GET", "/topics")["orders"]
     assert (topic["end_offsets"], topic["configs"]) == ([0, 3], {"retention.ms": "1000"})
@@ -75,7 +81,7 @@ def test_topics_and_records_both_ways(call):
 
 def test_a_fault_is_made_seen_and_removed(call, broker):
     call("POST", "/topics", {"name": "orders"})
-    made = call(
+    fault = call(
         "POST",
         "/faults",
         {"api": "Produce", "topic": "orders", "do": "error", "code": "NOT_LEADER_OR_FOLLOWER", "times": 1},
@@ -83,25 +89,25 @@ def test_a_fault_is_made_seen_and_removed(call, broker):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 1})
     producer.produce("orders", b"1")
     assert producer.flush(60) == 0
-    assert call("GET", "/faults")["faults"][str(made["id"])]["api"] == "Produce"
+    assert call("GET", "/faults")["faults"][str(fault["id"])]["api"] == "Produce"
     faults = [entry["fault"] for entry in call("GET", "/journal?api=Produce&last=10")]
     assert faults == ["error NOT_LEADER_OR_FOLLOWER", ""]
-    call("DELETE", f"/faults/{made['id']}")
+    call("DELETE", f"/faults/{fault['id']}")
     assert call("GET", "/faults")["faults"] == {}
-    said = call("GET", "/report")["text"]
-    assert "rdkafka" in said
+    report_text = call("GET", "/report")["text"]
+    assert "rdkafka" in report_text
     call("DELETE", "/journal")
     assert call("GET", "/journal?api=Produce") == []
 
 
 def test_held_requests_are_released(call, broker):
     call("POST", "/topics", {"name": "orders"})
-    made = call("POST", "/faults", {"api": "Produce", "do": "hold"})
+    fault = call("POST", "/faults", {"api": "Produce", "do": "hold"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("orders", b"1")
     broker.wait_for(lambda: call("GET", "/journal?api=Produce"))
     assert producer.flush(0) == 1
-    assert call("POST", f"/faults/{made['id']}/release") == {"released": 1}
+    assert call("POST", f"/faults/{fault['id']}/release") == {"released": 1}
     assert producer.flush(60) == 0
 
 
@@ -116,12 +122,14 @@ def test_a_torn_tail_a_kill_and_a_restart(call, broker):
 
 def test_disk_faults_over_http(call):
     call("POST", "/topics", {"name": "orders"})
-    made = call("POST", "/disk-faults", {"effect": "write", "path": "*/orders-0/*.log", "do": "full", "after_bytes": 0})
+    fault = call(
+        "POST", "/disk-faults", {"effect": "write", "path": "*/orders-0/*.log", "do": "full", "after_bytes": 0}
+    )
     status, message = call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
     assert status == 400
     assert "No space left" in message
-    assert call("GET", "/faults")["disk_faults"][str(made["id"])]["effect"] == "write"
-    call("DELETE", f"/disk-faults/{made['id']}")
+    assert call("GET", "/faults")["disk_faults"][str(fault["id"])]["effect"] == "write"
+    call("DELETE", f"/disk-faults/{fault['id']}")
     call("POST", "/restart")
     assert call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})["base_offset"] == 0
 
@@ -130,9 +138,9 @@ def test_time_snapshots_leaders_and_nodes(call, broker):
     call("POST", "/topics", {"name": "orders"})
     before = call("GET", "/clock")["now_ms"]
     assert call("POST", "/clock/advance", {"seconds": 1.5})["now_ms"] >= before + 1500
-    made = call("POST", "/snapshots")["id"]
+    snapshot_id = call("POST", "/snapshots")["id"]
     call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
-    call("POST", f"/snapshots/{made}/restore")
+    call("POST", f"/snapshots/{snapshot_id}/restore")
     assert call("GET", "/topics/orders/records") == []
     assert call("PUT", "/topics/orders/partitions/0/leader", {"node": 2}) == {}
     assert call("PUT", "/coordinators/group/billing", {"node": 2}) == {}
@@ -159,7 +167,7 @@ def test_groups_and_transactions_over_http(call, broker):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "said"),
+    ("method", "path", "body", "message_part"),
     [
         ("POST", "/faults", {"api": "Produced", "do": "close"}, "no API"),
         ("POST", "/faults", {"do": "explode"}, "explode"),
@@ -191,10 +199,10 @@ def test_groups_and_transactions_over_http(call, broker):
         ("POST", "/topics/a/partitions/0/tear", {"bytes": 1}, "kill"),
     ],
 )
-def test_what_is_wrong_is_told(call, method, path, body, said):
+def test_what_is_wrong_is_told(call, method, path, body, message_part):
     status, message = call(method, path, body)
     assert status in (400, 404, 405)
-    assert said in message
+    assert message_part in message
     assert call("GET", "/faults") == {"faults": {}, "disk_faults": {}}
 
 

@@ -47,10 +47,10 @@ def run(directory, *arguments):
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory)]
     if "kafkaframes" not in entry_points(group="pytest11").names:  # a checkout that was installed before it had one
         command += ["-p", "kafkaframes.testing.plugin"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "-p", "no:cacheprovider", *arguments, str(directory)], capture_output=True, text=True, timeout=120
     )
-    return done.stdout
+    return process.stdout
 
 
 def test_fixtures_markers_and_what_a_failure_shows(tmp_path):
@@ -67,8 +67,8 @@ def test_the_same_tests_run_against_a_real_cluster_and_skip_what_needs_more(tmp_
 
 def test_the_plugin_imports_nothing_until_a_fixture_is_used():
     code = "import sys, kafkaframes.testing.plugin; print([name for name in sys.modules if 'frames.broker' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 ROWS = [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]

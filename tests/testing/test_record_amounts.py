@@ -134,8 +134,8 @@ def test_records_of_100_bytes(broker, control, tmp_path, topic, write, count):
     rows = [{"value": b"%099d" % number + b"x"} for number in range(count)]
     write(topic, rows, broker, control, tmp_path)
     assert broker.topics[topic].end_offsets == (count,)
-    found = broker.records(topic)
-    assert [one.value for one in found] == [row["value"] for row in rows]
+    stored_records = broker.records(topic)
+    assert [one.value for one in stored_records] == [row["value"] for row in rows]
 
 
 @every_writer

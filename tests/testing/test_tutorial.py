@@ -16,5 +16,5 @@ def test_every_example_of_the_page_passes(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     if "kafkaframes" not in entry_points(group="pytest11").names:
         command += ["-p", "kafkaframes.testing.plugin"]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert f"{EXAMPLES} passed" in done.stdout, done.stdout
+    process = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert f"{EXAMPLES} passed" in process.stdout, process.stdout

@@ -145,8 +145,8 @@ def failures(tmp_path_factory):
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory), "-p", "no:cacheprovider"]
     if "kafkaframes" not in entry_points(group="pytest11").names:  # a checkout that was installed before it had one
         command += ["-p", "kafkaframes.testing.plugin"]
-    done = subprocess.run([*command, str(directory)], capture_output=True, text=True, timeout=240, cwd=directory)
-    return done.stdout
+    process = subprocess.run([*command, str(directory)], capture_output=True, text=True, timeout=240, cwd=directory)
+    return process.stdout
 
 
 def section(output, name):
@@ -170,26 +170,28 @@ def section(output, name):
     ],
 )  # fmt: skip
 def test_a_fault_that_never_happened_fails_its_test_by_name(failures, name, lines):
-    shown = section(failures, name)
+    section_text = section(failures, name)
     for line in ("never happened", "optional=True", *lines):
-        assert line in shown
-    assert "test_it.py:" in shown
-    assert "the block has failed before" not in shown.replace('raise RuntimeError("the block has failed before")', "")
+        assert line in section_text
+    assert "test_it.py:" in section_text
+    assert "the block has failed before" not in section_text.replace(
+        'raise RuntimeError("the block has failed before")', ""
+    )
     assert f"FAILED test_it.py::{name.replace('.', '::')}" in failures
 
 
 def test_others_pass_or_keep_their_own_failure(failures):
     assert "10 failed" not in failures.splitlines()[-1]
     for name in ("test_own_failure", "test_own_failure_in_a_block", "Case.test_unittest_own_failure"):
-        shown = section(failures, name)
-        assert "never happened" not in shown
+        section_text = section(failures, name)
+        assert "never happened" not in section_text
     assert "its own failure" in section(failures, "test_own_failure")
     assert "its own error" in section(failures, "test_own_failure_in_a_block")
     results = dict(
         line.split(" ", 1)[::-1] for line in failures.splitlines() if " test_it.py::" in line and "[" not in line
     )
-    passed = {name.split("::", 1)[1] for name, result in results.items() if result == "PASSED"}
-    assert passed == {
+    passed_tests = {name.split("::", 1)[1] for name, result in results.items() if result == "PASSED"}
+    assert passed_tests == {
         "test_optional_passes", "test_watching_passes", "test_a_fault_that_happened_passes", "test_own_broker_passes",
         "test_after_session_rule_passes",
     }  # fmt: skip
@@ -199,9 +201,9 @@ def test_others_pass_or_keep_their_own_failure(failures):
 
 
 def test_a_failure_shows_the_line_of_the_test_and_no_line_of_ours(failures):
-    shown = section(failures, "test_line_of_the_test")
-    assert '>       kafka_broker.create_topic("orders")  # this line' in shown
-    assert "kafkaframes/broker" not in shown
+    section_text = section(failures, "test_line_of_the_test")
+    assert '>       kafka_broker.create_topic("orders")  # this line' in section_text
+    assert "kafkaframes/broker" not in section_text
     assert "requests of kafka_broker" in section(failures, "test_misspelt_topic")
 
 
@@ -266,10 +268,10 @@ def test_records_are_compared_by_the_fields_that_matter(orders):
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_records_that_differ_are_shown_one_by_one(orders, in_order):
-    expected = [f"v{n}" for n in range(20) if n != 7]
-    expected[10] = "other"
+    expected_values = [f"v{n}" for n in range(20) if n != 7]
+    expected_values[10] = "other"
     with pytest.raises(AssertionError) as caught:
-        assert_records(orders, expected, in_order=in_order)
+        assert_records(orders, expected_values, in_order=in_order)
     lines = str(caught.value).splitlines()
     assert lines[0] == "records differ: 19 expected, 20 found (- expected, + found)"
     different = [line.split()[0] + line.split()[-1] for line in lines[1:] if line[0] in "+-"]
@@ -277,7 +279,7 @@ def test_records_that_differ_are_shown_one_by_one(orders, in_order):
     assert len(lines) < 16
 
 
-@pytest.mark.parametrize("expected", [[], ["v0", "v1"], ["v1", "v0", "v2"], [None, "v1", "v2"]])
-def test_missing_more_or_other_records_are_a_difference(orders, expected):
+@pytest.mark.parametrize("expected_values", [[], ["v0", "v1"], ["v1", "v0", "v2"], [None, "v1", "v2"]])
+def test_missing_more_or_other_records_are_a_difference(orders, expected_values):
     with pytest.raises(AssertionError, match="records differ"):
-        assert_records(orders[:3], expected)
+        assert_records(orders[:3], expected_values)

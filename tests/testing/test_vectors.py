@@ -28,9 +28,9 @@ HASHES = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string":
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory):
     target = tmp_path_factory.mktemp("vectors") / "new"
-    done = CliRunner().invoke(cli, ["vectors", str(target)])
-    assert done.exit_code == 0, done.output
-    assert "README.md explains them" in done.output
+    result = CliRunner().invoke(cli, ["vectors", str(target)])
+    assert result.exit_code == 0, result.output
+    assert "README.md explains them" in result.output
     return target
 
 
@@ -40,32 +40,32 @@ def rows(path):
 
 
 def test_every_message_is_there_at_every_version_and_reads_as_it_says(vectors):
-    found = rows(vectors / "messages.jsonl.gz")
-    pairs = {(row["message"], row["version"]) for row in found}
+    message_rows = rows(vectors / "messages.jsonl.gz")
+    pairs = {(row["message"], row["version"]) for row in message_rows}
     assert pairs == {(name, version) for name in catalog.names() for version in catalog.load(name).valid_versions}
-    for row in found:
+    for row in message_rows:
         if "error" in row:
             assert row["case"] == "defaults"
             continue
         value = message(row["message"]).decode(bytes.fromhex(row["bytes"]), row["version"], mode="strict")
         assert value.to_json(row["version"], unknown_tags=False) == row["json"]
         assert row["size"] == len(row["bytes"]) // 2
-    assert sum("error" in row for row in found) < len(found) // 100
+    assert sum("error" in row for row in message_rows) < len(message_rows) // 100
 
 
 def test_each_case_says_what_it_is(vectors):
-    found = [row for row in rows(vectors / "messages.jsonl.gz") if row["message"] == "MetadataRequest"]
-    at_13 = {row["case"]: row for row in found if row["version"] == 13}
+    message_rows = [row for row in rows(vectors / "messages.jsonl.gz") if row["message"] == "MetadataRequest"]
+    at_13 = {row["case"]: row for row in message_rows if row["version"] == 13}
     assert set(at_13) == {"defaults", "ordinary", "lowest", "highest", "nulls", "unknown tags"}
     assert at_13["nulls"]["json"]["topics"] is None
     assert [tag for tag, _ in at_13["unknown tags"]["unknown_tags"]] == [10_000, 20_000, 2_000_000]
-    assert "unknown tags" not in {row["case"] for row in found if row["version"] == 8}
+    assert "unknown tags" not in {row["case"] for row in message_rows if row["version"] == 8}
 
 
 def test_damaged_messages_are_refused_or_read_as_they_say(vectors):
-    found = rows(vectors / "messages-damaged.jsonl.gz")
-    assert {"error" in row for row in found} == {True, False}
-    for row in found:
+    message_rows = rows(vectors / "messages-damaged.jsonl.gz")
+    assert {"error" in row for row in message_rows} == {True, False}
+    for row in message_rows:
         cls, data = message(row["message"]), bytes.fromhex(row["bytes"])
         if "error" in row:
             with pytest.raises(DecodeError):
@@ -100,28 +100,28 @@ def test_numbers_are_kafkas(vectors):
 
 
 def test_whole_batches_read_the_same_by_another_library(vectors):
-    described = json.loads((vectors / "records.json").read_text())
+    descriptions = json.loads((vectors / "records.json").read_text())
     read = 0
-    for name, expected in described.items():
-        if any("error" in batch or not batch["crc_ok"] for batch in expected["batches"]) or "ends_at" in expected:
+    for name, description in descriptions.items():
+        if any("error" in batch or not batch["crc_ok"] for batch in description["batches"]) or "ends_at" in description:
             continue
         if (
             name.startswith(("v0-", "mixed")) or "far" in name
         ):  # format 0 has no timestamps; aiokafka fails at the others
             continue
         records = MemoryRecords((vectors / "records" / f"{name}.bin").read_bytes())
-        found = []
+        read_rows = []
         while records.has_next():
-            found += [
+            read_rows += [
                 (one.offset, -1 if one.timestamp is None else one.timestamp, one.key, one.value)
                 for one in records.next_batch()
             ]
-        wanted = [
+        expected_rows = [
             (one["offset"], one["timestamp"], binary(one["key"]), binary(one["value"]))
-            for batch in expected["batches"]
+            for batch in description["batches"]
             for one in batch["records"]
         ]
-        assert found == wanted, name
+        assert read_rows == expected_rows, name
         read += 1
     assert read > 15
 
@@ -131,11 +131,11 @@ def binary(text):
 
 
 def test_damage_is_told(vectors):
-    described = json.loads((vectors / "records.json").read_text())
-    assert not all(batch["crc_ok"] for batch in described["v2-a-bit-flipped"]["batches"])
-    assert "ends_at" in described["v1-cut"]
-    assert "ends_at" in described["unknown-magic"]
-    assert any("error" in batch for batch in described["v2-unknown-codec"]["batches"])
+    descriptions = json.loads((vectors / "records.json").read_text())
+    assert not all(batch["crc_ok"] for batch in descriptions["v2-a-bit-flipped"]["batches"])
+    assert "ends_at" in descriptions["v1-cut"]
+    assert "ends_at" in descriptions["unknown-magic"]
+    assert any("error" in batch for batch in descriptions["v2-unknown-codec"]["batches"])
 
 
 def test_the_same_bytes_each_time(vectors):
@@ -155,7 +155,7 @@ def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
     monkeypatch.setattr(write, "_NUMBER_FILES", write._NUMBER_FILES[:1])
     monkeypatch.setattr(write, "_MESSAGE_FILES", ())
     with monkeypatch.context() as patch:
-        patch.setattr(write, "_write_records", stopped)
+        patch.setattr(write, "_write_records", interrupt)
         for place in ("there", "new"):
             with pytest.raises(KeyboardInterrupt):
                 write_vectors(tmp_path / place)
@@ -165,7 +165,7 @@ def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
     assert write_vectors(".")["varints.jsonl"] > 0
 
 
-def stopped(*_):
+def interrupt(*_):
     raise KeyboardInterrupt
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kafkaframes.wire.checksum import crc32, crc32c
 
 
-@pytest.mark.parametrize(("function", "expected"), [(crc32, 0xCBF43926), (crc32c, 0xE3069283)])
+@pytest.mark.parametrize(("function", "expected_checksum"), [(crc32, 0xCBF43926), (crc32c, 0xE3069283)])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_check_value(function, expected, kind):
-    assert function(kind(b"123456789")) == expected
+def test_check_value(function, expected_checksum, kind):
+    assert function(kind(b"123456789")) == expected_checksum
 
 
 @pytest.mark.parametrize("function", [crc32, crc32c])

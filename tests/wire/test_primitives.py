@@ -46,11 +46,11 @@ STRATEGIES = {
 
 @pytest.mark.parametrize(("name", "value", "plain", "compact"), GOLDEN)
 def test_golden(name, value, plain, compact):
-    for table, expected in ((wire.PRIMITIVES, plain), (wire.COMPACT_PRIMITIVES, compact)):
+    for table, expected_hex in ((wire.PRIMITIVES, plain), (wire.COMPACT_PRIMITIVES, compact)):
         read, write = table[name]
         out = bytearray(b"x")
         write(out, value)
-        assert out[1:].hex() == expected
+        assert out[1:].hex() == expected_hex
         assert read(bytes(out) + b"y", 1) == (value, len(out))
 
 
@@ -61,9 +61,9 @@ def test_what_is_written_is_read(data, name, compact):
     out = bytearray()
     write(out, value)
     assert read(bytes(out), 0) == (value, len(out))
-    for cut in range(len(out)):
+    for cut_at in range(len(out)):
         with pytest.raises(TruncatedError):
-            read(bytes(out[:cut]), 0)
+            read(bytes(out[:cut_at]), 0)
 
 
 @given(st.binary(max_size=40), st.sampled_from(sorted(STRATEGIES)), st.booleans())

@@ -22,17 +22,17 @@ VECTORS = [  # length, tag, the draft's bytes
 ]
 
 
-@pytest.mark.parametrize(("length", "tag", "expected"), VECTORS)
-def test_vectors_of_the_draft(length, tag, expected):
+@pytest.mark.parametrize(("length", "tag", "expected_hex"), VECTORS)
+def test_vectors_of_the_draft(length, tag, expected_hex):
     out = bytearray()
     INTERLEAVED.write(out, tag, length)
-    assert out.hex() == expected
+    assert out.hex() == expected_hex
     assert INTERLEAVED.read(bytes(out), 0) == (tag, length, len(out))
     assert INTERLEAVED.size(tag, length) == len(out)
 
 
 @pytest.mark.parametrize(
-    ("length", "tag", "interleaved", "adopted"),
+    ("length", "tag", "interleaved_size", "adopted_size"),
     [
         (15, 7, 1, 2),
         (15, 127, 2, 2),
@@ -45,8 +45,8 @@ def test_vectors_of_the_draft(length, tag, expected):
         (15, 2**31 - 1, 9, 6),
     ],
 )
-def test_sizes_side_by_side(length, tag, interleaved, adopted):
-    assert (INTERLEAVED.size(tag, length), ADOPTED.size(tag, length)) == (interleaved, adopted)
+def test_sizes_side_by_side(length, tag, interleaved_size, adopted_size):
+    assert (INTERLEAVED.size(tag, length), ADOPTED.size(tag, length)) == (interleaved_size, adopted_size)
 
 
 @given(U32, U32, st.sampled_from(sorted(TAG_HEADERS)))

@@ -39,16 +39,16 @@ def read(form, raw, position=0):
     return getattr(varint, f"read_{form}")(raw, position)
 
 
-def written(form, value):
+def write_form(form, value):
     out = bytearray()
     getattr(varint, f"write_{form}")(out, value)
     return bytes(out)
 
 
-@pytest.mark.parametrize(("form", "value", "expected"), EXAMPLES)
-def test_examples_of_the_seed_documents(form, value, expected):
-    raw = bytes.fromhex(expected)
-    assert written(form, value) == raw
+@pytest.mark.parametrize(("form", "value", "expected_hex"), EXAMPLES)
+def test_examples_of_the_seed_documents(form, value, expected_hex):
+    raw = bytes.fromhex(expected_hex)
+    assert write_form(form, value) == raw
     assert read(form, raw) == (value, len(raw))
     assert read(form, b"\xff" + raw + b"\xff", 1) == (value, len(raw) + 1)
     if form in SIZED:
@@ -57,14 +57,14 @@ def test_examples_of_the_seed_documents(form, value, expected):
 
 @pytest.mark.parametrize(("signed", "unsigned"), [(0, 0), (-1, 1), (1, 2), (-2, 3), (2, 4), (-(2**31), 2**32 - 1)])
 def test_zigzag_numbers(signed, unsigned):
-    assert written("varint", signed) == written("unsigned_varint", unsigned)
+    assert write_form("varint", signed) == write_form("unsigned_varint", unsigned)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.data())
 def test_read_inverts_write(form, data):
     value = data.draw(VALUES[form])
-    raw = written(form, value)
+    raw = write_form(form, value)
     assert read(form, raw) == (value, len(raw))
     if form in SIZED:
         assert getattr(varint, f"size_of_{form}")(value) == len(raw)
@@ -76,8 +76,8 @@ def test_any_bytes_are_a_value_or_a_decode_error(form, raw):
     error = None
     try:
         _, end = read(form, raw)
-    except DecodeError as refused:
-        error = refused
+    except DecodeError as decode_error:
+        error = decode_error
     if error is not None:
         assert error.position == 0
     else:
@@ -114,7 +114,7 @@ def test_bits_that_do_not_fit_are_lost_as_in_java():
 )
 def test_values_that_do_not_fit_are_refused(form, value):
     with pytest.raises(EncodeError):
-        written(form, value)
+        write_form(form, value)
     if form in SIZED:
         with pytest.raises(EncodeError):
             getattr(varint, f"size_of_{form}")(value)

@@ -37,29 +37,29 @@ def _cases(folder: Path) -> Iterator[Case]:
             yield Case(f"{row['file']} (line {number})", (str(place), row))
 
 
-def _found(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
+def _append_result(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
     try:
         if row["op"] == "down":
             result = down_convert(data, row["target_magic"], first_offset=row["first_offset"])
             return {"converted": result.converted, "out": result.records}
         settings = {"now_ms": 1_700_000_000_000} | {_SETTINGS[key]: row[key] for key in row if key in _SETTINGS}
-        appended = validate_and_assign(data, row["offset"], AppendSettings(**settings))
+        append_result = validate_and_assign(data, row["offset"], AppendSettings(**settings))
     except AppendRefusedError as error:
-        found: dict[str, Any] = {"error": error.exception}
+        row_found: dict[str, Any] = {"error": error.exception}
         if error.valid_bytes is not None:
-            found["valid_bytes"] = error.valid_bytes
+            row_found["valid_bytes"] = error.valid_bytes
         if error.record_errors:
-            found["record_errors"] = [record.batch_index for record in error.record_errors]
-        return found
+            row_found["record_errors"] = [record.batch_index for record in error.record_errors]
+        return row_found
     return {
-        "valid_bytes": appended.valid_bytes,
-        "next": appended.next_offset,
-        "in_place": appended.in_place,
-        "max_timestamp": appended.max_timestamp,
-        "size_maybe_changed": not appended.in_place,
-        "converted": appended.converted,
-        "append_time": appended.append_time_ms,
-        "out": appended.records,
+        "valid_bytes": append_result.valid_bytes,
+        "next": append_result.next_offset,
+        "in_place": append_result.in_place,
+        "max_timestamp": append_result.max_timestamp,
+        "size_maybe_changed": not append_result.in_place,
+        "converted": append_result.converted,
+        "append_time": append_result.append_time_ms,
+        "out": append_result.records,
     }
 
 
@@ -86,13 +86,13 @@ def _batches(data: bytes) -> list[Any]:
 
 def _disagreements(case: Case) -> Iterator[str]:
     path, row = case.payload
-    truth, found = _truth(row), _found(Path(path).read_bytes(), row)
-    rebuilt = found.get("in_place") is False or (row["op"] == "down" and "out" in found)
-    if rebuilt and "out" in truth and truth["out"] != found["out"]:
-        truth["out"], found["out"] = _batches(truth["out"]), _batches(found["out"])
+    truth, actual_row = _truth(row), _append_result(Path(path).read_bytes(), row)
+    rebuilt = actual_row.get("in_place") is False or (row["op"] == "down" and "out" in actual_row)
+    if rebuilt and "out" in truth and truth["out"] != actual_row["out"]:
+        truth["out"], actual_row["out"] = _batches(truth["out"]), _batches(actual_row["out"])
         if not any(batch["codec"] not in ("none", None) for batch in truth["out"][:-1]):
             yield "out: rebuilt without compression, and not the same bytes"
-    yield from differences(truth, found)
+    yield from differences(truth, actual_row)
 
 
 KIND = Kind("append", ("records",), _cases, _disagreements)

@@ -46,20 +46,20 @@ Row = dict[str, Any]
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    taken = set()
+    taken_files = set()
     for path in sorted(folder.glob("*.json")):
         files = _files(folder, path.stem, json.loads(path.read_text()))
-        taken.update(files)
+        taken_files.update(files)
         yield Case(path.stem, (str(folder), path.stem, files))
     for path in sorted(folder.iterdir()):
-        if CAPTURE_NAME.search(path.name) and str(path) not in taken:
+        if CAPTURE_NAME.search(path.name) and str(path) not in taken_files:
             yield Case(path.name, (str(folder), None, [str(path)]))
 
 
 def _files(folder: Path, case: str, manifest: Row) -> list[str]:
     """The captures of a case: one, or the several of a rotating recorder."""
-    found = [str(one) for one in folder.glob(f"{case}.*") if CAPTURE_NAME.search(one.name)]
-    return sorted(found, key=natural) or [str(folder / str(manifest.get("file", case)))]
+    paths = [str(one) for one in folder.glob(f"{case}.*") if CAPTURE_NAME.search(one.name)]
+    return sorted(paths, key=natural) or [str(folder / str(manifest.get("file", case)))]
 
 
 def disagreements(case: Case) -> Iterator[str]:
@@ -70,10 +70,10 @@ def disagreements(case: Case) -> Iterator[str]:
     manifest = json.loads((Path(folder) / f"{name}.json").read_text())
     truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
     options = CaptureOptions(columns=tuple(column.name for column in CALLS), secrets=True)
-    found = read_capture(files, options).read_all().to_pylist()
-    yield from _Comparison(truth, found, has_times=not manifest.get("odd")).lines()
-    yield from _totals(manifest, found)
-    yield from _audited(manifest, files)
+    rows = read_capture(files, options).read_all().to_pylist()
+    yield from _Comparison(truth, rows, has_times=not manifest.get("odd")).lines()
+    yield from _totals(manifest, rows)
+    yield from _audit(manifest, files)
 
 
 def _read_or_refused(files: list[str]) -> Iterator[str]:
@@ -85,42 +85,44 @@ def _read_or_refused(files: list[str]) -> Iterator[str]:
             yield f"refused without its name: {error}"
 
 
-def _audited(manifest: Row, files: list[str]) -> Iterator[str]:
+def _audit(manifest: Row, files: list[str]) -> Iterator[str]:
     """The audit for 4.0: removed versions and old formats by client, with counts."""
     truth, uses, target = manifest["audit_target_4_0"], Uses(), release("4.0.1")
     count_uses(files, target, uses)
-    removed: Counter[tuple[Any, ...]] = Counter()
+    removed_calls: Counter[tuple[Any, ...]] = Counter()
     formats: Counter[tuple[Any, ...]] = Counter()
-    judged = audit(uses, target)
-    for one in (*judged.clients, *judged.brokers):
+    audit_report = audit(uses, target)
+    for one in (*audit_report.clients, *audit_report.brokers):
         who = one.client.client_id or "", one.client.software_name, one.client.software_version
         for finding in one.findings:
             if finding.format_use is not None:
                 formats[*who, finding.format_use.where, finding.format_use.magic] += finding.seen.count
             elif finding.verdict == REMOVED:
-                removed[*who, finding.api_key, finding.api_version, finding.lowest] += finding.seen.count
+                removed_calls[*who, finding.api_key, finding.api_version, finding.lowest] += finding.seen.count
     versions = ("api_key", "version", "lowest_in_4_0")
-    yield from differences(_counted(truth["removed_versions"], versions, "count"), _texts(removed), "audit")
     yield from differences(
-        _counted(truth["old_message_formats"], ("direction", "magic"), "batches"), _texts(formats), "formats"
+        _count_by_client(truth["removed_versions"], versions, "count"), _texts(removed_calls), "audit"
+    )
+    yield from differences(
+        _count_by_client(truth["old_message_formats"], ("direction", "magic"), "batches"), _texts(formats), "formats"
     )
 
 
-def _counted(listed: list[Row], names: tuple[str, ...], count: str) -> Row:
+def _count_by_client(rows: list[Row], names: tuple[str, ...], count: str) -> Row:
     who = ("software_name", "software_version")
-    return _texts({(row["client_id"] or "", *(row[name] for name in (*who, *names))): row[count] for row in listed})
+    return _texts({(row["client_id"] or "", *(row[name] for name in (*who, *names))): row[count] for row in rows})
 
 
 def _texts(counts: Mapping[tuple[Any, ...], int]) -> Row:
     return {str(key): count for key, count in counts.items()}
 
 
-def _totals(manifest: Row, found: list[Row]) -> Iterator[str]:
+def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
     """How many requests and responses are at least partly there."""
     if manifest.get("damage", {}).get("responses_damaged"):
         return  # a response without request and prefix is a gap and no row
     for direction in ("request", "response"):
-        there = [row for row in found if row[f"{direction}State"] in ("whole", "damaged")]
+        there = [row for row in rows if row[f"{direction}State"] in ("whole", "damaged")]
         if len(there) != manifest[f"{direction}s"]:
             yield f"{direction}s: expected {manifest[direction + 's']}, found {len(there)}"
         size = sum(row[f"{direction}SizeBytes"] + 4 for row in there)
@@ -131,17 +133,17 @@ def _totals(manifest: Row, found: list[Row]) -> Iterator[str]:
 class _Comparison:
     """The calls of a truth beside those that were found; their times too where the capture is as it was recorded."""
 
-    def __init__(self, truth: list[Row], found: list[Row], *, has_times: bool) -> None:
+    def __init__(self, truth: list[Row], rows: list[Row], *, has_times: bool) -> None:
         self.has_times = has_times
         self.truth = [line for line in truth if "wire" in line]
         self.rows: dict[Any, list[Row]] = defaultdict(list)
-        for row in found:
+        for row in rows:
             self.rows[_key_of_row(row)].append(row)
         self.shifts: dict[tuple[str, str], int] = {}
 
     def lines(self) -> Iterator[str]:
         for line in self.truth:
-            row = self._taken(line)
+            row = self._take_row(line)
             where = f"{line['client']} {line['api_name']} v{line['api_version']} #{line['correlation_id']}"
             if row is None:
                 wire = line["wire"]
@@ -153,7 +155,7 @@ class _Comparison:
             for row in rows:
                 yield f"{row['connection']} {row['apiName']} #{row['correlationId']}: not in the truth"
 
-    def _taken(self, line: Row) -> Row | None:
+    def _take_row(self, line: Row) -> Row | None:
         missing = line["wire"].get("request_missing")
         key = (line["client"], line["server"], line["correlation_id"], *((None,) * 2 if missing else _api(line)))
         rows = self.rows.get(key)
@@ -166,8 +168,8 @@ class _Comparison:
         has_request, has_response = not wire.get("request_missing"), not wire.get("response_missing")
         yield from differences(_states(line), {name: row[f"{name}State"] for name in ("request", "response")})
         if has_request:
-            expected = _header(line)
-            yield from differences(expected, {name: _header_of(row)[name] for name in expected})
+            expected_header = _header(line)
+            yield from differences(expected_header, {name: _header_of(row)[name] for name in expected_header})
             yield from self._place(line, row, "request")
         if "response_size" in wire and has_response:
             yield from self._place(line, row, "response")
@@ -181,18 +183,18 @@ class _Comparison:
         if row[f"{direction}SizeBytes"] != wire[f"{direction}_size"]:
             yield f"{direction} size: expected {wire[f'{direction}_size']}, found {row[f'{direction}SizeBytes']}"
         shift = wire[f"{direction}_offset"] - row[f"{direction}Offset"]
-        known = self.shifts.setdefault((row["connection"], direction), shift)
-        if shift != known:
-            yield f"{direction} offset: {shift} away from the truth, others of this connection {known}"
+        known_shift = self.shifts.setdefault((row["connection"], direction), shift)
+        if shift != known_shift:
+            yield f"{direction} offset: {shift} away from the truth, others of this connection {known_shift}"
 
 
 def _times(wire: Row, row: Row) -> Iterator[str]:
     for direction in ("request", "response"):
-        expected, found = wire.get(f"{direction}_time"), row[f"{direction}Time"]
-        if (expected is None) is not (found is None):
-            yield f"{direction} time: expected {expected}, found {found}"
-        elif expected is not None and abs(expected - found.timestamp()) > _SAME_SECONDS:
-            yield f"{direction} time: expected {expected}, found {found.timestamp()}"
+        expected_time, actual_time = wire.get(f"{direction}_time"), row[f"{direction}Time"]
+        if (expected_time is None) is not (actual_time is None):
+            yield f"{direction} time: expected {expected_time}, found {actual_time}"
+        elif expected_time is not None and abs(expected_time - actual_time.timestamp()) > _SAME_SECONDS:
+            yield f"{direction} time: expected {expected_time}, found {actual_time.timestamp()}"
 
 
 def _api(line: Row) -> tuple[int, int]:
@@ -245,16 +247,18 @@ def _header_of(row: Row) -> Row:
 def _request(line: Row, row: Row) -> Iterator[str]:
     body = json.loads(row["request"])
     if "request" in line and line["wire"].get("first_error") != _UNSUPPORTED_VERSION:
-        yield from differences(_renamed(line["request"]), _renamed(body), "request")
+        yield from differences(_rename_paths(line["request"]), _rename_paths(body), "request")
     if "acks" in line["wire"] and body.get("acks", line["wire"]["acks"]) != line["wire"]["acks"]:
         yield f"acks: expected {line['wire']['acks']}, found {body.get('acks')}"
     if line["api_key"] == 0:
         yield from _records(line, row)
     if "envelope" in line:
         inner = decode_request(base64.b64decode(body["requestData"]))
-        expected = {name: line["envelope"][name] for name in ("api_key", "api_version", "correlation_id", "client_id")}
+        expected_header = {
+            name: line["envelope"][name] for name in ("api_key", "api_version", "correlation_id", "client_id")
+        }
         yield from differences(
-            expected,
+            expected_header,
             {
                 "api_key": inner.api_key,
                 "api_version": inner.api_version,
@@ -270,9 +274,9 @@ def _response(line: Row, row: Row) -> Iterator[str]:
         return
     body = json.loads(row["response"])
     if "response" in line:
-        yield from differences(_renamed(line["response"]), _renamed(body), "response")
+        yield from differences(_rename_paths(line["response"]), _rename_paths(body), "response")
     if "errors" in line:
-        yield from differences(*([_path_renamed(one) for one in listed] for listed in (line["errors"], row["errors"])))
+        yield from differences(*([_path_renamed(one) for one in errors] for errors in (line["errors"], row["errors"])))
     if "first_error" in line["wire"] and line["wire"]["first_error"] != body["errorCode"]:
         yield f"first_error: expected {line['wire']['first_error']}, found {body['errorCode']}"
     if "error_fields" in line:
@@ -281,10 +285,10 @@ def _response(line: Row, row: Row) -> Iterator[str]:
         yield from _records(line, row)
 
 
-def _renamed(value: Any) -> Any:
+def _rename_paths(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_RENAMED.get(name, name): _renamed(one) for name, one in value.items()}
-    return [_renamed(one) for one in value] if isinstance(value, list) else value
+        return {_RENAMED.get(name, name): _rename_paths(one) for name, one in value.items()}
+    return [_rename_paths(one) for one in value] if isinstance(value, list) else value
 
 
 def _path_renamed(error: Row) -> Row:
@@ -316,15 +320,18 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _records(line: Row, row: Row) -> Iterable[str]:
-    expected = line["wire"].get("records")
-    if expected is None or "unparsed" in expected:
+    expected_records = line["wire"].get("records")
+    if expected_records is None or "unparsed" in expected_records:
         return []
-    found = row["records"] or {"sets": [], "cut": 0}
-    sets = [one | {"codec": CODECS.index(one["codec"])} for one in found["sets"]]
+    actual_records = row["records"] or {"sets": [], "cut": 0}
+    sets = [one | {"codec": CODECS.index(one["codec"])} for one in actual_records["sets"]]
     order = ("magic", "codec")
     return differences(
-        {"sets": sorted(expected["sets"], key=lambda one: [one[name] for name in order]), "cut": expected["cut"]},
-        {"sets": sorted(sets, key=lambda one: [one[name] for name in order]), "cut": found["cut"]},
+        {
+            "sets": sorted(expected_records["sets"], key=lambda one: [one[name] for name in order]),
+            "cut": expected_records["cut"],
+        },
+        {"sets": sorted(sets, key=lambda one: [one[name] for name in order]), "cut": actual_records["cut"]},
         "records",
     )
 

@@ -65,7 +65,7 @@ def _settings(config: dict[str, Any], name: str, clock: int) -> CleanerSettings:
     topic, server = config["topic_config"], config["server_properties"]
     broker_release = release_of_version(config["kafka_version"])
     segment_bytes = topic.get("segment.bytes", server.get("log.segment.bytes"))
-    found = {
+    values = {
         "delete_retention_ms": topic.get("delete.retention.ms", server.get("log.cleaner.delete.retention.ms")),
         "segment_bytes": topic.get("internal.segment.bytes", segment_bytes),
         "min_compaction_lag_ms": topic.get("min.compaction.lag.ms", server.get("log.cleaner.min.compaction.lag.ms")),
@@ -74,8 +74,8 @@ def _settings(config: dict[str, Any], name: str, clock: int) -> CleanerSettings:
         "index_interval_bytes": topic.get("index.interval.bytes", server.get("log.index.interval.bytes")),
         "high_watermark": config["high_watermark"].get(name),
     }
-    given = {key: int(value) for key, value in found.items() if value is not None}
-    return CleanerSettings(now_ms=clock, broker_release=broker_release, **given)
+    numeric_values = {key: int(value) for key, value in values.items() if value is not None}
+    return CleanerSettings(now_ms=clock, broker_release=broker_release, **numeric_values)
 
 
 def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
         The product's checkpoint, and where many workers would not have made the same.
     """
     dirty: dict[str, int] = {}
-    found: list[str] = []
+    differences_found: list[str] = []
     for name in sorted(path.name for path in logs.iterdir() if path.is_dir()):
         clocks = _clocks(config, name) or [config["cleaner_started_between_ms"][1]]
         for number, clock in enumerate(clocks):
@@ -107,13 +107,13 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
             if result is None:
                 continue
             dirty[name] = result.end_offset
-            found += _shared_out(directory.filesystem, partition, settings, result)
+            differences_found += _check_shared_out(directory.filesystem, partition, settings, result)
             shutil.rmtree(logs / name)
             shutil.move(work / f"{name}.{number}", logs / name)
-    return dirty, found
+    return dirty, differences_found
 
 
-def _shared_out(
+def _check_shared_out(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, alone: CleaningRound
 ) -> list[str]:
     """Clean the partition once more, shared out by segments: the same files, byte for byte."""
@@ -141,16 +141,16 @@ def _compare(folder: Path, logs: Path, config: dict[str, Any], dirty: dict[str, 
     before_checkpoint, after_checkpoint = (_checkpoint(folder / side) for side in ("before", "after"))
     yield from differences(after_checkpoint, before_checkpoint | dirty, "checkpoint")
     yield from differences(config["first_dirty_offset_after"], after_checkpoint, "config: first_dirty_offset_after")
-    names, found = _names(after, dirty), _names(logs, dirty)
-    yield from differences(sorted(names), sorted(found), "files")
-    for name in sorted(name for name in names & found if name.endswith(".txnindex")):
+    names, actual_names = _names(after, dirty), _names(logs, dirty)
+    yield from differences(sorted(names), sorted(actual_names), "files")
+    for name in sorted(name for name in names & actual_names if name.endswith(".txnindex")):
         if (after / name).read_bytes() != (logs / name).read_bytes():
             yield f"{name}: other bytes"
     yield from _compare_records(folder, logs)
-    yield from _compare_bytes(folder, logs, sorted(name for name in names & found if name.endswith(".log")))
+    yield from _compare_bytes(folder, logs, sorted(name for name in names & actual_names if name.endswith(".log")))
 
 
-def _names(logs: Path, cleaned: dict[str, int]) -> set[str]:
+def _names(logs: Path, cleaned_names: dict[str, int]) -> set[str]:
     """List the files of the partitions, but for what the broker's restart and its late deletions decide.
 
     Files that wait for their deletion (``.deleted``) go or stay by the second; a log that was not cleaned still lost
@@ -160,7 +160,7 @@ def _names(logs: Path, cleaned: dict[str, int]) -> set[str]:
     return {
         str(path.relative_to(logs))
         for path in paths
-        if path.suffix != ".snapshot" or path.parent.name in cleaned or path.with_suffix(".log").exists()
+        if path.suffix != ".snapshot" or path.parent.name in cleaned_names or path.with_suffix(".log").exists()
     }
 
 
@@ -182,26 +182,26 @@ def _truth(folder: Path, side: str) -> Iterator[dict[str, Any]]:
 
 
 def _compare_records(folder: Path, logs: Path) -> Iterator[str]:
-    from tests.agreement.kinds.logs import found_lines
+    from tests.agreement.kinds.logs import product_lines
 
-    copied = {(line["crc"], line["size"]) for line in _truth(folder, "before") if line["type"] == "batch"}
-    pairs = itertools.zip_longest(_truth(folder, "after"), lines(found_lines(logs)))
-    for number, (expected, found) in enumerate(pairs, 1):
-        if expected is None or found is None:
-            yield f"line {number}: expected {expected}, found {found}"
+    copied_batches = {(line["crc"], line["size"]) for line in _truth(folder, "before") if line["type"] == "batch"}
+    pairs = itertools.zip_longest(_truth(folder, "after"), lines(product_lines(logs)))
+    for number, (expected_line, actual_line) in enumerate(pairs, 1):
+        if expected_line is None or actual_line is None:
+            yield f"line {number}: expected {expected_line}, found {actual_line}"
             continue
-        free = _free_fields(found, copied)
-        expected = {key: value for key, value in expected.items() if key not in free}
-        found = {key: value for key, value in found.items() if key not in free}
-        yield from (f"line {number}: {text}" for text in differences(expected, found))
+        free = _free_fields(actual_line, copied_batches)
+        expected_line = {key: value for key, value in expected_line.items() if key not in free}
+        actual_line = {key: value for key, value in actual_line.items() if key not in free}
+        yield from (f"line {number}: {text}" for text in differences(expected_line, actual_line))
 
 
-def _free_fields(found: dict[str, Any], copied: set[tuple[int, int]]) -> tuple[str, ...]:
-    if found["type"] == "end":
+def _free_fields(actual_line: dict[str, Any], copied_batches: set[tuple[int, int]]) -> tuple[str, ...]:
+    if actual_line["type"] == "end":
         return ("bytes_read", "file_size")
-    if found["type"] != "batch":
+    if actual_line["type"] != "batch":
         return ()
-    is_free = found["codec"] != "none" and (found["crc"], found["size"]) not in copied
+    is_free = actual_line["codec"] != "none" and (actual_line["crc"], actual_line["size"]) not in copied_batches
     return _SIZES if is_free else ("position",)
 
 
@@ -212,8 +212,8 @@ def _compare_bytes(folder: Path, logs: Path, names: list[str]) -> Iterator[str]:
         for number, (one, other) in enumerate(
             zip(_batches(folder / "after" / name), _batches(logs / name), strict=False)
         ):
-            compressed = (one[17] if one[16] < 2 else one[22]) & 7
-            if one != other and (not compressed or other in before or one in before):
+            is_compressed = (one[17] if one[16] < 2 else one[22]) & 7
+            if one != other and (not is_compressed or other in before or one in before):
                 yield f"{name}: batch {number} has other bytes"
 
 

@@ -35,14 +35,14 @@ def disagreements(case: Case) -> Iterator[str]:
         if not one.topic.startswith("__")  # the consumers did not read internal topics
     }
     for use_indexes in (True, False):
-        found = {
-            isolation: {name: _consumed(directory, one, isolation, use_indexes) for name, one in live.items()}
+        committed_values = {
+            isolation: {name: _read_consumed(directory, one, isolation, use_indexes) for name, one in live.items()}
             for isolation in ISOLATIONS
         }
-        yield from differences(truth, found, "with indexes" if use_indexes else "by markers")
+        yield from differences(truth, committed_values, "with indexes" if use_indexes else "by markers")
 
 
-def _consumed(directory: LogDirectory, partition: Partition, isolation: str, use_indexes: bool) -> dict[str, Any]:
+def _read_consumed(directory: LogDirectory, partition: Partition, isolation: str, use_indexes: bool) -> dict[str, Any]:
     state = transactions_of(directory.filesystem, partition, use_indexes=use_indexes)
     offsets = list(delivered_offsets(directory.filesystem, partition, isolation=isolation, state=state))
     end = state.end_offset(isolation)

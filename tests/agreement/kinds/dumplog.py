@@ -46,7 +46,7 @@ class Section:
     flags: str
     version: str = ""
     blocks: dict[str, list[bytes]] = field(default_factory=dict)
-    ended: dict[str, str] = field(default_factory=dict)
+    end_lines: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     headings_only: bool = False
     file: str = ""  # where the command names it, what is printed is about this one
@@ -69,7 +69,7 @@ def parse(text: bytes) -> list[Section]:
         elif line.startswith(b"### stderr: "):
             sections[-1].errors.append(line[12:].decode())
         elif line.startswith(b"### ended with "):
-            sections[-1].ended[name] = line[15:].decode()
+            sections[-1].end_lines[name] = line[15:].decode()
         elif errors:
             sections[-1].errors.append(line.decode())
         elif starts:
@@ -86,7 +86,7 @@ def _cases(folder: Path) -> Iterator[Case]:
         yield Case(case.name, case)
 
 
-def _stripped(lines: list[bytes]) -> list[bytes]:
+def _strip_empty(lines: list[bytes]) -> list[bytes]:
     """Drop empty lines at the end: the files with the truth separate runs by such."""
     while lines and not lines[-1]:
         lines = lines[:-1]
@@ -106,20 +106,20 @@ def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str
     return {heading: sorted(details) for heading, details in found.items()}
 
 
-def _compare_lines(where: str, expected: list[bytes], found: list[bytes]) -> Iterator[str]:
-    for number, (one, other) in enumerate(itertools.zip_longest(expected, found), start=1):
+def _compare_lines(where: str, expected_lines: list[bytes], actual_lines: list[bytes]) -> Iterator[str]:
+    for number, (one, other) in enumerate(itertools.zip_longest(expected_lines, actual_lines), start=1):
         if one != other:
             yield f"{where}: line {number}: expected {one!r}, found {other!r}"[:600]
 
 
 @contextmanager
-def _as_it_was(path: Path, *, trimmed: bool) -> Iterator[Path]:
+def _as_it_was(path: Path, *, is_trimmed: bool) -> Iterator[Path]:
     """Give the file as the run of the truth found it.
 
     kafka-dump-log of 4.x cuts an index to whole entries when it closes it, and the plain dump ran before the sanity
     check (which, run alone, refuses such a file).
     """
-    odd = path.stat().st_size % ENTRY_BYTES.get(path.suffix, 1) if trimmed else 0
+    odd = path.stat().st_size % ENTRY_BYTES.get(path.suffix, 1) if is_trimmed else 0
     if not odd:
         yield path
         return
@@ -143,16 +143,20 @@ class _Product:
         from kafkaframes.jobs.dump.styles import TextOptions
         from kafkaframes.jobs.dump.text import dump_text
 
-        wanted: dict[str, Any] = {}
+        text_options: dict[str, Any] = {}
         for flag in flags.split():
             if flag.endswith("-decoder"):
-                wanted["decoder"] = flag.removeprefix("--").removesuffix("-decoder")
+                text_options["decoder"] = flag.removeprefix("--").removesuffix("-decoder")
             else:
-                wanted[flag.removeprefix("--").replace("-", "_")] = True
-        with _as_it_was(self.root / name, trimmed=flags == SANITY and self.version.startswith("4.")) as path:
-            dumped = dump_text(str(path), TextOptions(style=self.version, **wanted), shown=name)
-            text = b"".join(bytes(chunk) for chunk in dumped)
-            return text.split(b"\n"), list(dumped.error_lines()), [str(fault) for fault in dumped.findings.faults]
+                text_options[flag.removeprefix("--").replace("-", "_")] = True
+        with _as_it_was(self.root / name, is_trimmed=flags == SANITY and self.version.startswith("4.")) as path:
+            dumped_text = dump_text(str(path), TextOptions(style=self.version, **text_options), shown=name)
+            text = b"".join(bytes(chunk) for chunk in dumped_text)
+            return (
+                text.split(b"\n"),
+                list(dumped_text.error_lines()),
+                [str(fault) for fault in dumped_text.findings.faults],
+            )
 
     def files(self, *kinds: str) -> set[str]:
         """Return the files of these kinds that the product would dump, relative to the root."""
@@ -165,21 +169,23 @@ def _compare_section(section: Section, product: _Product) -> Iterator[str]:
     errors: list[str] = []
     if section.file and set(section.blocks) != {section.file}:
         yield f"{section.flags} {section.file}: the truth has {sorted(section.blocks) or 'nothing'}"
-    for name, expected in section.blocks.items():
+    for name, expected_lines in section.blocks.items():
         where = f"{section.flags} {name}".strip()
-        found, lines, faults = product.dump(name, section.flags)
+        actual_lines, lines, faults = product.dump(name, section.flags)
         errors += lines
-        if name in section.ended:
-            expected = _stripped(expected)
-            found = found[: len(expected)]
+        if name in section.end_lines:
+            expected_lines = _strip_empty(expected_lines)
+            actual_lines = actual_lines[: len(expected_lines)]
             if not faults:
-                yield f"{where}: expected a fault ({section.ended[name]}), found none"
+                yield f"{where}: expected a fault ({section.end_lines[name]}), found none"
         elif faults:
             yield f"{where}: expected no fault, found {faults}"
-        yield from _compare_lines(where, _stripped(expected), _stripped(found))
-    if not section.ended:
-        given = _details(section.errors, headings_only=section.headings_only)
-        yield from differences(given, _details(errors, headings_only=section.headings_only), f"{section.flags} stderr")
+        yield from _compare_lines(where, _strip_empty(expected_lines), _strip_empty(actual_lines))
+    if not section.end_lines:
+        expected_details = _details(section.errors, headings_only=section.headings_only)
+        yield from differences(
+            expected_details, _details(errors, headings_only=section.headings_only), f"{section.flags} stderr"
+        )
 
 
 def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Callable[[str], bool], set[str]]]:
@@ -195,10 +201,13 @@ def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Cal
 
 
 def _compare_files(sections: list[Section], case: LogCase, product: _Product) -> Iterator[str]:
-    for what, fits, expected in _expected_files(case, product):
-        named = {name for section in sections if fits(section.flags) for name in section.blocks}
-        if named != expected and not (what == "indexes" and not any(fits(section.flags) for section in sections)):
-            yield f"{what}: only in the truth {sorted(named - expected)}, only in ours {sorted(expected - named)}"
+    for what, fits, expected_files in _expected_files(case, product):
+        named_files = {name for section in sections if fits(section.flags) for name in section.blocks}
+        if named_files != expected_files and not (
+            what == "indexes" and not any(fits(section.flags) for section in sections)
+        ):
+            missing, surplus = sorted(named_files - expected_files), sorted(expected_files - named_files)
+            yield f"{what}: only in the truth {missing}, only in ours {surplus}"
 
 
 def _compare(case: LogCase) -> Iterator[str]:

@@ -25,10 +25,10 @@ def _disagreements(case: Case) -> Iterator[str]:
     if truth is None or not all(path.is_file() for path in files):
         yield "a spec or the verdict is missing"
         return
-    found = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
-    verdict = worst(found)
+    changes = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
+    verdict = worst(changes)
     if (verdict != "breaking") is not truth["compatible"]:
-        reasons = "; ".join(f"{one.rule.name} {one.where} {one.versions}" for one in found) or "no change"
+        reasons = "; ".join(f"{one.rule.name} {one.where} {one.versions}" for one in changes) or "no change"
         yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"
 
 

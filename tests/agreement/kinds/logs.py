@@ -36,7 +36,7 @@ def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         yield {key: value for key, value in line.items() if line["type"] != "error" or key not in WORDS}
 
 
-def found_lines(directory: Path) -> Iterator[bytes]:
+def product_lines(directory: Path) -> Iterator[bytes]:
     """Yield what the product says about a log directory, a line at a time."""
     from kafkaframes.jobs.dump.jsonl import dump_json_lines
 
@@ -50,15 +50,16 @@ def _compare(case: LogCase) -> Iterator[str]:
         yield problem
         return
     with gzip.open(case.truth) as truth:
-        pairs = itertools.zip_longest(lines(truth), lines(found_lines(case.directory)))
+        pairs = itertools.zip_longest(lines(truth), lines(product_lines(case.directory)))
         place = "the beginning"
-        for number, (expected, found) in enumerate(pairs, start=1):
-            if expected is None or found is None:
-                yield f"line {number} after {place}: expected {expected}, found {found}"
+        for number, (expected_line, actual_line) in enumerate(pairs, start=1):
+            if expected_line is None or actual_line is None:
+                yield f"line {number} after {place}: expected {expected_line}, found {actual_line}"
             else:
-                yield from (f"line {number} after {place}: {text}" for text in differences(expected, found))
-            if expected and "segment" in expected:
-                place = f"{expected['directory']}/{expected['segment']} {expected.get('position', expected['type'])}"
+                yield from (f"line {number} after {place}: {text}" for text in differences(expected_line, actual_line))
+            if expected_line and "segment" in expected_line:
+                position = expected_line.get("position", expected_line["type"])
+                place = f"{expected_line['directory']}/{expected_line['segment']} {position}"
 
 
 def _disagreements(case: Case) -> Iterator[str]:

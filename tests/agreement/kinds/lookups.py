@@ -46,13 +46,13 @@ def disagreements(case: Case) -> Iterator[str]:
     (directory,) = discover(str(truth_path.parent / stem))
     directory = with_mtimes(directory, manifest.get("segment_mtimes_ms", {}))
     live = {str(one.topic_partition): one for _, one in partitions_of([directory])}
-    asked = {name: one for name, one in live.items() if not one.topic.startswith("__")}
+    partitions_asked = {name: one for name, one in live.items() if not one.topic.startswith("__")}
     has_max_timestamp = tuple(map(int, manifest["kafka_version"].split(".")[:2])) >= FIRST_BROKER_WITH_MAX_TIMESTAMP
-    yield from differences(set(asked) ^ set(truth["begin_end"]), set(), "partitions")
+    yield from differences(set(partitions_asked) ^ set(truth["begin_end"]), set(), "partitions")
     yield from differences(set(truth), {"offsets_for_times", "list_offsets", "begin_end", "segment_lookups"}, "keys")
     for use_indexes in (True, False):
         where = "with indexes: " if use_indexes else "without: "
-        for line in _answers(truth, directory.filesystem, asked, has_max_timestamp, use_indexes):
+        for line in _answers(truth, directory.filesystem, partitions_asked, has_max_timestamp, use_indexes):
             yield where + line
     yield from _segment_lookups(truth["segment_lookups"], directory.filesystem, live)
 
@@ -74,9 +74,9 @@ def _answers(
     for topic, partition, timestamp, offset, found_timestamp in truth["offsets_for_times"]:
         one = live[f"{topic}-{partition}"]
         answer = offset_for_timestamp(filesystem, one, timestamp, use_indexes=use_indexes)
-        found = [None, None] if answer is None else [answer.offset, answer.timestamp]
-        yield from differences([offset, found_timestamp], found, f"{topic}-{partition} at {timestamp}")
-    list_all = {name: _listed(filesystem, one, has_max, use_indexes) for name, one in live.items()}
+        answer_values = [None, None] if answer is None else [answer.offset, answer.timestamp]
+        yield from differences([offset, found_timestamp], answer_values, f"{topic}-{partition} at {timestamp}")
+    list_all = {name: _list_offsets(filesystem, one, has_max, use_indexes) for name, one in live.items()}
     yield from differences(truth["list_offsets"], list_all, "list_offsets")
     ends = {
         name: [one.log_start_offset, log_end_offset(filesystem, one, use_indexes=use_indexes)]
@@ -85,7 +85,7 @@ def _answers(
     yield from differences(truth["begin_end"], ends, "begin_end")
 
 
-def _listed(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
+def _list_offsets(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
     """Return the three special times: the largest timestamp as a log answers that is opened, the others as a leader."""
     epochs, start = partition.leader_epochs or (), partition.log_start_offset
     first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else -1
@@ -96,8 +96,8 @@ def _listed(filesystem: FileSystem, partition: Partition, has_max: bool, use_ind
     return {"earliest": [start, -1, first], "latest": latest, "max_timestamp": largest}
 
 
-def _triple(found: TimedOffset) -> list[int]:
-    return [found.offset, found.timestamp, found.leader_epoch]
+def _triple(answer: TimedOffset) -> list[int]:
+    return [answer.offset, answer.timestamp, answer.leader_epoch]
 
 
 def _segment_lookups(rows: list[dict[str, Any]], filesystem: FileSystem, live: dict[str, Partition]) -> Iterator[str]:
@@ -115,8 +115,14 @@ def _segment_lookups(rows: list[dict[str, Any]], filesystem: FileSystem, live: d
         with open_segment(filesystem, segments[key]) as reader:
             for row in by_segment[key]:
                 answer = _ANSWERS[row["type"]](reader, row["target"])
-                found = {"type": row["type"], "target": row["target"], "directory": key[0], "segment": key[1], **answer}
-                yield from differences(row, found, f"{'/'.join(key)} {row['type']} {row['target']}")
+                row_found = {
+                    "type": row["type"],
+                    "target": row["target"],
+                    "directory": key[0],
+                    "segment": key[1],
+                    **answer,
+                }
+                yield from differences(row, row_found, f"{'/'.join(key)} {row['type']} {row['target']}")
             for problem in reader.problems:
                 yield f"an index was not believed: {problem}"
 
@@ -129,8 +135,8 @@ def _offset_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
 
 def _timestamp_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
     base = reader.segment.base_offset
-    found = find_timestamp(reader, target, least_offset=base)
-    record = found and {"offset": found.offset, "timestamp": found.timestamp}
+    timestamp_offset = find_timestamp(reader, target, least_offset=base)
+    record = timestamp_offset and {"offset": timestamp_offset.offset, "timestamp": timestamp_offset.timestamp}
     return {"entry": list(reader.time_entry_before(target)), "record": record}
 
 

@@ -45,13 +45,13 @@ def _headers(lines: list[dict[str, Any]]) -> Iterator[str]:
         except SpecError as error:
             yield str(error)
             continue
-        found: dict[str, Any] = {"api_key": own.outline.api_key, "name": line["name"]}
+        header: dict[str, Any] = {"api_key": own.outline.api_key, "name": line["name"]}
         if "versions" in line:
             rows = [[version, *api.header_versions.get(version, ())] for version, *_ in line["versions"]]
-            found |= {"versions": rows}
+            header |= {"versions": rows}
         elif api.current_versions.is_empty:  # removed from the newest release; Kafka prints no valid version
-            found |= {"valid": None}
-        yield from differences(line, found, f"API {api.key}")
+            header |= {"valid": None}
+        yield from differences(line, header, f"API {api.key}")
 
 
 KIND = Kind("messages", ("messages",), _cases, _disagreements)

@@ -29,8 +29,8 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def _disagreements(case: Case) -> Iterator[str]:
-    path, expected = case.payload
-    if expected is None:
+    path, expected_set = case.payload
+    if expected_set is None:
         yield f"{path} has no truth"
         return
     if not path.exists():
@@ -38,12 +38,12 @@ def _disagreements(case: Case) -> Iterator[str]:
         return
     walk = read_values(path.read_bytes())
     lenient = read_values(path.read_bytes(), lenient=True)
-    found = list(zip(walk, lenient, strict=True))
+    batch_pairs = list(zip(walk, lenient, strict=True))
     assert walk.end is not None
-    for index, (one, pair) in enumerate(zip_longest(expected["batches"], found)):
+    for index, (one, pair) in enumerate(zip_longest(expected_set["batches"], batch_pairs)):
         other = None if pair is None else _batch(*pair, forms=_forms(one))
         yield from differences(_outcome(one), other, f"batches[{index}]")
-    rest = {key: value for key, value in expected.items() if key not in ("batches", "validate")}
+    rest = {key: value for key, value in expected_set.items() if key not in ("batches", "validate")}
     yield from differences(rest | {"iterErr": rest["iterErr"] is not None}, {"iterErr": walk.end.corrupt})
 
 
@@ -61,30 +61,30 @@ def _forms(batch: dict[str, Any] | None) -> list[bool]:
 
 
 def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]:
-    found: dict[str, Any] = {"size": batch.size, "isValid": batch.valid, "magic": batch.magic}
-    skipped = _skipped(batch, lenient)
+    fields: dict[str, Any] = {"size": batch.size, "isValid": batch.valid, "magic": batch.magic}
+    skipped_counts = _skip_values(batch, lenient)
     if batch.max_timestamp is None or batch.last_offset is None:
-        found["hdrErr"] = True
+        fields["hdrErr"] = True
     else:
-        found |= {"lastOffset": batch.last_offset, "maxTimestamp": batch.max_timestamp, "tsType": batch.timestamp_type}
-        found |= {"codec": batch.codec} if batch.codec is not None else {"hdrErr": True}
+        fields |= {"lastOffset": batch.last_offset, "maxTimestamp": batch.max_timestamp, "tsType": batch.timestamp_type}
+        fields |= {"codec": batch.codec} if batch.codec is not None else {"hdrErr": True}
     damage = batch.damage
-    return found | {
+    return fields | {
         "n": len(batch.records) if damage is None else damage.reached,
         "recErr": damage is not None,
         "records": [
             _record(record, is_short=bool(is_short))
             for record, is_short in zip_longest(batch.records[:_LISTED], forms[: len(batch.records)])
         ],
-        "skipN": skipped[0],
-        "skipErr": skipped[1],
+        "skipN": skipped_counts[0],
+        "skipErr": skipped_counts[1],
     }
 
 
-def _skipped(batch: Batch, lenient: Batch) -> tuple[int, bool]:
+def _skip_values(batch: Batch, lenient: Batch) -> tuple[int, bool]:
     """What the iterator that skips keys and values does: it checks less, but for batches of format 2 as they are."""
-    chosen = batch if batch.magic >= 2 and batch.codec == "none" else lenient
-    return len(chosen.records), chosen.damage is not None
+    chosen_batch = batch if batch.magic >= 2 and batch.codec == "none" else lenient
+    return len(chosen_batch.records), chosen_batch.damage is not None
 
 
 def _record(record: Record, *, is_short: bool) -> list[Any]:

@@ -80,11 +80,11 @@ def _release(path: Path) -> Iterator[str]:
 
 
 def _catalog(folder: Path) -> Iterator[str]:
-    made = import_catalog(read_published(str(folder)))
+    imported_specs = import_catalog(read_published(str(folder)))
     ours = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    for name in sorted(made.keys() | ours.keys()):
-        if made.get(name) != ours.get(name):
-            yield f"{name}: {'surplus' if name not in made else 'missing' if name not in ours else 'differs'}"
+    for name in sorted(imported_specs.keys() | ours.keys()):
+        if imported_specs.get(name) != ours.get(name):
+            yield f"{name}: {'surplus' if name not in imported_specs else 'missing' if name not in ours else 'differs'}"
 
 
 _JUDGES = {"verdict": _verdict, "good": _good, "release": _release, "catalog": _catalog}

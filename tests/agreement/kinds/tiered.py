@@ -60,19 +60,19 @@ def disagreements(case: Case) -> Iterator[str]:
     yield from _records(folder, product)
 
 
-def _segments(listed: list[dict[str, Any]]) -> dict[str, Any]:
+def _segments(entries: list[dict[str, Any]]) -> dict[str, Any]:
     """The truth about uploads, by object; the words after the colon of a reason are the corpus's own."""
-    found = {}
-    for entry in listed:
-        kept = {name: value for name, value in entry.items() if name not in _FREE}
-        if "why_not" in kept:
-            kept["why_not"] = kept["why_not"].partition(":")[0]
-        found[entry["object"]] = kept
-    return found
+    entries_by_object = {}
+    for entry in entries:
+        kept_fields = {name: value for name, value in entry.items() if name not in _FREE}
+        if "why_not" in kept_fields:
+            kept_fields["why_not"] = kept_fields["why_not"].partition(":")[0]
+        entries_by_object[entry["object"]] = kept_fields
+    return entries_by_object
 
 
-def _partitions(listed: list[dict[str, Any]]) -> dict[str, Any]:
-    return {f"{one['topic']}-{one['partition']}": one for one in listed}
+def _partitions(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"{one['topic']}-{one['partition']}": one for one in entries}
 
 
 class _Product:
@@ -82,8 +82,8 @@ class _Product:
         self.folder = folder
         self.store = folder / "store"
         self.options = {"key_files": tuple(map(str, sorted(folder.glob("*.private.pem"))))}
-        found = discover([str(folder / "local"), str(self.store)], options=self.options)
-        self.local, self.tiered = found[0], found[1:]
+        directories = discover([str(folder / "local"), str(self.store)], options=self.options)
+        self.local, self.tiered_directories = directories[0], directories[1:]
         self.knowledge = view.Knowledge.of([self.local])
 
     def segments(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -92,37 +92,37 @@ class _Product:
         for entry in self.knowledge.metadata.entries:
             if entry.segment_id is not None:
                 entries.setdefault(entry.segment_id, []).append(entry)
-        seen = set()
-        for directory in self.tiered:
+        seen_segments = set()
+        for directory in self.tiered_directories:
             assert isinstance(directory.filesystem, TieredFileSystem)
             for store in _stores(directory):
                 for folder in store.folders:
-                    shown = view.choose_uploads(directory.filesystem, folder, self.knowledge)
+                    shown_view = view.choose_uploads(directory.filesystem, folder, self.knowledge)
                     for stem in folder.uploads:
                         name = ObjectName.parse(f"{stem}.{names.LOG}")
                         assert name is not None
-                        seen.add(name.segment_id)
-                        yield self._upload(directory, shown, stem, name, entries.get(name.segment_id, []))
+                        seen_segments.add(name.segment_id)
+                        yield self._upload(directory, shown_view, stem, name, entries.get(name.segment_id, []))
         for segment_id, named in entries.items():
-            if segment_id not in seen:
-                yield self._gone(named)
+            if segment_id not in seen_segments:
+                yield self._deleted_segment(named)
 
     def _upload(
         self,
         directory: LogDirectory,
-        shown: view.PartitionDraft,
+        shown_view: view.PartitionDraft,
         stem: str,
         name: ObjectName,
         entries: list[MetadataEntry],
     ) -> tuple[str, dict[str, Any]]:
-        key = Path(shown.folder.path, stem).relative_to(self.store).as_posix()
-        valid = name.segment_id in {one.segment_id for one in shown.chain.segments}
+        key = Path(shown_view.folder.path, stem).relative_to(self.store).as_posix()
+        valid = name.segment_id in {one.segment_id for one in shown_view.chain.segments}
         facts: dict[str, Any] = {
             "object": key,
-            "objects_present": sorted(shown.folder.uploads[stem]),
-            "topic": shown.topic_partition.topic,
-            "topic_id": shown.folder.topic.topic_id,
-            "partition": shown.folder.partition,
+            "objects_present": sorted(shown_view.folder.uploads[stem]),
+            "topic": shown_view.topic_partition.topic,
+            "topic_id": shown_view.folder.topic.topic_id,
+            "partition": shown_view.folder.partition,
             "base_offset": name.base_offset,
             "segment_id": name.segment_id,
             "state": entries[-1].state if entries else None,
@@ -130,14 +130,16 @@ class _Product:
             "valid": valid,
         }
         if not valid:
-            facts["why_not"] = _why_not(entries, shown.notes.get(stem, ""))
-        upload = shown.uploads.get(name.segment_id)
-        return key, facts if upload is None else facts | self._manifest(directory, upload, shown)
+            facts["why_not"] = _why_not(entries, shown_view.notes.get(stem, ""))
+        upload = shown_view.uploads.get(name.segment_id)
+        return key, facts if upload is None else facts | self._manifest(directory, upload, shown_view)
 
-    def _manifest(self, directory: LogDirectory, upload: view.Upload, shown: view.PartitionDraft) -> dict[str, Any]:
+    def _manifest(
+        self, directory: LogDirectory, upload: view.Upload, shown_view: view.PartitionDraft
+    ) -> dict[str, Any]:
         manifest, read = upload.manifest, directory.filesystem.read
         own, chunks = manifest.metadata, manifest.chunks
-        directory_name = str(shown.topic_partition)
+        directory_name = str(shown_view.topic_partition)
         log = ViewPath(upload.main, directory_name, f"{own.start_offset:020d}.log")
         plain = read(str(log))
         suffixes = {index: suffix for suffix, index in INDEX_OF_SUFFIX.items()}
@@ -171,7 +173,7 @@ class _Product:
             "also_local": beside.exists() and beside.read_bytes() == plain,
         }
 
-    def _gone(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
+    def _deleted_segment(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
         """A segment whose objects are deleted, as the metadata topic has it."""
         first = entries[0]
         prefix = entries[1].facts.get("custom_metadata", {}).get("OBJECT_PREFIX", "") if len(entries) > 1 else ""
@@ -196,8 +198,8 @@ class _Product:
         """Without metadata topic and local log the same offsets come from the same bytes, deletions under way aside."""
         by_object = {entry["object"]: entry for entry in truth}
         under_way = {key for key, entry in by_object.items() if entry["state"] == "DELETE_SEGMENT_STARTED"}
-        wanted = {_content(entry) for key, entry in by_object.items() if entry["valid"]}
-        found = set()
+        wanted_contents = {_content(entry) for key, entry in by_object.items() if entry["valid"]}
+        contents = set()
         for directory in discover(str(self.store), options=self.options):
             for partition in directory.partitions:
                 for segment in partition.segments:
@@ -205,19 +207,21 @@ class _Product:
                     assert main is not None
                     key = Path(main.main).relative_to(self.store).as_posix()
                     if key not in under_way:
-                        found.add(_content(by_object.get(key, {"object": key})))
-        for one in sorted(wanted ^ found, key=str):
-            yield f"the store alone: {'missing' if one in wanted else 'surplus'} segment {one}"
+                        contents.add(_content(by_object.get(key, {"object": key})))
+        for one in sorted(wanted_contents ^ contents, key=str):
+            yield f"the store alone: {'missing' if one in wanted_contents else 'surplus'} segment {one}"
 
     def partitions(self, truth: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each partition of a topic that is tiered, or that the truth names."""
-        named = {f"{one['topic']}-{one['partition']}": one for one in truth}
+        named_partitions = {f"{one['topic']}-{one['partition']}": one for one in truth}
         remote = {
-            str(one.topic_partition): (one, directory) for directory in self.tiered for one in directory.partitions
+            str(one.topic_partition): (one, directory)
+            for directory in self.tiered_directories
+            for one in directory.partitions
         }
         local = {str(one.topic_partition): one for one in self.local.partitions}
-        for name in sorted(remote.keys() | named.keys()):
-            yield name, self._partition(name, remote.get(name), local.get(name), named.get(name, {}))
+        for name in sorted(remote.keys() | named_partitions.keys()):
+            yield name, self._partition(name, remote.get(name), local.get(name), named_partitions.get(name, {}))
 
     def _partition(
         self,
@@ -226,22 +230,23 @@ class _Product:
         local: Partition | None,
         truth: Mapping[str, Any],
     ) -> dict[str, Any]:
-        tiered = remote[0] if remote else Partition(local.topic_partition, "") if local else None
-        if tiered is None:
+        tiered_partition = remote[0] if remote else Partition(local.topic_partition, "") if local else None
+        if tiered_partition is None:
             return {}
-        local = local or Partition(tiered.topic_partition, "")
-        far = [one.base_offset for one in tiered.segments]
+        local = local or Partition(tiered_partition.topic_partition, "")
+        far = [one.base_offset for one in tiered_partition.segments]
         near = [one.base_offset for one in local.segments]
-        announced = {
+        announced_segments = {
             entry.facts["start_offset"]
             for entry in self.knowledge.metadata.entries
-            if (entry.topic, entry.of_partition) == (tiered.topic, tiered.partition) and "start_offset" in entry.facts
+            if (entry.topic, entry.of_partition) == (tiered_partition.topic, tiered_partition.partition)
+            and "start_offset" in entry.facts
         }
         both = sorted({*far, *near})
-        log = Log(tiered, local, remote[1].filesystem if remote else LocalFileSystem())
+        log = Log(tiered_partition, local, remote[1].filesystem if remote else LocalFileSystem())
         facts = {
-            "topic": tiered.topic,
-            "partition": tiered.partition,
+            "topic": tiered_partition.topic,
+            "partition": tiered_partition.partition,
             "remote_base_offsets": far,
             "local_base_offsets": near,
             "both": sorted({*far} & {*near}),
@@ -249,33 +254,35 @@ class _Product:
             "log_start_offset_checkpoint": local.checkpointed_offsets.get(LOG_START_CHECKPOINT),
             "checkpoints": {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(local.leader_epochs or ()).decode()},
             "live": {"log_start_offset": log.partition.log_start_offset, "high_watermark": _high_watermark(local)}
-            | {isolation: self._consumed(tiered, isolation) for isolation in ISOLATIONS},
+            | {isolation: self._read_consumed(tiered_partition, isolation) for isolation in ISOLATIONS},
         }
-        return facts | self._original(truth, announced, both, log)
+        return facts | self._original(truth, announced_segments, both, log)
 
-    def _consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
+    def _read_consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
         """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
         from kafkaframes.spark.options.log_options import log_options
 
-        asked = {
+        read_options = {
             "paths": json.dumps([str(self.folder / "local"), str(self.store)]),
             "assign": json.dumps({partition.topic: [partition.partition]}),
             "isolation": isolation,
         }
         keys = ",".join(self.options["key_files"])
-        parsed = log_options(asked | ({"keyFile": keys} if keys else {}))
+        parsed_options = log_options(read_options | ({"keyFile": keys} if keys else {}))
         digest, offsets = hashlib.sha256(), []
-        for work in resolve.plan_log(parsed, cores=1).works:
-            for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed):
+        for work in resolve.plan_log(parsed_options, cores=1).works:
+            for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed_options):
                 offsets += batch.column(0).to_pylist()
                 for pair in zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True):
                     for part in pair:
                         digest.update(b"-" if part is None else b"%d:%b" % (len(part), part))
         return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
 
-    def _original(self, truth: Mapping[str, Any], announced: set[int], have: list[int], log: Log) -> dict[str, Any]:
+    def _original(
+        self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: Log
+    ) -> dict[str, Any]:
         """The segments that there once were, and what was in them if all are still here.
 
         Lost histories were announced too, and what was deleted is only counted in the truth.
@@ -283,7 +290,7 @@ class _Product:
         ever = truth.get("original_base_offsets", [])
         empty = {one.base_offset for one in log.partition.segments if one.size_bytes == 0}
         have = [base for base in have if base in ever or base not in empty]  # the last may have been rolled meanwhile
-        facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced & {*ever})})}
+        facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced_segments & {*ever})})}
         if ever == have:
             counts = log.counts()
             return facts | {"original_records": counts[0], "original_batches": counts[1]}
@@ -291,22 +298,22 @@ class _Product:
 
     def log_lines(self) -> Iterator[tuple[str, dict[tuple[str, str], list[bytes]]]]:
         """Yield each partition's lines by segment: those of the store, and those of the local directory."""
-        for directory in (*self.tiered, self.local):
+        for directory in (*self.tiered_directories, self.local):
             for partition in directory.partitions:
-                yield str(partition.topic_partition), _dumped(directory, partition)
+                yield str(partition.topic_partition), _dump_segments(directory, partition)
 
 
 class Log:
     """A partition whose older segments are remote, as a broker serves it: remote up to where the local ones begin."""
 
-    def __init__(self, tiered: Partition, local: Partition, filesystem: Any) -> None:
+    def __init__(self, tiered_partition: Partition, local: Partition, filesystem: Any) -> None:
         begin = local.segments[0].base_offset if local.segments else None
-        older = [one for one in tiered.segments if begin is None or one.base_offset < begin]
+        older = [one for one in tiered_partition.segments if begin is None or one.base_offset < begin]
         self.filesystem = filesystem
         self.partition = replace(
             local,
             segments=(*older, *local.segments),
-            producer_snapshots=(*tiered.producer_snapshots, *local.producer_snapshots),
+            producer_snapshots=(*tiered_partition.producer_snapshots, *local.producer_snapshots),
         )
 
     def counts(self) -> tuple[int, int]:
@@ -371,7 +378,7 @@ def _json_lines(filesystem: Any, path: str) -> Iterator[bytes]:
         yield from bytes(chunk).splitlines()
 
 
-def _dumped(directory: LogDirectory, partition: Partition) -> dict[tuple[str, str], list[bytes]]:
+def _dump_segments(directory: LogDirectory, partition: Partition) -> dict[tuple[str, str], list[bytes]]:
     return {
         (str(partition.topic_partition), str(segment.log.name)): list(_json_lines(directory.filesystem, segment.path))
         for segment in partition.segments
@@ -383,12 +390,12 @@ def _records(folder: Path, product: _Product) -> Iterator[str]:
     truths: dict[str, dict[tuple[str, str], list[bytes]]] = {}
     for path in sorted((folder / "truth").glob("*.records.jsonl.gz")):
         truths[path.name.removesuffix(".records.jsonl.gz")] = _by_segment(gzip.decompress(path.read_bytes()))
-    seen: dict[str, set[tuple[str, str]]] = {name: set() for name in truths}
-    for name, found in product.log_lines():
+    seen_segments: dict[str, set[tuple[str, str]]] = {name: set() for name in truths}
+    for name, lines_by_segment in product.log_lines():
         if name not in truths:
             continue
-        for segment, got in found.items():
-            seen[name].add(segment)
+        for segment, got in lines_by_segment.items():
+            seen_segments[name].add(segment)
             if segment not in truths[name]:
                 if all(json.loads(line)["type"] == "end" for line in got):
                     continue  # rolled after the truth was taken, and still empty
@@ -396,35 +403,37 @@ def _records(folder: Path, product: _Product) -> Iterator[str]:
                 continue
             pairs = differences(list(lines(truths[name][segment])), list(lines(got)), f"{name}/{segment[1]}")
             yield from (line for _, line in zip(range(ENOUGH), pairs, strict=False))
-    yield from _unseen(product, truths, seen)
+    yield from _unseen(product, truths, seen_segments)
 
 
 def _unseen(
-    product: _Product, truths: dict[str, dict[tuple[str, str], list[bytes]]], seen: dict[str, set[tuple[str, str]]]
+    product: _Product,
+    truths: dict[str, dict[tuple[str, str], list[bytes]]],
+    seen_segments: dict[str, set[tuple[str, str]]],
 ) -> Iterator[str]:
     """Tell segments of the truth that are neither in the store nor local, those aside that Kafka has deleted."""
-    deleted = {
+    deleted_segments = {
         (f"{entry.topic}-{entry.of_partition}", entry.facts["start_offset"])
         for entry in product.knowledge.metadata.entries
         if "start_offset" in entry.facts
         and str(product.knowledge.metadata.states.get(entry.segment_id or "")).startswith("DELETE")
     }
     for name, segments in truths.items():
-        for segment in sorted(segments.keys() - seen[name]):
-            if (name, int(segment[1][:20])) not in deleted:
+        for segment in sorted(segments.keys() - seen_segments[name]):
+            if (name, int(segment[1][:20])) not in deleted_segments:
                 yield f"{name}: segment {segment[1]} of the truth is neither in the store nor local"
 
 
 def _by_segment(text: bytes) -> dict[tuple[str, str], list[bytes]]:
     """Put the lines of a truth by segment; a record's line follows that of its batch, which names the segment."""
-    found: dict[tuple[str, str], list[bytes]] = {}
+    lines_by_segment: dict[tuple[str, str], list[bytes]] = {}
     current: list[bytes] = []
     for line in text.splitlines():
         fields = json.loads(line)
         if "segment" in fields:
-            current = found.setdefault((fields["directory"], fields["segment"]), [])
+            current = lines_by_segment.setdefault((fields["directory"], fields["segment"]), [])
         current.append(line)
-    return found
+    return lines_by_segment
 
 
 KIND = Kind("tiered", ("tiered",), cases, disagreements)

@@ -24,7 +24,7 @@ from typing import Any
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
-from tests.agreement.kinds.logs import TRUTH, found_lines, lines
+from tests.agreement.kinds.logs import TRUTH, lines, product_lines
 from tests.storage.releases import release_of_version
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -49,9 +49,9 @@ def _compare(case: LogCase) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as scratch, gzip.open(case.truth) as truth:
         recover_all(before, Path(scratch), json.loads(case.manifest.read_text()))
         yield from _file_differences(case.directory, Path(scratch))
-        pairs = itertools.zip_longest(lines(truth), lines(found_lines(Path(scratch))))
-        for number, (expected, found) in enumerate(pairs, start=1):
-            yield from (f"line {number}: {text}" for text in differences(expected, found))
+        pairs = itertools.zip_longest(lines(truth), lines(product_lines(Path(scratch))))
+        for number, (expected_line, actual_line) in enumerate(pairs, start=1):
+            yield from (f"line {number}: {text}" for text in differences(expected_line, actual_line))
 
 
 def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     properties = manifest["server_properties"]
     magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
     is_kraft = manifest["mode"] == "kraft"
-    known = [one.leader_epoch for one in partition.leader_epochs or ()]
+    known_epochs = [one.leader_epoch for one in partition.leader_epochs or ()]
     broker_release = release_of_version(manifest["kafka_version"])
     expiration = properties.get(EXPIRATIONS.get(broker_release, "producer.id.expiration.ms"))
     return RecoverySettings(
@@ -75,7 +75,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
         index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
         producer_id_expiration_ms=None if expiration is None else int(expiration),
         record_format=2 if is_kraft else max((int(magic) for magic in magics), default=2),
-        new_leader_epoch=max(known, default=0) + 2,
+        new_leader_epoch=max(known_epochs, default=0) + 2,
         broker_release=broker_release,
     )
 
@@ -90,18 +90,20 @@ def _clock_ms(account: list[str]) -> int:
     raise ValueError("the broker's account has no time")
 
 
-def _file_differences(after: Path, found: Path) -> Iterator[str]:
+def _file_differences(after: Path, actual_dir: Path) -> Iterator[str]:
     """Compare the partitions' directories: every name, and every byte."""
-    expected_files, found_files = _files(after), _files(found)
+    expected_files, found_files = _files(after), _files(actual_dir)
     for name in sorted(expected_files.keys() | found_files.keys()):
         if name not in found_files:
             yield f"{name}: expected a file, found none"
         elif name not in expected_files:
             yield f"{name}: expected no file, found one of {found_files[name].stat().st_size} bytes"
-        elif (expected := expected_files[name].read_bytes()) != (raw := found_files[name].read_bytes()):
-            place = next((at for at, (one, other) in enumerate(zip(expected, raw, strict=False)) if one != other), -1)
-            at = place if place >= 0 else min(len(expected), len(raw))
-            yield f"{name}: expected {len(expected)} bytes, found {len(raw)}; they differ from byte {at} on"
+        elif (expected_bytes := expected_files[name].read_bytes()) != (raw := found_files[name].read_bytes()):
+            place = next(
+                (at for at, (one, other) in enumerate(zip(expected_bytes, raw, strict=False)) if one != other), -1
+            )
+            at = place if place >= 0 else min(len(expected_bytes), len(raw))
+            yield f"{name}: expected {len(expected_bytes)} bytes, found {len(raw)}; they differ from byte {at} on"
 
 
 def _files(directory: Path) -> dict[str, Path]:

@@ -52,37 +52,43 @@ class ReferenceConsumerGroups(ConsumerGroups):
         self, group: ConsumerGroup, request: HeartbeatRequest, preceding_records: Sequence[Record] = ()
     ) -> HeartbeatResult:
         old = self._find_sender(group, request)
-        replaced = self._find_replaced_member(group, request)
+        replaced_member = self._find_replaced_member(group, request)
         start = old or (
-            replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
+            replace(replaced_member, member_id=request.member_id)
+            if replaced_member
+            else ConsumerMember(request.member_id)
         )
         member = _apply_request(start, request)
         plan = _Plan(records=list(preceding_records))
-        if replaced is not None:
-            plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
+        if replaced_member is not None:
+            plan.records += rows.member_tombstones(group.group_id, replaced_member.member_id)
         if old is None or not member.has_same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
-        others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
+        others = {
+            key: one for key, one in group.members.items() if replaced_member is None or one is not replaced_member
+        }
         members = {**others, member.member_id: member}
         viewers = {**group.viewers, member.member_id: request.viewer}
-        plan.regexes, plan.visible = self._resolved(group, members, viewers)
-        self._plan_epoch(group, plan, members, has_changed=_needs_assignment(old or replaced, member))
-        self._plan_targets(group, plan, members, replaced, member.member_id)
+        plan.regexes, plan.visible = self._resolve_patterns(group, members, viewers)
+        self._plan_epoch(group, plan, members, has_changed=_needs_assignment(old or replaced_member, member))
+        self._plan_targets(group, plan, members, replaced_member, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
-        moved = self._reconcile(group, plan, member, targets, target_epoch, request, replaced)
-        if moved is not member or old is None:
-            plan.records.append(rows.current_record(group.group_id, moved))
+        moved_member = self._reconcile(group, plan, member, targets, target_epoch, request, replaced_member)
+        if moved_member is not member or old is None:
+            plan.records.append(rows.current_record(group.group_id, moved_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved, replaced)
-        group.viewers[moved.member_id] = request.viewer
-        self.restart_timers(group, moved)
+        self._apply(group, plan, moved_member, replaced_member)
+        group.viewers[moved_member.member_id] = request.viewer
+        self.restart_timers(group, moved_member)
         is_full = request.rebalance_timeout_ms != _NONE and request.owned_partitions is not None
         is_full = is_full and (request.topics is not None or request.regex is not None)
-        tells = request.epoch == 0 or is_full or old is None or moved.assignment != old.assignment
+        tells = request.epoch == 0 or is_full or old is None or moved_member.assignment != old.assignment
         interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
-        return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assignment if tells else None)
+        return HeartbeatResult(
+            moved_member.member_id, moved_member.epoch, interval_ms, moved_member.assignment if tells else None
+        )
 
     def _plan_epoch(
         self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
@@ -92,13 +98,13 @@ class ReferenceConsumerGroups(ConsumerGroups):
         plan.records += self._regex_records(group, plan.regexes)
         plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
         has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
-        known = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
-        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
+        names_by_member = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
+        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in names_by_member)
         if has_changed:
             plan.epoch = group.epoch + 1
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
-    def _resolved(
+    def _resolve_patterns(
         self,
         group: ConsumerGroup,
         members: Mapping[str, ConsumerMember],
@@ -108,32 +114,32 @@ class ReferenceConsumerGroups(ConsumerGroups):
 
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
-        resolved: dict[str, frozenset[str]] = {}
-        seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
-        found: dict[str, frozenset[str]] = {}
+        names_by_pattern: dict[str, frozenset[str]] = {}
+        names_by_viewer: dict[tuple[str, Viewer | None], frozenset[str]] = {}
+        visible_names: dict[str, frozenset[str]] = {}
         visible: dict[str, frozenset[str]] = {}
         for key, one in members.items():
             if not one.regex:
                 continue
-            if one.regex not in resolved:
-                resolved[one.regex] = match_names(one.regex, self.topics.names())
-            names, viewer = resolved[one.regex], viewers.get(key)
+            if one.regex not in names_by_pattern:
+                names_by_pattern[one.regex] = match_names(one.regex, self.topics.names())
+            names, viewer = names_by_pattern[one.regex], viewers.get(key)
             if key not in viewers:
                 names &= _by_pattern(group, one)
             elif viewer is not None:
-                if (one.regex, viewer) not in seen:
-                    seen[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
-                names = seen[one.regex, viewer]
+                if (one.regex, viewer) not in names_by_viewer:
+                    names_by_viewer[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
+                names = names_by_viewer[one.regex, viewer]
             visible[key] = names
-            found[one.regex] = found.get(one.regex, names) | names
-        return found, visible
+            visible_names[one.regex] = visible_names.get(one.regex, names) | names
+        return visible_names, visible
 
-    def _regex_records(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Iterator[Record]:
+    def _regex_records(self, group: ConsumerGroup, names_by_pattern: Mapping[str, frozenset[str]]) -> Iterator[Record]:
         """Yield the records of the patterns that are new, stand for other topics, or are unused."""
-        for regex, names in found.items():
+        for regex, names in names_by_pattern.items():
             if group.regexes.get(regex) != names:
                 yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
-        for regex in group.regexes.keys() - found.keys():
+        for regex in group.regexes.keys() - names_by_pattern.keys():
             yield rows.regex_record(group.group_id, regex, None)
 
     def _plan_targets(
@@ -172,13 +178,13 @@ class ReferenceConsumerGroups(ConsumerGroups):
         counts: dict[UUID, int] = {}
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
-            found = [
+            topic_counts = [
                 one
                 for name in _by_pattern(group, member).union(member.topics)
                 if (one := self.topics.find(name)) is not None
             ]
-            counts |= dict(found)
-            subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
+            counts |= dict(topic_counts)
+            subscriptions[key] = frozenset(topic_id for topic_id, _ in topic_counts)
         return ASSIGNORS[group.assignor](subscriptions, current, counts)
 
     def _reconcile(
@@ -199,22 +205,24 @@ class ReferenceConsumerGroups(ConsumerGroups):
                 revoking=NO_PARTITIONS,
             )
             member = replace(member, epoch=0, state=MemberState.STABLE)
-        taken = _taken_by_others(group, member.member_id)
+        partitions_of_others = _partitions_of_others(group, member.member_id)
         if replaced_member is not None:
-            taken -= replaced_member.assignment
-        owned = NO_PARTITIONS if request.epoch == 0 else request.owned_partitions
+            partitions_of_others -= replaced_member.assignment
+        owned_partitions = NO_PARTITIONS if request.epoch == 0 else request.owned_partitions
         names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
         topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
         target = frozenset(one for one in targets.get(member.member_id, NO_PARTITIONS) if one[0] in topic_ids)
-        moved = member.reconcile(target, target_epoch, owned, taken.__contains__)
-        if moved is not member or plan.epoch == group.epoch:
-            return moved
-        return member.without_unsubscribed(frozenset(one for one in member.assignment if one[0] in topic_ids), owned)
+        moved_member = member.reconcile(target, target_epoch, owned_partitions, partitions_of_others.__contains__)
+        if moved_member is not member or plan.epoch == group.epoch:
+            return moved_member
+        return member.without_unsubscribed(frozenset(one for one in member.assignment if one[0] in topic_ids), owned_partitions)
 
     @staticmethod
-    def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
-        if replaced is not None:
-            group.remove(replaced.member_id)
+    def _apply(
+        group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced_member: ConsumerMember | None
+    ) -> None:
+        if replaced_member is not None:
+            group.remove(replaced_member.member_id)
         group.update_member(member)
         group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
         if plan.targets is not None:
@@ -225,14 +233,14 @@ class ReferenceConsumerGroups(ConsumerGroups):
     def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
-        left = {key: one for key, one in group.members.items() if key not in member_ids}
-        unused = group.regexes.keys() - {one.regex for one in left.values()}
-        names = _all_topics(left.values(), group.regexes)
+        remaining_members = {key: one for key, one in group.members.items() if key not in member_ids}
+        unused_patterns = group.regexes.keys() - {one.regex for one in remaining_members.values()}
+        names = _all_topics(remaining_members.values(), group.regexes)
         metadata_hash = hash_of_topics(self.topics, names)
-        written = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
-        written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
-        written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        self.write(group.group_id, written)
+        records = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
+        records += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused_patterns)]
+        records.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        self.write(group.group_id, records)
         for member_id in member_ids:
             group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
@@ -253,12 +261,12 @@ def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozens
     return frozenset(names)
 
 
-def _taken_by_others(group: ConsumerGroup, member_id: str) -> Assignment:
-    found: set[tuple[UUID, int]] = set()
+def _partitions_of_others(group: ConsumerGroup, member_id: str) -> Assignment:
+    partitions: set[tuple[UUID, int]] = set()
     for one in group.members.values():
         if one.member_id != member_id:
-            found |= one.assignment | one.revoking
-    return frozenset(found)
+            partitions |= one.assignment | one.revoking
+    return frozenset(partitions)
 
 
 def _by_pattern(group: ConsumerGroup, member: ConsumerMember) -> frozenset[str]:

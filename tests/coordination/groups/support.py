@@ -71,21 +71,24 @@ OF_GROUPS = {
 class SomeTopics:
     """Topics by name: an id, and how many partitions."""
 
-    known: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+    topics_by_name: dict[str, tuple[UUID, int]] = field(default_factory=dict)
 
     def add(self, name: str, count: int) -> UUID:
-        self.known[name] = self.known[name][0] if name in self.known else UUID(int=len(self.known) + 1), count
-        return self.known[name][0]
+        self.topics_by_name[name] = (
+            self.topics_by_name[name][0] if name in self.topics_by_name else UUID(int=len(self.topics_by_name) + 1),
+            count,
+        )
+        return self.topics_by_name[name][0]
 
     @property
     def version(self) -> int:
-        return hash(tuple(self.known.items()))
+        return hash(tuple(self.topics_by_name.items()))
 
     def names(self) -> list[str]:
-        return list(self.known)
+        return list(self.topics_by_name)
 
     def find(self, name: str) -> tuple[UUID, int] | None:
-        return self.known.get(name)
+        return self.topics_by_name.get(name)
 
 
 def frozen_clock() -> Clock:
@@ -143,10 +146,12 @@ class Bench:
         self.coordinator.join(request._replace(**changes), answers.append)
         return answers
 
-    def sync(self, joined: JoinResult, assignments: dict[str, bytes] | None = None, **changes: Any) -> list[SyncResult]:
+    def sync(
+        self, join_answer: JoinResult, assignments: dict[str, bytes] | None = None, **changes: Any
+    ) -> list[SyncResult]:
         """Send a SyncGroup; the list gets the answer."""
         answers: list[SyncResult] = []
-        request = SyncRequest("g", joined.generation, joined.member_id, None, assignments or {})
+        request = SyncRequest("g", join_answer.generation, join_answer.member_id, None, assignments or {})
         self.coordinator.sync(request._replace(**changes), answers.append)
         return answers
 
@@ -156,10 +161,12 @@ class Bench:
 
     def member(self, **changes: Any) -> JoinResult:
         """Let one more member join a group of any size, and everybody sync; return what it was told."""
-        known = list(self.coordinator.groups["g"].members.values()) if "g" in self.coordinator.groups else []
+        current_members = list(self.coordinator.groups["g"].members.values()) if "g" in self.coordinator.groups else []
         member_id = "" if changes.get("instance_id") else self.new_id(**changes)
         mine = self.join(member_id, **changes)
-        again = [self.join(one.member_id, instance_id=one.instance_id, protocols=one.protocols) for one in known]
+        again = [
+            self.join(one.member_id, instance_id=one.instance_id, protocols=one.protocols) for one in current_members
+        ]
         self.clock.run_due()
         assignments = {one: one.encode() for one in self.group().members}
         for result in (*(drain(answers) for answers in again), drain(mine)):

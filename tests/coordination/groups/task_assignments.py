@@ -42,7 +42,7 @@ class Case(NamedTuple):
             {key: (process, _tasks(mine)) for key, process, mine in owners},
         )
 
-    def assigned(self) -> dict[str, Tasks]:
+    def assign_tasks(self) -> dict[str, Tasks]:
         """Return what our assignor says."""
         return sticky(
             {key: process for key, (process, _) in self.members.items()},
@@ -54,7 +54,7 @@ class Case(NamedTuple):
 
     def answer(self) -> str:
         """Return what our assignor says, as ``TaskAssignments`` prints it."""
-        return ";".join(sorted(f"{key}:{text_of(mine)}" for key, mine in self.assigned().items()))
+        return ";".join(sorted(f"{key}:{text_of(mine)}" for key, mine in self.assign_tasks().items()))
 
 
 def text_of(tasks: Tasks) -> str:
@@ -78,7 +78,7 @@ def cases(seed: int) -> Iterator[Case]:
             subtopologies = case.subtopologies if dice.random() < 0.8 else _subtopologies(dice, large=large)
             case = Case(standby_count, subtopologies, members)
             yield case
-            targets = case.assigned()
+            targets = case.assign_tasks()
             case = case._replace(members={key: (one[0], targets[key]) for key, one in members.items()})
 
 
@@ -94,16 +94,16 @@ def _members(dice: random.Random, case: Case, *, large: bool) -> dict[str, tuple
 
     by_uuid = any("-" in key for key in case.members) if case.members else dice.random() < 0.5
     most = 40 if large else 9
-    kept = {key: one for key, one in case.members.items() if dice.random() < 0.8}
-    processes = [process for process, _ in kept.values()]
-    while len(kept) < dice.randint(1, most):
+    kept_members = {key: one for key, one in case.members.items() if dice.random() < 0.8}
+    processes = [process for process, _ in kept_members.values()]
+    while len(kept_members) < dice.randint(1, most):
         process = dice.choice(processes) if processes and dice.random() < 0.5 else name("p", most)
-        kept.setdefault(name("m", 2 * most), (process, frozenset()))
+        kept_members.setdefault(name("m", 2 * most), (process, frozenset()))
         processes.append(process)
     if dice.random() < 0.1:  # what no assignor has left: a task with several owners, or in odd roles
-        for key, (process, mine) in kept.items():
-            kept[key] = (process, mine | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
-    return kept
+        for key, (process, mine) in kept_members.items():
+            kept_members[key] = (process, mine | {_any_task(dice, case) for _ in range(dice.randint(0, 4))})
+    return kept_members
 
 
 def _any_task(dice: random.Random, case: Case) -> tuple[TaskRole, str, int]:

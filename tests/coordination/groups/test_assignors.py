@@ -19,8 +19,8 @@ def groups(draw, *, equal: bool = False):
     counts = {topic: draw(st.integers(1, 6)) for topic in TOPICS}
     names = [f"m{number}" for number in range(draw(st.integers(1, 5)))]
     some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
-    shared = draw(some)
-    subscriptions = {name: shared if equal else draw(some) for name in names}
+    shared_topics = draw(some)
+    subscriptions = {name: shared_topics if equal else draw(some) for name in names}
     everything = [(topic, index) for topic in TOPICS for index in range(counts[topic] + 1)]  # one that is gone
     current: dict[str, frozenset] = {}
     for one in everything:
@@ -34,12 +34,14 @@ def groups(draw, *, equal: bool = False):
 @given(group=groups())
 def test_every_partition_has_one_reader_that_subscribes_to_it(assign, group):
     subscriptions, _, counts = group
-    found = assign(*group)
-    assert found.keys() == subscriptions.keys()
-    given_away = [one for mine in found.values() for one in mine]
-    wanted = frozenset().union(*subscriptions.values())
-    assert sorted(given_away) == [(topic, index) for topic in sorted(wanted) for index in range(counts[topic])]
-    assert all(one[0] in subscriptions[name] for name, mine in found.items() for one in mine)
+    assignment = assign(*group)
+    assert assignment.keys() == subscriptions.keys()
+    given_away = [one for mine in assignment.values() for one in mine]
+    subscribed_topics = frozenset().union(*subscriptions.values())
+    assert sorted(given_away) == [
+        (topic, index) for topic in sorted(subscribed_topics) for index in range(counts[topic])
+    ]
+    assert all(one[0] in subscriptions[name] for name, mine in assignment.items() for one in mine)
 
 
 @given(group=groups(equal=True))
@@ -51,20 +53,22 @@ def test_uniform_is_even(group):
 @given(group=groups())
 def test_uniform_leaves_nothing_that_could_be_levelled(group):
     subscriptions, _, _ = group
-    found = uniform(*group)
-    for name, mine in found.items():
+    assignment = uniform(*group)
+    for name, mine in assignment.items():
         for topic, _ in mine:
             for other, topics in subscriptions.items():
                 if topic in topics:
-                    assert len(mine) <= len(found[other]) + 1, (name, other)
+                    assert len(mine) <= len(assignment[other]) + 1, (name, other)
 
 
 @given(group=groups())
 def test_range_is_even_topic_by_topic(group):
     subscriptions, _, _ = group
-    found = range_(*group)
+    assignment = range_(*group)
     for topic in frozenset().union(*subscriptions.values()):
-        sizes = [sum(one[0] == topic for one in found[name]) for name in subscriptions if topic in subscriptions[name]]
+        sizes = [
+            sum(one[0] == topic for one in assignment[name]) for name in subscriptions if topic in subscriptions[name]
+        ]
         assert max(sizes) - min(sizes) <= 1
 
 
@@ -82,17 +86,17 @@ def test_a_member_that_leaves_moves_only_what_it_had(group, data):
     once = uniform(*group)
     if len(once) < 2:
         return
-    gone = data.draw(st.sampled_from(sorted(once)))
-    left = {name: topics for name, topics in subscriptions.items() if name != gone}
-    again = uniform(left, once, counts)
-    for name in left:
+    leaver = data.draw(st.sampled_from(sorted(once)))
+    remaining_subscriptions = {name: topics for name, topics in subscriptions.items() if name != leaver}
+    again = uniform(remaining_subscriptions, once, counts)
+    for name in remaining_subscriptions:
         assert len(once[name] - again[name]) == 0
 
 
 def test_range_gives_the_same_numbers_of_every_topic():
     both = frozenset({A, B})
-    found = range_({"m": both, "n": both}, {}, {A: 4, B: 4})
-    assert found == {
+    assignment = range_({"m": both, "n": both}, {}, {A: 4, B: 4})
+    assert assignment == {
         "m": frozenset({(A, 0), (A, 1), (B, 0), (B, 1)}),
         "n": frozenset({(A, 2), (A, 3), (B, 2), (B, 3)}),
     }

@@ -19,28 +19,32 @@ from kafkaframes.storage.files.names import TopicPartition
 ALL = [TopicPartition("orders", index) for index in range(4)]
 
 
-def subscription(owned=(), version=1):
-    made = message("ConsumerProtocolSubscription")
-    rows = [made.TopicPartition(topic="orders", partitions=[one.partition for one in owned])] if owned else []
+def subscription(owned_partitions=(), version=1):
+    subscription_type = message("ConsumerProtocolSubscription")
+    rows = (
+        [subscription_type.TopicPartition(topic="orders", partitions=[one.partition for one in owned_partitions])]
+        if owned_partitions
+        else []
+    )
     fields = {"owned_partitions": rows} if version else {}
-    data = made(topics=["orders"], user_data=None, **fields).encode(version)
+    data = subscription_type(topics=["orders"], user_data=None, **fields).encode(version)
     return version.to_bytes(2, "big") + data
 
 
 @pytest.fixture
 def bench():
-    made = Bench()
-    made.topics.add("orders", 4)
-    return made
+    bench = Bench()
+    bench.topics.add("orders", 4)
+    return bench
 
 
-def classic_member(bench, name="c", owned=(), member_id="", version=1, **changes):
+def classic_member(bench, name="c", owned_partitions=(), member_id="", version=1, **changes):
     """Join and sync as a consumer of the classic protocol does; return the answers."""
-    protocols = (("cooperative-sticky", subscription(owned, version)),)
-    joined = join(bench, member_id, client_id=name, protocols=protocols, **changes)
-    if joined.error == ErrorCode.MEMBER_ID_REQUIRED:
-        joined = join(bench, joined.member_id, client_id=name, protocols=protocols, **changes)
-    return joined
+    protocols = (("cooperative-sticky", subscription(owned_partitions, version)),)
+    join_answer = join(bench, member_id, client_id=name, protocols=protocols, **changes)
+    if join_answer.error == ErrorCode.MEMBER_ID_REQUIRED:
+        join_answer = join(bench, join_answer.member_id, client_id=name, protocols=protocols, **changes)
+    return join_answer
 
 
 def join(bench, member_id="", **changes):
@@ -50,10 +54,16 @@ def join(bench, member_id="", **changes):
     return answers[0]
 
 
-def sync(bench, joined, assignments=None):
+def sync(bench, join_answer, assignments=None):
     answers = []
     request = SyncRequest(
-        "g", joined.generation, joined.member_id, None, assignments or {}, "consumer", joined.protocol_name
+        "g",
+        join_answer.generation,
+        join_answer.member_id,
+        None,
+        assignments or {},
+        "consumer",
+        join_answer.protocol_name,
     )
     bench.coordinator.sync(request, answers.append)
     return answers[0]
@@ -61,9 +71,9 @@ def sync(bench, joined, assignments=None):
 
 def with_everything(bench):
     """A classic group of one member that has all partitions."""
-    joined = classic_member(bench)
-    assert sync(bench, joined, {joined.member_id: write_assignment(ALL, 1)}).error == 0
-    return joined
+    join_answer = classic_member(bench)
+    assert sync(bench, join_answer, {join_answer.member_id: write_assignment(ALL, 1)}).error == 0
+    return join_answer
 
 
 def beat(bench, member_id="m", epoch=0, **changes):
@@ -73,25 +83,25 @@ def beat(bench, member_id="m", epoch=0, **changes):
     return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
-def heartbeat(bench, joined):
+def heartbeat(bench, join_answer):
     try:
-        return bench.coordinator.heartbeat("g", joined.member_id, None, joined.generation)
-    except RefusedError as refused:
-        return refused.code
+        return bench.coordinator.heartbeat("g", join_answer.member_id, None, join_answer.generation)
+    except RefusedError as error:
+        return error.code
 
 
-def upgraded(bench):
+def upgrade_group(bench):
     """A group whose first member is classic and gives half of what it has to a second, of the consumer protocol."""
     old = with_everything(bench)
     young = beat(bench)
     assert heartbeat(bench, old) == ErrorCode.REBALANCE_IN_PROGRESS
-    again = classic_member(bench, member_id=old.member_id, owned=ALL)
-    kept = read_assignment(sync(bench, again).assignment)
-    assert (again.generation, len(kept)) == (old.generation, 2)
-    again = classic_member(bench, member_id=old.member_id, owned=kept)
-    assert read_assignment(sync(bench, again).assignment) == kept
+    again = classic_member(bench, member_id=old.member_id, owned_partitions=ALL)
+    kept_partitions = read_assignment(sync(bench, again).assignment)
+    assert (again.generation, len(kept_partitions)) == (old.generation, 2)
+    again = classic_member(bench, member_id=old.member_id, owned_partitions=kept_partitions)
+    assert read_assignment(sync(bench, again).assignment) == kept_partitions
     told = beat(bench, epoch=young.epoch, owned_partitions=NO_PARTITIONS)
-    return again, kept, told
+    return again, kept_partitions, told
 
 
 def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
@@ -104,30 +114,32 @@ def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
 
 
 def test_members_of_both_protocols_share_the_partitions(bench):
-    again, kept, told = upgraded(bench)
-    assert len(told.assignment) == 2
-    assert {index for _, index in told.assignment} == {0, 1, 2, 3} - {one.partition for one in kept}
+    again, kept_partitions, last_heartbeat = upgrade_group(bench)
+    assert len(last_heartbeat.assignment) == 2
+    assert {index for _, index in last_heartbeat.assignment} == {0, 1, 2, 3} - {
+        one.partition for one in kept_partitions
+    }
     assert heartbeat(bench, again) == 0
     assert bench.group().state_name == "Stable"
 
 
 def test_the_last_member_of_the_consumer_protocol_makes_the_group_classic_again(bench):
-    again, kept, _ = upgraded(bench)
+    again, kept_partitions, _ = upgrade_group(bench)
     beat(bench, epoch=-1)
     group = bench.group()
     assert (type(group), group.state_name, list(group.members)) == (
         ClassicGroup, "PreparingRebalance", [again.member_id]
     )  # fmt: skip
-    assert read_assignment(group.members[again.member_id].assignment) == kept
+    assert read_assignment(group.members[again.member_id].assignment) == kept_partitions
     assert heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS
-    joined = classic_member(bench, member_id=again.member_id, owned=kept)
-    assert joined.leader == joined.member_id
-    assert sync(bench, joined, {joined.member_id: write_assignment(ALL, 1)}).error == 0
-    assert heartbeat(bench, joined) == 0
+    join_answer = classic_member(bench, member_id=again.member_id, owned_partitions=kept_partitions)
+    assert join_answer.leader == join_answer.member_id
+    assert sync(bench, join_answer, {join_answer.member_id: write_assignment(ALL, 1)}).error == 0
+    assert heartbeat(bench, join_answer) == 0
 
 
 def test_a_session_that_times_out_downgrades_too(bench):
-    again, _, _ = upgraded(bench)
+    again, _, _ = upgrade_group(bench)
     for _ in range(10):
         bench.clock.advance(9)
         if heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -148,12 +160,12 @@ def test_a_policy_forbids_upgrades(policy):
 def test_a_policy_forbids_downgrades():
     bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
     bench.topics.add("orders", 4)
-    again, _, _ = upgraded(bench)
+    again, _, _ = upgrade_group(bench)
     beat(bench, epoch=-1)
     assert isinstance(bench.group(), ConsumerGroup)
     assert heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS
-    joined = classic_member(bench, member_id=again.member_id)
-    assert len(read_assignment(sync(bench, joined).assignment)) == 4
+    join_answer = classic_member(bench, member_id=again.member_id)
+    assert len(read_assignment(sync(bench, join_answer).assignment)) == 4
 
 
 @pytest.mark.parametrize("instance_id", [None, "i", "another"])
@@ -162,8 +174,8 @@ def test_where_migration_is_disabled_no_classic_member_joins_a_consumer_group(in
     bench = Bench(settings=GroupSettings(consumer_migration_policy="disabled"))
     bench.topics.add("orders", 4)
     beat(bench, instance_id="i")
-    refused = join(bench, protocols=(("range", subscription()),), instance_id=instance_id)
-    assert (refused.error, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    refusal = join(bench, protocols=(("range", subscription()),), instance_id=instance_id)
+    assert (refusal.error, refusal.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert list(bench.group().members) == ["m"]
 
 
@@ -171,16 +183,16 @@ def test_a_classic_member_waits_for_the_assignment_interval(bench, monkeypatch):
     """Kafka 4.3.1, ConsumerProtocolMigrationTest.testDowngradeMigrationPolicy: generation 2 and nothing, not 3."""
     monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
     first = beat(bench)
-    joined = classic_member(bench)
-    assert joined.generation == first.epoch
-    answer = sync(bench, joined)
+    join_answer = classic_member(bench)
+    assert join_answer.generation == first.epoch
+    answer = sync(bench, join_answer)
     assert (answer.error, read_assignment(answer.assignment)) == (0, frozenset())
-    assert heartbeat(bench, joined) == 0
+    assert heartbeat(bench, join_answer) == 0
     bench.clock.advance(1)
     told = beat(bench, epoch=first.epoch)  # it has to give up half
-    assert (len(told.assignment), heartbeat(bench, joined)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert sync(bench, joined).error == ErrorCode.REBALANCE_IN_PROGRESS
-    assert classic_member(bench, member_id=joined.member_id).generation == joined.generation + 1
+    assert (len(told.assignment), heartbeat(bench, join_answer)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert sync(bench, join_answer).error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert classic_member(bench, member_id=join_answer.member_id).generation == join_answer.generation + 1
 
 
 def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(monkeypatch):
@@ -189,36 +201,36 @@ def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(mon
     bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
     bench.topics.add("orders", 4)
     beat(bench)
-    joined = classic_member(bench)
+    join_answer = classic_member(bench)
     beat(bench, epoch=-1)
-    assert (sync(bench, joined).error, heartbeat(bench, joined)) == (0, 0)
+    assert (sync(bench, join_answer).error, heartbeat(bench, join_answer)) == (0, 0)
     bench.clock.advance(1)
-    assert heartbeat(bench, joined) == ErrorCode.REBALANCE_IN_PROGRESS
-    again = classic_member(bench, member_id=joined.member_id)
+    assert heartbeat(bench, join_answer) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = classic_member(bench, member_id=join_answer.member_id)
     assert sorted(read_assignment(sync(bench, again).assignment)) == ALL
     assert heartbeat(bench, again) == 0
 
 
 def test_a_group_of_a_custom_assignor_is_not_upgraded(bench):
     """Kafka 4.3.1, testOnlineMigrationWithNonEmptyUserDataInAssignment: the data would be lost."""
-    made = message("ConsumerProtocolAssignment")
-    rows = [made.TopicPartition(topic="orders", partitions=[0, 1, 2, 3])]
-    assignment = b"\0\1" + made(assigned_partitions=rows, user_data=b"\0").encode(1)
-    joined = classic_member(bench)
-    assert sync(bench, joined, {joined.member_id: assignment}).error == 0
+    assignment_type = message("ConsumerProtocolAssignment")
+    rows = [assignment_type.TopicPartition(topic="orders", partitions=[0, 1, 2, 3])]
+    assignment = b"\0\1" + assignment_type(assigned_partitions=rows, user_data=b"\0").encode(1)
+    join_answer = classic_member(bench)
+    assert sync(bench, join_answer, {join_answer.member_id: assignment}).error == 0
     with pytest.raises(RefusedError, match=r"Cannot upgrade classic group g .* custom assignor is in use") as caught:
         beat(bench)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert (bench.group().type, bench.group().state_name, heartbeat(bench, joined)) == ("classic", "Stable", 0)
-    bench.coordinator.leave("g", [LeavingMember(joined.member_id)])
+    assert (bench.group().type, bench.group().state_name, heartbeat(bench, join_answer)) == ("classic", "Stable", 0)
+    bench.coordinator.leave("g", [LeavingMember(join_answer.member_id)])
     assert beat(bench).epoch > 0
     assert isinstance(bench.group(), ConsumerGroup)
 
 
 def test_groups_of_others_than_consumers_stay_as_they_are(bench):
-    joined = join(bench, protocol_type="connect", protocols=(("v1", b"anything"),))
-    joined = join(bench, joined.member_id, protocol_type="connect", protocols=(("v1", b"anything"),))
-    assert joined.error == 0
+    join_answer = join(bench, protocol_type="connect", protocols=(("v1", b"anything"),))
+    join_answer = join(bench, join_answer.member_id, protocol_type="connect", protocols=(("v1", b"anything"),))
+    assert join_answer.error == 0
     with pytest.raises(RefusedError) as caught:
         beat(bench)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -226,13 +238,13 @@ def test_groups_of_others_than_consumers_stay_as_they_are(bench):
 
 def test_a_classic_member_joins_a_consumer_group(bench):
     first = beat(bench)
-    joined = classic_member(bench)
-    assert (joined.error, joined.leader, joined.members) == (0, "", ())
-    assert sync(bench, joined).error == 0
-    told = beat(bench, epoch=first.epoch, owned_partitions=first.assignment)
-    beat(bench, epoch=told.epoch, owned_partitions=told.assignment)
-    assert heartbeat(bench, joined) == ErrorCode.REBALANCE_IN_PROGRESS  # what it waits for is free
-    again = classic_member(bench, member_id=joined.member_id)
+    join_answer = classic_member(bench)
+    assert (join_answer.error, join_answer.leader, join_answer.members) == (0, "", ())
+    assert sync(bench, join_answer).error == 0
+    answer = beat(bench, epoch=first.epoch, owned_partitions=first.assignment)
+    beat(bench, epoch=answer.epoch, owned_partitions=answer.assignment)
+    assert heartbeat(bench, join_answer) == ErrorCode.REBALANCE_IN_PROGRESS  # what it waits for is free
+    again = classic_member(bench, member_id=join_answer.member_id)
     assert len(read_assignment(sync(bench, again).assignment)) == 2
     assert heartbeat(bench, again) == 0
 
@@ -247,10 +259,12 @@ def test_other_protocols_than_those_of_the_members_are_refused(bench):
 
 
 def test_wrong_generations_and_members_are_refused(bench):
-    again, _, told = upgraded(bench)
+    again, _, last_heartbeat = upgrade_group(bench)
     assert heartbeat(bench, again._replace(generation=99)) == ErrorCode.ILLEGAL_GENERATION
     assert heartbeat(bench, again._replace(member_id="nobody")) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert heartbeat(bench, again._replace(member_id="m", generation=told.epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        heartbeat(bench, again._replace(member_id="m", generation=last_heartbeat.epoch)) == ErrorCode.UNKNOWN_MEMBER_ID
+    )
     assert sync(bench, again._replace(generation=99)).error == ErrorCode.ILLEGAL_GENERATION
     assert sync(bench, again._replace(protocol_name="range")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     where = {ALL[0]: OffsetToCommit(5)}
@@ -262,10 +276,10 @@ def test_wrong_generations_and_members_are_refused(bench):
 
 
 def test_classic_members_leave_and_time_out(bench):
-    again, _, _ = upgraded(bench)
-    left = [LeavingMember(again.member_id), LeavingMember("nobody")]
+    again, _, _ = upgrade_group(bench)
+    leavers = [LeavingMember(again.member_id), LeavingMember("nobody")]
     epoch = bench.group().epoch
-    assert bench.coordinator.leave("g", left) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.coordinator.leave("g", leavers) == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert bench.group().epoch == epoch + 1
     other = classic_member(bench, "other")
     assert other.error == 0
@@ -274,7 +288,7 @@ def test_classic_members_leave_and_time_out(bench):
 
 
 def test_members_of_both_protocols_leave_at_once_by_one_request(bench):
-    again, _, _ = upgraded(bench)
+    again, _, _ = upgrade_group(bench)
     epoch = bench.group().epoch
     assert bench.coordinator.leave("g", [LeavingMember("m"), LeavingMember(again.member_id), LeavingMember("m")]) == [
         0,
@@ -297,8 +311,10 @@ def test_who_does_not_join_again_is_given_up(bench):
 
 def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
     protocols = (("cooperative-sticky", subscription()),)
-    joined = join(bench, instance_id="i", protocols=protocols)
-    request = SyncRequest("g", joined.generation, joined.member_id, "i", {joined.member_id: write_assignment(ALL, 1)})
+    join_answer = join(bench, instance_id="i", protocols=protocols)
+    request = SyncRequest(
+        "g", join_answer.generation, join_answer.member_id, "i", {join_answer.member_id: write_assignment(ALL, 1)}
+    )
     bench.coordinator.sync(request, [].append)
     young = beat(bench, instance_id="i")
     assert (isinstance(bench.group(), ConsumerGroup), list(bench.group().members)) == (True, ["m"])
@@ -310,7 +326,7 @@ def test_a_static_member_takes_its_place_by_the_other_protocol(bench):
 
 
 def test_after_a_restart_members_are_what_they_were(bench):
-    again, _, _ = upgraded(bench)
+    again, _, _ = upgrade_group(bench)
     before = bench.group()
     bench.restart()
     after = bench.group()
@@ -340,8 +356,12 @@ def test_eager_members_say_nothing_of_what_they_have(bench):
 
 
 def test_what_consumers_say_is_read_and_written():
-    said = read_subscription(subscription(ALL[:2]))
-    assert (said.version, said.topics, said.owned_partitions) == (1, ("orders",), frozenset(ALL[:2]))
+    subscription_read = read_subscription(subscription(ALL[:2]))
+    assert (subscription_read.version, subscription_read.topics, subscription_read.owned_partitions) == (
+        1,
+        ("orders",),
+        frozenset(ALL[:2]),
+    )
     for version in range(4):
         assert read_assignment(write_assignment(ALL, version)) == frozenset(ALL)
     newer = b"\x00\x63" + message("ConsumerProtocolSubscription")(topics=["a"], user_data=None).encode(3)

@@ -17,8 +17,8 @@ def bench():
     return Bench()
 
 
-def committed(bench, *wanted, **options):
-    return list(bench.coordinator.commits.fetch(NOBODY, wanted or (T0,), **options).values())
+def fetch_committed(bench, *partitions, **options):
+    return list(bench.coordinator.commits.fetch(NOBODY, partitions or (T0,), **options).values())
 
 
 def code_of(call, *arguments, **options):
@@ -28,11 +28,11 @@ def code_of(call, *arguments, **options):
 
 
 def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
-    wanted = {T0: OffsetToCommit(7, 3, "mine"), T1: OffsetToCommit(0)}
-    assert bench.coordinator.commit(NOBODY, wanted) == {T0: 0, T1: 0}
+    offsets = {T0: OffsetToCommit(7, 3, "mine"), T1: OffsetToCommit(0)}
+    assert bench.coordinator.commit(NOBODY, offsets) == {T0: 0, T1: 0}
     for _ in range(2):
-        assert committed(bench, T0, T1) == [CommittedOffset(7, 3, "mine"), CommittedOffset(0, -1, "")]
-        assert committed(bench, TopicPartition("orders", 2)) == [CommittedOffset(-1, -1, "", 0)]
+        assert fetch_committed(bench, T0, T1) == [CommittedOffset(7, 3, "mine"), CommittedOffset(0, -1, "")]
+        assert fetch_committed(bench, TopicPartition("orders", 2)) == [CommittedOffset(-1, -1, "", 0)]
         assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0, T1}
         assert bench.coordinator.commits.fetch(Committer("other"), None) == {}
         bench.restart()
@@ -46,9 +46,9 @@ def test_a_commit_makes_its_group_though_its_metadata_is_too_large(bench):
 
 
 def test_a_member_commits_with_its_generation(bench):
-    joined = bench.member()
+    join_answer = bench.member()
     commit = bench.coordinator.commit
-    who = Committer("g", joined.member_id, None, 1)
+    who = Committer("g", join_answer.member_id, None, 1)
     assert commit(who, {T0: OffsetToCommit(1)}) == {T0: 0}
     assert code_of(commit, who._replace(generation=2), {T0: OffsetToCommit(1)}) == ErrorCode.ILLEGAL_GENERATION
     assert code_of(commit, who._replace(member_id="x"), {T0: OffsetToCommit(1)}) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -57,11 +57,11 @@ def test_a_member_commits_with_its_generation(bench):
 
 
 def test_a_commit_keeps_a_member_alive(bench):
-    joined = bench.member()
+    join_answer = bench.member()
     for _ in range(3):
         bench.clock.advance(9)
-        bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)})
-    assert joined.member_id in bench.group().members
+        bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
+    assert join_answer.member_id in bench.group().members
 
 
 def test_nobody_commits_between_join_and_sync(bench):
@@ -80,9 +80,9 @@ def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
 
 
 def test_long_metadata_is_refused_alone(bench):
-    wanted = {T0: OffsetToCommit(1, -1, "x" * 4097), T1: OffsetToCommit(1, -1, "x" * 4096)}
-    assert bench.coordinator.commit(NOBODY, wanted) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
-    assert committed(bench) == [CommittedOffset()]
+    offsets = {T0: OffsetToCommit(1, -1, "x" * 4097), T1: OffsetToCommit(1, -1, "x" * 4096)}
+    assert bench.coordinator.commit(NOBODY, offsets) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
+    assert fetch_committed(bench) == [CommittedOffset()]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -93,28 +93,30 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
     assert stage(NOBODY, {T0: OffsetToCommit(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
     if restarts:
         bench.restart()
-    assert committed(bench) == [CommittedOffset(1)]
-    assert committed(bench, T0, T1, require_stable=True) == [
+    assert fetch_committed(bench) == [CommittedOffset(1)]
+    assert fetch_committed(bench, T0, T1, require_stable=True) == [
         CommittedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT),
         CommittedOffset(),
     ]
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=commits)
-    assert committed(bench, require_stable=True) == [CommittedOffset(9, 2, "txn") if commits else CommittedOffset(1)]
+    assert fetch_committed(bench, require_stable=True) == [
+        CommittedOffset(9, 2, "txn") if commits else CommittedOffset(1)
+    ]
 
 
 def test_a_commit_after_the_staged_one_wins(bench):
     bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: OffsetToCommit(9)}, ProducerIdentity(77, 0))
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(20)})
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
-    assert committed(bench) == [CommittedOffset(20)]
+    assert fetch_committed(bench) == [CommittedOffset(20)]
 
 
 def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
-    joined = bench.member()
+    join_answer = bench.member()
     stage = bench.coordinator.commits.commit_in_transaction
     stage(NOBODY, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
-    stage(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
-    late = Committer("g", joined.member_id, None, 0)
+    stage(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0))
+    late = Committer("g", join_answer.member_id, None, 0)
     assert code_of(stage, late, {T0: OffsetToCommit(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -148,30 +150,30 @@ def test_offsets_of_workers_are_not_deleted_while_they_work(bench):
 
 
 def test_a_group_is_deleted_with_its_offsets(bench):
-    joined = bench.member()
-    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {T0: OffsetToCommit(1)})
+    join_answer = bench.member()
+    bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {T0: OffsetToCommit(1)})
     assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.NON_EMPTY_GROUP
     bench.clock.advance(11)
     bench.coordinator.delete_group("g")
     assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     bench.restart()
     assert bench.coordinator.groups == {}
-    assert committed(bench) == [CommittedOffset()]
+    assert fetch_committed(bench) == [CommittedOffset()]
 
 
 def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
     week_s = 10_080 * 60
-    joined = bench.member()
-    who = Committer("g", joined.member_id, None, 1)
+    join_answer = bench.member()
+    who = Committer("g", join_answer.member_id, None, 1)
     bench.coordinator.commit(who, {T0: OffsetToCommit(1), TopicPartition("gone", 0): OffsetToCommit(1)})
     bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
     for _ in range(week_s // 9 + 100):
         bench.clock.advance(9)
-        bench.coordinator.heartbeat("g", joined.member_id, None, 1)
+        bench.coordinator.heartbeat("g", join_answer.member_id, None, 1)
     assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}  # it reads orders, and no longer gone
     assert "lonely" not in bench.coordinator.groups
     bench.clock.advance(week_s)
-    assert committed(bench) == [CommittedOffset(1)]  # empty for less than the retention: the session came first
+    assert fetch_committed(bench) == [CommittedOffset(1)]  # empty for less than the retention: the session came first
     bench.clock.advance(700)
     assert bench.coordinator.groups == {}
     bench.restart()
@@ -182,22 +184,22 @@ def test_a_client_may_ask_for_a_retention_of_its_own(bench):
     bench.coordinator.commit(NOBODY, {T0: OffsetToCommit(1)}, retention_ms=60_000)
     bench.restart()
     bench.clock.advance(599)
-    assert committed(bench) == [CommittedOffset(1)]
+    assert fetch_committed(bench) == [CommittedOffset(1)]
     bench.clock.advance(2)
-    assert committed(bench) == [CommittedOffset()]
+    assert fetch_committed(bench) == [CommittedOffset()]
 
 
 def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
     bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
-    listed = bench.coordinator.list_groups
-    assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in listed()} == {
+    list_groups = bench.coordinator.list_groups
+    assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in list_groups()} == {
         ("g", "Stable", "consumer", "classic"),
         ("lonely", "Empty", "", "classic"),
     }
-    assert [one.group_id for one in listed(states=["stable"])] == ["g"]
-    assert [one.group_id for one in listed(states=["EMPTY"], types=["Classic"])] == ["lonely"]
-    assert listed(types=["share"]) == []
+    assert [one.group_id for one in list_groups(states=["stable"])] == ["g"]
+    assert [one.group_id for one in list_groups(states=["EMPTY"], types=["Classic"])] == ["lonely"]
+    assert list_groups(types=["share"]) == []
 
 
 def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
@@ -206,7 +208,7 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
     bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
     bench.restart()
     assert bench.coordinator.undecodable_count == 2
-    assert committed(bench) == [CommittedOffset(1)]
+    assert fetch_committed(bench) == [CommittedOffset(1)]
 
 
 def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):

@@ -22,10 +22,10 @@ NOTHING = frozenset()
 
 @pytest.fixture
 def bench():
-    made = Bench()
-    made.topics.add("orders", 4)
-    made.topics.add("payments", 2)
-    return made
+    bench = Bench()
+    bench.topics.add("orders", 4)
+    bench.topics.add("payments", 2)
+    return bench
 
 
 def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
@@ -67,7 +67,7 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     assert (member(bench).state, member(bench).revoking) == (MemberState.UNREVOKED_PARTITIONS, payments)
     beat(bench, epoch=first.epoch, owned_partitions=frozenset(orders))
     assert (member(bench).state, member(bench).assignment) == (MemberState.STABLE, orders)
-    del bench.topics.known["orders"]
+    del bench.topics.topics_by_name["orders"]
     none = beat(bench, epoch=first.epoch, owned_partitions=NOTHING)
     assert (none.epoch, none.assignment, member(bench).state) == (first.epoch, NOTHING, MemberState.STABLE)
     bench.clock.advance(1)
@@ -79,30 +79,30 @@ def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(benc
     second = beat(bench, "n")
     assert (second.epoch, indexes(second)) == (3, [])
     assert member(bench, "n").state is MemberState.UNRELEASED_PARTITIONS
-    told = beat(bench, epoch=2)
-    assert (told.epoch, len(told.assignment)) == (2, 2)
+    answer = beat(bench, epoch=2)
+    assert (answer.epoch, len(answer.assignment)) == (2, 2)
     assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
     assert beat(bench, "n", 3).assignment is None  # it is not released yet
     assert beat(bench, epoch=2, owned_partitions=have).assignment is None  # and says so
     assert beat(bench, epoch=2).epoch == 2  # nothing is said, nothing is confirmed
-    done = beat(bench, epoch=2, owned_partitions=told.assignment)
-    assert done.epoch == 3
+    last_answer = beat(bench, epoch=2, owned_partitions=answer.assignment)
+    assert last_answer.epoch == 3
     mine = beat(bench, "n", 3)
-    assert mine.assignment == have - told.assignment
+    assert mine.assignment == have - answer.assignment
     assert bench.group().state_name == "Stable"
 
 
 def test_an_answer_that_was_missed_is_given_again(bench):
     have = beat(bench).assignment
     beat(bench, "n")
-    told = beat(bench, epoch=2)
-    assert beat(bench, epoch=2, owned_partitions=told.assignment).epoch == 3
-    assert beat(bench, epoch=2, owned_partitions=told.assignment).epoch == 3  # it has not seen that
+    answer = beat(bench, epoch=2)
+    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3
+    assert beat(bench, epoch=2, owned_partitions=answer.assignment).epoch == 3  # it has not seen that
     assert code_of(bench, "m", 2) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(bench, "m", 2, owned_partitions=have) == ErrorCode.FENCED_MEMBER_EPOCH
     assert code_of(bench, "m", 4) == ErrorCode.FENCED_MEMBER_EPOCH
-    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned_partitions=told.assignment)
-    assert full.assignment == told.assignment
+    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned_partitions=answer.assignment)
+    assert full.assignment == answer.assignment
 
 
 def test_a_member_that_leaves_gives_all_to_the_others(bench):
@@ -153,7 +153,7 @@ def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
     assert len(beat(bench, epoch=2).assignment) == 6
     bench.topics.add("later", 1)
     assert len(beat(bench, epoch=3).assignment) == 7
-    del bench.topics.known["orders"]
+    del bench.topics.topics_by_name["orders"]
     assert len(beat(bench, epoch=4).assignment) == 1
 
 
@@ -171,8 +171,8 @@ def test_a_pattern_is_all_topics_that_match_it(bench):
 def test_a_static_member_comes_back_to_what_it_had(bench):
     beat(bench, instance_id="a")
     beat(bench, "n", instance_id="b")
-    told = beat(bench, epoch=2, instance_id="a")
-    beat(bench, epoch=2, instance_id="a", owned_partitions=told.assignment)
+    answer = beat(bench, epoch=2, instance_id="a")
+    beat(bench, epoch=2, instance_id="a", owned_partitions=answer.assignment)
     mine = beat(bench, "n", 3, instance_id="b").assignment
     assert code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == HeartbeatResult("n", -2)
@@ -241,8 +241,8 @@ def test_everything_is_there_after_a_restart(bench):
     after = bench.group()
     for name in ("epoch", "assignment_epoch", "members", "targets", "static_members", "metadata_hash", "state_name"):
         assert getattr(after, name) == getattr(before, name), name
-    kept = member(bench).assignment
-    assert beat(bench, epoch=2, owned_partitions=kept).epoch == 3
+    kept_partitions = member(bench).assignment
+    assert beat(bench, epoch=2, owned_partitions=kept_partitions).epoch == 3
     bench.clock.advance(50)
     assert bench.group().is_empty
 
@@ -261,9 +261,9 @@ def test_a_log_that_refuses_changes_nothing(bench):
 
 
 def test_empty_groups_change_their_protocol(bench):
-    joined = bench.member()
+    join_answer = bench.member()
     where = TopicPartition("orders", 0)
-    bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {where: OffsetToCommit(5)})
+    bench.coordinator.commit(Committer("g", join_answer.member_id, None, 1), {where: OffsetToCommit(5)})
     bench.clock.advance(11)
     assert beat(bench).epoch == 2
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
@@ -326,8 +326,8 @@ class Game:
 
     def come(self) -> None:
         self.number += 1
-        wanted = sorted(self.chance.sample(sorted(TOPICS), self.chance.randint(1, 2)))
-        self.players[f"m{self.number}"] = {"epoch": 0, "has": NOTHING, "told": None, "topics": wanted}
+        topics = sorted(self.chance.sample(sorted(TOPICS), self.chance.randint(1, 2)))
+        self.players[f"m{self.number}"] = {"epoch": 0, "has": NOTHING, "told": None, "topics": topics}
 
     def go(self, name: str) -> None:
         del self.players[name]
@@ -384,6 +384,6 @@ def test_no_partition_ever_has_two_owners_and_all_have_one_in_the_end(seed):
             game.obey(name)
             game.beat(name)
         assert len(game.owned) == len(set(game.owned)), "two members have a partition"
-    wanted = {topic for player in game.players.values() for topic in player["topics"]}
-    assert len(game.owned) == sum(TOPICS[name] for name in wanted)
+    subscribed_topics = {topic for player in game.players.values() for topic in player["topics"]}
+    assert len(game.owned) == sum(TOPICS[name] for name in subscribed_topics)
     assert game.bench.group().state_name == "Stable"

@@ -28,10 +28,10 @@ class Rights:
     """Who sees which topics; it changes while members read."""
 
     version: int = 0
-    hidden: dict[str, set[str]] = field(default_factory=dict)
+    hidden_topics: dict[str, set[str]] = field(default_factory=dict)
 
     def hide(self, viewer: str, names: set[str]) -> None:
-        self.hidden[viewer] = names
+        self.hidden_topics[viewer] = names
         self.version += 1
 
 
@@ -45,7 +45,7 @@ class User:
         return self.rights.version
 
     def may_see(self, topic: str) -> bool:
-        return topic not in self.rights.hidden.get(self.name, ())
+        return topic not in self.rights.hidden_topics.get(self.name, ())
 
 
 class Pair:
@@ -53,7 +53,7 @@ class Pair:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.made = 0
+        self.topic_count = 0
         self.benches = [Bench(), Bench()]
         self.rights = Rights()
         self.users = [User("alice", self.rights), User("bob", self.rights)]
@@ -63,20 +63,20 @@ class Pair:
 
     def use_reference(self) -> None:
         coordinator = self.benches[1].coordinator
-        known = coordinator.consumer
-        made = ReferenceConsumerGroups(
-            known.clock, known.settings, known.write, known.topics, known.setting, known.on_leave
+        groups = coordinator.consumer
+        reference = ReferenceConsumerGroups(
+            groups.clock, groups.settings, groups.write, groups.topics, groups.setting, groups.on_leave
         )
-        coordinator.consumer = coordinator.classic_members.groups = made
+        coordinator.consumer = coordinator.classic_members.groups = reference
 
     def each(self, call: Any) -> list[Any]:
-        found = []
+        results = []
         for bench in self.benches:
             try:
-                found.append(call(bench))
+                results.append(call(bench))
             except KafkaframesError as error:
-                found.append((type(error), str(error)))
-        return found
+                results.append((type(error), str(error)))
+        return results
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
         fields = {"viewer": self.random.choice(self.users), **fields}
@@ -95,7 +95,7 @@ class Pair:
         if kind == "join" or member is None:
             self.join(random.choice(("a", "b", "c", "d", "e", "f")))
         elif kind == "beat":
-            said = random.choice(
+            fields = random.choice(
                 (
                     {},
                     {"owned_partitions": member.assignment},
@@ -103,7 +103,7 @@ class Pair:
                     self.subscription(),
                 )
             )
-            self.beat(member.member_id, member.epoch, **said)
+            self.beat(member.member_id, member.epoch, **fields)
         elif kind == "beats":
             for one in members:
                 self.beat(one.member_id, one.epoch, owned_partitions=one.assignment)
@@ -133,10 +133,10 @@ class Pair:
     def change_topics(self) -> None:
         name, count = self.random.choice(NAMES), self.random.randint(0, 6)
         for bench in self.benches:
-            topic_id, had = bench.topics.known.pop(name, (UUID(int=100 + self.made), 0))
+            topic_id, had = bench.topics.topics_by_name.pop(name, (UUID(int=100 + self.topic_count), 0))
             if count:
-                bench.topics.known[name] = topic_id, max(count, had)
-        self.made += 1
+                bench.topics.topics_by_name[name] = topic_id, max(count, had)
+        self.topic_count += 1
 
     def check(self) -> None:
         mine, reference = (bench.coordinator.groups.get("g") for bench in self.benches)
@@ -150,8 +150,8 @@ class Pair:
             assert mine.is_subscribed_to(topic) == any(
                 topic in reference.topics_of_pattern(one).union(one.topics) for one in reference.members.values()
             )
-        written = [sorted(bench.log.rows, key=repr) for bench in self.benches]
-        assert written[0] == written[1]
+        written_rows = [sorted(bench.log.rows, key=repr) for bench in self.benches]
+        assert written_rows[0] == written_rows[1]
 
 
 @pytest.mark.parametrize("seed", range(25))

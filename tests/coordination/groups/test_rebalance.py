@@ -15,17 +15,21 @@ def bench():
 
 
 def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(bench):
-    required = drain(bench.join())
-    assert (required.error, required.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-uuid0")
-    answers = bench.join(required.member_id)
+    id_answer = drain(bench.join())
+    assert (id_answer.error, id_answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-uuid0")
+    answers = bench.join(id_answer.member_id)
     assert not answers  # the initial delay is 0, but it is a timer as in Kafka
     bench.clock.run_due()
-    joined = drain(answers)
-    assert joined.generation == 1
-    assert (joined.leader, joined.protocol_name, joined.protocol_type) == ("c-uuid0", "range", "consumer")
-    assert [(one.member_id, one.metadata) for one in joined.members] == [("c-uuid0", SUBSCRIPTION)]
-    synced = drain(bench.sync(joined, {"c-uuid0": b"everything"}))
-    assert (synced.error, synced.assignment, synced.protocol_name) == (0, b"everything", "range")
+    join_answer = drain(answers)
+    assert join_answer.generation == 1
+    assert (join_answer.leader, join_answer.protocol_name, join_answer.protocol_type) == (
+        "c-uuid0",
+        "range",
+        "consumer",
+    )
+    assert [(one.member_id, one.metadata) for one in join_answer.members] == [("c-uuid0", SUBSCRIPTION)]
+    sync_answer = drain(bench.sync(join_answer, {"c-uuid0": b"everything"}))
+    assert (sync_answer.error, sync_answer.assignment, sync_answer.protocol_name) == (0, b"everything", "range")
     assert bench.group().state is GroupState.STABLE
 
 
@@ -74,16 +78,16 @@ def test_who_does_not_rejoin_in_time_is_out(bench):
         assert bench.coordinator.heartbeat("g", first, None, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert not late
     bench.clock.advance(5)  # 61 s: the rebalance timeout was 60
-    joined = drain(late)
-    assert joined.generation == 2
-    assert joined.leader == joined.member_id
+    join_answer = drain(late)
+    assert join_answer.generation == 2
+    assert join_answer.leader == join_answer.member_id
     assert first not in bench.group().members
 
 
 def test_a_member_that_is_not_heard_of_is_out_and_an_empty_group_is_written(bench):
-    joined = bench.member()
+    join_answer = bench.member()
     bench.clock.advance(9)
-    assert bench.coordinator.heartbeat("g", joined.member_id, None, 1) == ErrorCode.NONE
+    assert bench.coordinator.heartbeat("g", join_answer.member_id, None, 1) == ErrorCode.NONE
     bench.clock.advance(9)
     assert bench.group().state is GroupState.STABLE
     bench.clock.advance(2)
@@ -145,18 +149,18 @@ def test_the_leader_makes_all_rejoin_by_joining_again(bench):
 
 
 def test_requests_of_another_generation_or_member_are_refused(bench):
-    joined = bench.member()
-    assert drain(bench.sync(joined, generation=7)).error == ErrorCode.ILLEGAL_GENERATION
-    assert drain(bench.sync(joined, member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert drain(bench.sync(joined, group_id="h")).error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert drain(bench.sync(joined, group_id="")).error == ErrorCode.INVALID_GROUP_ID
-    assert drain(bench.sync(joined, protocol_name="roundrobin")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert drain(bench.sync(joined, protocol_type="connect")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    join_answer = bench.member()
+    assert drain(bench.sync(join_answer, generation=7)).error == ErrorCode.ILLEGAL_GENERATION
+    assert drain(bench.sync(join_answer, member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(join_answer, group_id="h")).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert drain(bench.sync(join_answer, group_id="")).error == ErrorCode.INVALID_GROUP_ID
+    assert drain(bench.sync(join_answer, protocol_name="roundrobin")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert drain(bench.sync(join_answer, protocol_type="connect")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     heartbeat = bench.coordinator.heartbeat
-    assert heartbeat("g", joined.member_id, None, 7) == ErrorCode.ILLEGAL_GENERATION
+    assert heartbeat("g", join_answer.member_id, None, 7) == ErrorCode.ILLEGAL_GENERATION
     assert heartbeat("g", "x", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert heartbeat("h", joined.member_id, None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert heartbeat("", joined.member_id, None, 1) == ErrorCode.INVALID_GROUP_ID
+    assert heartbeat("h", join_answer.member_id, None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat("", join_answer.member_id, None, 1) == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize(
@@ -185,21 +189,21 @@ def test_most_votes_choose_among_what_all_support(bench):
 
     joined("sticky", "range", "roundrobin")
     group = bench.group()
-    known = list(group.members)
+    member_ids = list(group.members)
     ids = [bench.new_id(protocols=(("range", SUBSCRIPTION),)) for _ in range(2)]
     answers = [
         bench.join(ids[0], protocols=(("range", SUBSCRIPTION), ("roundrobin", SUBSCRIPTION))),
         bench.join(ids[1], protocols=(("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))),
     ]
-    bench.join(known[0], protocols=tuple((name, SUBSCRIPTION) for name in ("sticky", "range", "roundrobin")))
+    bench.join(member_ids[0], protocols=tuple((name, SUBSCRIPTION) for name in ("sticky", "range", "roundrobin")))
     assert {drain(one).protocol_name for one in answers} == {"range"}
 
 
 def test_a_full_group_refuses_more():
     bench = Bench(GroupSettings(max_size=1))
-    joined = bench.member()
+    join_answer = bench.member()
     assert drain(bench.join()).error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert drain(bench.join(joined.member_id)).error == ErrorCode.NONE  # who is in stays in
+    assert drain(bench.join(join_answer.member_id)).error == ErrorCode.NONE  # who is in stays in
 
 
 def test_leaving_ends_the_generation_for_the_others(bench):
@@ -231,8 +235,8 @@ def test_a_static_member_comes_back_without_a_rebalance(bench):
     assert back.member_id != second.member_id
     assert bench.group().state is GroupState.STABLE
     assert drain(bench.sync(back, instance_id="b")).assignment == second.member_id.encode()
-    fenced = bench.coordinator.heartbeat("g", second.member_id, "b", 2)
-    assert fenced == ErrorCode.FENCED_INSTANCE_ID
+    fenced_code = bench.coordinator.heartbeat("g", second.member_id, "b", 2)
+    assert fenced_code == ErrorCode.FENCED_INSTANCE_ID
     assert bench.coordinator.heartbeat("g", back.member_id, "b", 2) == ErrorCode.NONE
     bench.restart()
     assert bench.group().static_members["b"] == back.member_id
@@ -294,11 +298,11 @@ def test_the_initial_delay_is_extended_while_members_come():
 def test_a_broken_log_costs_the_generation_and_not_the_group(bench):
     answers = bench.join(bench.new_id())
     bench.clock.run_due()
-    joined = drain(answers)
+    join_answer = drain(answers)
     bench.log.is_broken = True
-    assert drain(bench.sync(joined, {})).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert drain(bench.sync(join_answer, {})).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     bench.log.is_broken = False
-    again = drain(bench.join(joined.member_id))
+    again = drain(bench.join(join_answer.member_id))
     assert again.generation == 2
     assert drain(bench.sync(again, {again.member_id: b"x"})).assignment == b"x"
 

@@ -19,9 +19,9 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 @pytest.fixture
 def bench():
-    made = Bench()
-    made.topics.add("orders", 2)
-    return made
+    bench = Bench()
+    bench.topics.add("orders", 2)
+    return bench
 
 
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
@@ -65,7 +65,7 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     told = beat(bench, epoch=epoch)
     items = {(UUID(int=2), 0)}
     assert told.assignment == two_partitions() | items
-    del bench.topics.known["orders"]
+    del bench.topics.topics_by_name["orders"]
     answer = beat(bench, epoch=told.epoch)
     assert (answer.epoch, answer.assignment) == (told.epoch, items)
     assert beat(bench, epoch=told.epoch) == answer._replace(assignment=None)
@@ -104,8 +104,10 @@ def test_wrong_heartbeats_are_refused(bench):
 def test_every_partition_has_a_reader_and_every_reader_a_partition(subscriptions):
     members = {f"m{number}": topics for number, topics in enumerate(subscriptions)}
     partitions = {UUID(int=1): [0, 1, 2], UUID(int=2): [1, 4]}
-    found = assign(members, partitions)
-    assert all(found.values())
-    wanted = {(topic, index) for topics in subscriptions for topic in topics for index in partitions[topic]}
-    assert set().union(*found.values()) == wanted
-    assert all(one[0] in members[name] for name, mine in found.items() for one in mine)
+    assignment = assign(members, partitions)
+    assert all(assignment.values())
+    subscribed_partitions = {
+        (topic, index) for topics in subscriptions for topic in topics for index in partitions[topic]
+    }
+    assert set().union(*assignment.values()) == subscribed_partitions
+    assert all(one[0] in members[name] for name, mine in assignment.items() for one in mine)

@@ -27,134 +27,136 @@ def partition(start: int = 0, **limits: Any) -> SharePartition:
     return SharePartition(frozen_clock(), start, lambda: None, limits=ShareLimits(**limits))
 
 
-def acquire(shared: SharePartition, member: str, *batches: tuple[int, int], most: int = 100, **changes: Any) -> Any:
-    fetch = ShareFetch(member, shared.next_fetch_offset, most, **changes)
-    return shared.acquire(fetch, [Span(*batch) for batch in batches])
+def acquire(
+    acquired_partition: SharePartition, member: str, *batches: tuple[int, int], most: int = 100, **changes: Any
+) -> Any:
+    fetch = ShareFetch(member, acquired_partition.next_fetch_offset, most, **changes)
+    return acquired_partition.acquire(fetch, [Span(*batch) for batch in batches])
 
 
-def acknowledge(shared: SharePartition, member: str, first: int, last: int, *types: int) -> None:
-    shared.acknowledge(member, [AcknowledgedRun(first, last, types)])
+def acknowledge(acquired_partition: SharePartition, member: str, first: int, last: int, *types: int) -> None:
+    acquired_partition.acknowledge(member, [AcknowledgedRun(first, last, types)])
 
 
-def refused(shared: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
+def refusal_of(acquired_partition: SharePartition, member: str, *batches: AcknowledgedRun) -> int:
     with pytest.raises(RefusedError) as caught:
-        shared.acknowledge(member, batches)
+        acquired_partition.acknowledge(member, batches)
     return caught.value.code
 
 
 @pytest.fixture
-def shared():
-    made = partition(10)
-    assert acquire(made, "m", (10, 14)) == [(10, 14, 1)]
-    return made
+def acquired_partition():
+    shared_partition = partition(10)
+    assert acquire(shared_partition, "m", (10, 14)) == [(10, 14, 1)]
+    return shared_partition
 
 
 def test_whole_batches_are_acquired_beyond_the_maximum():
-    shared = partition()
-    assert acquire(shared, "m", (0, 9), (10, 19), most=4) == [(0, 9, 1)]
-    assert acquire(shared, "m", (10, 19), (20, 29), (30, 39), most=15) == [(10, 29, 1)]
-    assert acquire(shared, "m", (30, 39), (40, 49), batch_size=10) == [(30, 39, 1), (40, 49, 1)]
+    shared_partition = partition()
+    assert acquire(shared_partition, "m", (0, 9), (10, 19), most=4) == [(0, 9, 1)]
+    assert acquire(shared_partition, "m", (10, 19), (20, 29), (30, 39), most=15) == [(10, 29, 1)]
+    assert acquire(shared_partition, "m", (30, 39), (40, 49), batch_size=10) == [(30, 39, 1), (40, 49, 1)]
 
 
 def test_in_the_mode_of_a_limit_a_batch_is_cut():
-    shared = partition()
-    assert acquire(shared, "m", (0, 9), most=4, record_limit=True) == [(0, 3, 1)]
-    assert (shared.next_fetch_offset, shared.end) == (4, 10)
-    assert acquire(shared, "n", (0, 9), most=4, record_limit=True) == [(4, 7, 1)]
-    assert acquire(shared, "o", (0, 9), (10, 19), most=4, record_limit=True) == [(8, 9, 1), (10, 11, 1)]
+    shared_partition = partition()
+    assert acquire(shared_partition, "m", (0, 9), most=4, record_limit=True) == [(0, 3, 1)]
+    assert (shared_partition.next_fetch_offset, shared_partition.end) == (4, 10)
+    assert acquire(shared_partition, "n", (0, 9), most=4, record_limit=True) == [(4, 7, 1)]
+    assert acquire(shared_partition, "o", (0, 9), (10, 19), most=4, record_limit=True) == [(8, 9, 1), (10, 11, 1)]
 
 
-def test_a_record_is_acquired_by_one_member_at_a_time(shared):
-    assert acquire(shared, "n", (10, 14), (15, 16)) == [(15, 16, 1)]
-    assert acquire(shared, "n", (10, 14)) == []
-    assert shared.next_fetch_offset == 17
+def test_a_record_is_acquired_by_one_member_at_a_time(acquired_partition):
+    assert acquire(acquired_partition, "n", (10, 14), (15, 16)) == [(15, 16, 1)]
+    assert acquire(acquired_partition, "n", (10, 14)) == []
+    assert acquired_partition.next_fetch_offset == 17
 
 
-def test_what_is_accepted_is_done_and_the_start_follows(shared):
-    acknowledge(shared, "m", 11, 11, ACCEPT)
-    assert (shared.start, shared.finished_count) == (10, 1)
-    acknowledge(shared, "m", 10, 10, GAP)
-    assert (shared.start, shared.finished_count) == (12, 0)
-    acknowledge(shared, "m", 12, 14, RELEASE, REJECT, ACCEPT)
-    assert (shared.start, shared.next_fetch_offset) == (12, 12)
-    assert acquire(shared, "n", (10, 14)) == [(12, 12, 2)]
-    acknowledge(shared, "n", 12, 12, ACCEPT)
-    assert (shared.start, shared.end) == (15, 15)
+def test_what_is_accepted_is_done_and_the_start_follows(acquired_partition):
+    acknowledge(acquired_partition, "m", 11, 11, ACCEPT)
+    assert (acquired_partition.start, acquired_partition.finished_count) == (10, 1)
+    acknowledge(acquired_partition, "m", 10, 10, GAP)
+    assert (acquired_partition.start, acquired_partition.finished_count) == (12, 0)
+    acknowledge(acquired_partition, "m", 12, 14, RELEASE, REJECT, ACCEPT)
+    assert (acquired_partition.start, acquired_partition.next_fetch_offset) == (12, 12)
+    assert acquire(acquired_partition, "n", (10, 14)) == [(12, 12, 2)]
+    acknowledge(acquired_partition, "n", 12, 12, ACCEPT)
+    assert (acquired_partition.start, acquired_partition.end) == (15, 15)
 
 
-def test_words_for_what_a_member_has_not_acquired_are_refused_whole(shared):
+def test_words_for_what_a_member_has_not_acquired_are_refused_whole(acquired_partition):
     wrong, early = ErrorCode.INVALID_RECORD_STATE, AcknowledgedRun(10, 11, [ACCEPT])
-    assert refused(shared, "n", early) == wrong
-    assert refused(shared, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong  # one record twice
-    assert refused(shared, "m", early, AcknowledgedRun(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-    assert refused(shared, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-    assert (shared.start, shared.finished_count) == (10, 0)
-    acknowledge(shared, "m", 10, 14, ACCEPT)
-    acknowledge(shared, "m", 10, 14, ACCEPT)  # all of it is below the start
-    assert refused(shared, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
+    assert refusal_of(acquired_partition, "n", early) == wrong
+    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(11, 12, [ACCEPT])) == wrong  # one record twice
+    assert refusal_of(acquired_partition, "m", early, AcknowledgedRun(14, 15, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert refusal_of(acquired_partition, "m", AcknowledgedRun(20, 25, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert (acquired_partition.start, acquired_partition.finished_count) == (10, 0)
+    acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
+    acknowledge(acquired_partition, "m", 10, 14, ACCEPT)  # all of it is below the start
+    assert refusal_of(acquired_partition, "m", AcknowledgedRun(15, 15, [ACCEPT])) == wrong
 
 
-def test_a_lock_times_out_and_can_be_renewed(shared):
-    shared.clock.advance(20)
-    acknowledge(shared, "m", 14, 14, RENEW)
-    shared.clock.advance(11)
-    assert acquire(shared, "n", (10, 14)) == [(10, 13, 2)]
-    shared.clock.advance(20)
-    assert acquire(shared, "o", (10, 14)) == [(14, 14, 2)]
-    shared.limits = ShareLimits(may_renew=False)
-    assert refused(shared, "o", AcknowledgedRun(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
+def test_a_lock_times_out_and_can_be_renewed(acquired_partition):
+    acquired_partition.clock.advance(20)
+    acknowledge(acquired_partition, "m", 14, 14, RENEW)
+    acquired_partition.clock.advance(11)
+    assert acquire(acquired_partition, "n", (10, 14)) == [(10, 13, 2)]
+    acquired_partition.clock.advance(20)
+    assert acquire(acquired_partition, "o", (10, 14)) == [(14, 14, 2)]
+    acquired_partition.limits = ShareLimits(may_renew=False)
+    assert refusal_of(acquired_partition, "o", AcknowledgedRun(14, 14, [RENEW])) == ErrorCode.INVALID_RECORD_STATE
 
 
 def test_a_record_that_comes_back_often_is_delivered_with_fewer_and_last_alone():
-    shared = partition(max_deliveries=5)
-    seen = []
+    shared_partition = partition(max_deliveries=5)
+    deliveries = []
     for _ in range(5):
-        seen.append(acquire(shared, "m", (0, 7), (8, 15)))
-        shared.clock.advance(31)
+        deliveries.append(acquire(shared_partition, "m", (0, 7), (8, 15)))
+        shared_partition.clock.advance(31)
     # With three deliveries behind it half of a batch is acquired, and nothing behind it.
-    assert seen == [[(0, 15, 1)], [(0, 15, 2)], [(0, 15, 3)], [(0, 7, 4)], [(0, 0, 5)]]
-    assert shared.start == 1  # it was delivered for the last time
-    assert acquire(shared, "m", (0, 7), (8, 15)) == [(1, 1, 5)]
+    assert deliveries == [[(0, 15, 1)], [(0, 15, 2)], [(0, 15, 3)], [(0, 7, 4)], [(0, 0, 5)]]
+    assert shared_partition.start == 1  # it was delivered for the last time
+    assert acquire(shared_partition, "m", (0, 7), (8, 15)) == [(1, 1, 5)]
 
 
-def test_a_session_that_ends_gives_back_and_the_delivery_counts(shared):
-    shared.release_all("n")
-    assert acquire(shared, "n", (10, 14)) == []
-    shared.release_all("m")
-    assert acquire(shared, "n", (10, 14)) == [(10, 14, 2)]
+def test_a_session_that_ends_gives_back_and_the_delivery_counts(acquired_partition):
+    acquired_partition.release_all("n")
+    assert acquire(acquired_partition, "n", (10, 14)) == []
+    acquired_partition.release_all("m")
+    assert acquire(acquired_partition, "n", (10, 14)) == [(10, 14, 2)]
 
 
 def test_so_many_records_are_open_and_no_more():
-    shared = partition(max_in_flight=10)
-    assert acquire(shared, "m", (0, 4), (5, 14)) == [(0, 14, 1)]  # a whole batch
-    assert not shared.may_acquire
-    acknowledge(shared, "m", 3, 4, RELEASE)
-    assert shared.may_acquire
-    assert acquire(shared, "n", (0, 4), (5, 14), (15, 20)) == [(3, 4, 2)]
-    acknowledge(shared, "m", 0, 2, ACCEPT)
-    acknowledge(shared, "n", 3, 4, ACCEPT)
-    assert not shared.may_acquire  # 5 to 14
-    acknowledge(shared, "m", 5, 9, ACCEPT)
-    assert acquire(shared, "n", (15, 20), (21, 30)) == [(15, 20, 1)]
+    shared_partition = partition(max_in_flight=10)
+    assert acquire(shared_partition, "m", (0, 4), (5, 14)) == [(0, 14, 1)]  # a whole batch
+    assert not shared_partition.may_acquire
+    acknowledge(shared_partition, "m", 3, 4, RELEASE)
+    assert shared_partition.may_acquire
+    assert acquire(shared_partition, "n", (0, 4), (5, 14), (15, 20)) == [(3, 4, 2)]
+    acknowledge(shared_partition, "m", 0, 2, ACCEPT)
+    acknowledge(shared_partition, "n", 3, 4, ACCEPT)
+    assert not shared_partition.may_acquire  # 5 to 14
+    acknowledge(shared_partition, "m", 5, 9, ACCEPT)
+    assert acquire(shared_partition, "n", (15, 20), (21, 30)) == [(15, 20, 1)]
 
 
-def test_aborted_records_are_left_out_and_what_the_log_lost_too(shared):
-    assert acquire(shared, "n", (15, 19)) == [(15, 19, 1)]
-    shared.archive_acquired([Span(16, 17)])
-    acknowledge(shared, "m", 10, 14, ACCEPT)
-    acknowledge(shared, "n", 15, 15, ACCEPT)
-    assert shared.start == 18
-    shared.move_start(30)
-    assert (shared.start, shared.end, shared.next_fetch_offset) == (30, 30, 30)
-    acknowledge(shared, "n", 18, 19, ACCEPT)  # too late, and no error
-    assert acquire(shared, "m", (30, 31)) == [(30, 31, 1)]
+def test_aborted_records_are_left_out_and_what_the_log_lost_too(acquired_partition):
+    assert acquire(acquired_partition, "n", (15, 19)) == [(15, 19, 1)]
+    acquired_partition.archive_acquired([Span(16, 17)])
+    acknowledge(acquired_partition, "m", 10, 14, ACCEPT)
+    acknowledge(acquired_partition, "n", 15, 15, ACCEPT)
+    assert acquired_partition.start == 18
+    acquired_partition.move_start(30)
+    assert (acquired_partition.start, acquired_partition.end, acquired_partition.next_fetch_offset) == (30, 30, 30)
+    acknowledge(acquired_partition, "n", 18, 19, ACCEPT)  # too late, and no error
+    assert acquire(acquired_partition, "m", (30, 31)) == [(30, 31, 1)]
 
 
-def test_a_delivery_under_way_is_not_stored(shared):
-    acknowledge(shared, "m", 10, 12, ACCEPT, RELEASE, ACCEPT)
-    assert shared.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
-    acquire(shared, "n", (10, 14))
-    assert shared.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
+def test_a_delivery_under_way_is_not_stored(acquired_partition):
+    acknowledge(acquired_partition, "m", 10, 12, ACCEPT, RELEASE, ACCEPT)
+    assert acquired_partition.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
+    acquire(acquired_partition, "n", (10, 14))
+    assert acquired_partition.batches() == [(11, 11, 0, 1), (12, 12, 2, 1)]
     again = partition(11)
     again.restore([StateBatch(12, 12, 2, 1), StateBatch(15, 16, 0, 3), StateBatch(11, 11, 0, 1)])
     assert (again.start, again.end, again.next_fetch_offset) == (11, 17, 11)

@@ -16,9 +16,9 @@ KEY = ShareKey("g", UUID(int=1), 0)
 
 
 def states(log: ListLog) -> ShareStates:
-    made = ShareStates(frozen_clock(), log, lambda key: None)
-    made.load(list(log.rows))
-    return made
+    states = ShareStates(frozen_clock(), log, lambda key: None)
+    states.load(list(log.rows))
+    return states
 
 
 def test_the_state_is_there_after_a_restart():
@@ -28,16 +28,16 @@ def test_the_state_is_there_after_a_restart():
         first.open(KEY, lambda: 5)
     first.initialize(KEY, 3)
     assert states(log).stored_states[KEY] == (-1, (), -1, 0, 3)
-    shared = first.open(KEY, lambda: 5)
-    shared.acquire(ShareFetch("m", 5, 100), [Span(5, 11)])
+    shared_partition = first.open(KEY, lambda: 5)
+    shared_partition.acquire(ShareFetch("m", 5, 100), [Span(5, 11)])
     assert first.stored_states[KEY].start == -1  # nothing was acknowledged
-    shared.acknowledge("m", [AcknowledgedRun(5, 6, [ACCEPT]), AcknowledgedRun(8, 9, [ACCEPT])])
+    shared_partition.acknowledge("m", [AcknowledgedRun(5, 6, [ACCEPT]), AcknowledgedRun(8, 9, [ACCEPT])])
     assert states(log).stored_states[KEY][:3] == (5, (StateBatch(5, 6, 2, 1), StateBatch(8, 9, 2, 1)), 4)
-    shared.acknowledge("m", [AcknowledgedRun(10, 10, [RELEASE])])
+    shared_partition.acknowledge("m", [AcknowledgedRun(10, 10, [RELEASE])])
     again = states(log)
-    found = again.open(KEY, lambda: 99)
-    assert (found.start, found.end, found.finished_count) == (7, 11, 2)
-    assert found.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
+    recovered = again.open(KEY, lambda: 99)
+    assert (recovered.start, recovered.end, recovered.finished_count) == (7, 11, 2)
+    assert recovered.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
     again.reset(KEY, 50, 4)
     assert again.open(KEY, lambda: 99).start == 50
     again.delete(KEY)

@@ -64,13 +64,13 @@ def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
 
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsHeartbeatResult:
     fields: dict[str, Any] = {} if epoch else joining(name)
-    sent = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
-    if sent.topology is not None:
-        check_topics(sent.topology.topics, lambda topic: topic.startswith("__"))
-    check(sent)
-    if sent.topology is not None:
-        check_topology(sent.topology)
-    return bench.coordinator.streams_heartbeat(sent)
+    request = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
+    if request.topology is not None:
+        check_topics(request.topology.topics, lambda topic: topic.startswith("__"))
+    check(request)
+    if request.topology is not None:
+        check_topology(request.topology)
+    return bench.coordinator.streams_heartbeat(request)
 
 
 def joining(name: str = "m") -> dict[str, Any]:
@@ -130,8 +130,8 @@ def test_a_second_member_gets_what_the_first_has_given_up(ready):
 
 def test_assignments_wait_for_their_interval(ready):
     beat(ready)
-    joined = beat(ready, "n")
-    assert (joined.epoch, joined.tasks, joined.statuses) == (2, NO_TASKS, (DELAYED,))
+    answer = beat(ready, "n")
+    assert (answer.epoch, answer.tasks, answer.statuses) == (2, NO_TASKS, (DELAYED,))
     assert ready.group().state_name == "Assigning"
     ready.clock.advance(1)
     assert beat(ready, "n", 2).epoch == 3
@@ -261,8 +261,8 @@ def test_a_group_of_another_type_is_not_changed(ready):
 def test_offsets_are_committed_with_the_members_epoch(ready):
     beat(ready)
     offsets = {TopicPartition("in", 0): OffsetToCommit(3)}
-    committed = ready.coordinator.commit(Committer("g", "m", None, 2), offsets)
-    assert committed == {TopicPartition("in", 0): ErrorCode.NONE}
+    errors = ready.coordinator.commit(Committer("g", "m", None, 2), offsets)
+    assert errors == {TopicPartition("in", 0): ErrorCode.NONE}
     for committer, code in (
         (Committer("g"), ErrorCode.UNKNOWN_MEMBER_ID),
         (Committer("g", "m", None, 1), ErrorCode.STALE_MEMBER_EPOCH),
@@ -277,7 +277,7 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
 
 
 @pytest.mark.parametrize(
-    ("subtopologies", "expected"),
+    ("subtopologies", "expected_detail"),
     [
         (
             (Subtopology("0", ("z2", "z1", "a3")), Subtopology("1", ("y9",))),
@@ -312,10 +312,10 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
         ),
     ],
 )
-def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected):
+def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected_detail):
     counts = {"a3": 3, "b2": 2, "one": 1}
-    configured = configure(Topology(0, subtopologies), counts.get)
-    assert (configured.status.detail, configured.tasks) == (expected, {})
+    configuration = configure(Topology(0, subtopologies), counts.get)
+    assert (configuration.status.detail, configuration.tasks) == (expected_detail, {})
 
 
 @pytest.mark.parametrize(
@@ -346,9 +346,9 @@ def test_what_a_topology_lacks_is_said_as_kafka_says_it(subtopologies, expected)
     ],
 )
 def test_internal_topics_have_as_many_partitions_as_what_goes_before(subtopologies, counts):
-    configured = configure(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
-    assert configured.counts == counts
-    assert {topic.name: topic.partitions for topic in configured.missing} == counts
+    configuration = configure(Topology(0, subtopologies), {"a3": 3, "b2": 2, "c4": 4}.get)
+    assert configuration.counts == counts
+    assert {topic.name: topic.partitions for topic in configuration.missing} == counts
 
 
 def test_a_topology_that_cannot_be_counted_is_refused():
@@ -374,14 +374,14 @@ def test_every_task_goes_where_kafka_sent_it():
 @given(st.integers(0, 2**32))
 def test_every_task_has_one_owner_and_standbys_are_elsewhere(seed):
     for case in islice(cases(seed), 5):
-        assigned = case.assigned()
-        assert set(assigned) == set(case.members)
+        assignment = case.assign_tasks()
+        assert set(assignment) == set(case.members)
         everything = {(name, index) for name, (count, _) in case.subtopologies.items() for index in range(count)}
-        active = [task[1:] for mine in assigned.values() for task in mine if task[0] is TaskRole.ACTIVE]
+        active = [task[1:] for mine in assignment.values() for task in mine if task[0] is TaskRole.ACTIVE]
         assert sorted(active) == sorted(everything)
         processes = {process for process, _ in case.members.values()}
         for one in everything:
-            holders = [case.members[key][0] for key, mine in assigned.items() for task in mine if task[1:] == one]
+            holders = [case.members[key][0] for key, mine in assignment.items() for task in mine if task[1:] == one]
             copies = 1 + case.standby_count * case.subtopologies[one[0]][1]
             assert len(holders) == len(set(holders)) == min(copies, len(processes))
 
@@ -389,8 +389,8 @@ def test_every_task_has_one_owner_and_standbys_are_elsewhere(seed):
 @given(st.integers(0, 2**32))
 def test_active_tasks_stay_as_long_as_nothing_changes(seed):
     case = next(cases(seed))
-    first = case.assigned()
+    first = case.assign_tasks()
     members = {key: (process, first[key]) for key, (process, _) in case.members.items()}
-    again = case._replace(members=members).assigned()
+    again = case._replace(members=members).assign_tasks()
     for key, mine in first.items():
         assert {task for task in mine if task[0] is TaskRole.ACTIVE} <= again[key]

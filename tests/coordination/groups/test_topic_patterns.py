@@ -47,7 +47,7 @@ class Thread:
 
 
 @pytest.fixture
-def matched(monkeypatch):
+def matches(monkeypatch):
     """What was matched: pattern and names."""
     calls = []
     match_names = topic_patterns.match_names
@@ -60,18 +60,18 @@ def matched(monkeypatch):
     return calls
 
 
-def test_a_pattern_is_resolved_once_for_all_who_ask(matched):
+def test_a_pattern_is_resolved_once_for_all_who_ask(matches):
     thread = Thread()
-    patterns, done = topic_patterns.TopicPatterns(Topics("a-1", "a-2", "b"), thread), []
+    patterns, calls = topic_patterns.TopicPatterns(Topics("a-1", "a-2", "b"), thread), []
     for number in range(3):
-        assert patterns.find("a.*", lambda number=number: done.append(number)) is None
+        assert patterns.find("a.*", lambda number=number: calls.append(number)) is None
     thread.run()
-    assert done == [0, 1, 2]
-    assert patterns.find("a.*", lambda: done.append("again")) == {"a-1", "a-2"}
-    assert matched == [("a.*", ("a-1", "a-2", "b"))]
+    assert calls == [0, 1, 2]
+    assert patterns.find("a.*", lambda: calls.append("again")) == {"a-1", "a-2"}
+    assert matches == [("a.*", ("a-1", "a-2", "b"))]
 
 
-def test_only_new_names_are_matched(matched):
+def test_only_new_names_are_matched(matches):
     thread, topics = Thread(), Topics("a-1", "b")
     patterns = topic_patterns.TopicPatterns(topics, thread)
     patterns.find("a.*", lambda: None)
@@ -80,13 +80,13 @@ def test_only_new_names_are_matched(matched):
     assert patterns.find("a.*", lambda: None) is None
     thread.run()
     assert patterns.find("a.*", lambda: None) == {"a-2"}
-    assert [names for _, names in matched] == [("a-1", "b"), ("a-2", "c")]
+    assert [names for _, names in matches] == [("a-1", "b"), ("a-2", "c")]
     topics.change(remove=("c",))
     assert patterns.find("a.*", lambda: None) == {"a-2"}  # nothing is to be matched
     assert not thread.queue
 
 
-def test_patterns_take_turns(matched):
+def test_patterns_take_turns(matches):
     thread = Thread()
     names = tuple(f"t-{number:03}" for number in range(100))
     patterns = topic_patterns.TopicPatterns(Topics(*names), thread)
@@ -94,16 +94,16 @@ def test_patterns_take_turns(matched):
         patterns.find(pattern, lambda: None)
     for _ in range(4):
         thread.step()
-    assert [pattern for pattern, _ in matched] == ["(.?){998}", "t-.*"] * 2
-    assert all(len(part) <= 16 for _, part in matched)
+    assert [pattern for pattern, _ in matches] == ["(.?){998}", "t-.*"] * 2
+    assert all(len(part) <= 16 for _, part in matches)
     thread.run()
     assert patterns.find("t-.*", lambda: None) == set(names)
 
 
 def test_a_broker_that_stops_leaves_a_pattern_unresolved():
-    patterns, done = topic_patterns.TopicPatterns(Topics("a"), lambda work, finish: finish()), []
-    assert patterns.find("a", lambda: done.append(1)) is None
-    assert done == []
+    patterns, calls = topic_patterns.TopicPatterns(Topics("a"), lambda work, finish: finish()), []
+    assert patterns.find("a", lambda: calls.append(1)) is None
+    assert calls == []
 
 
 def beat(bench, member="m", epoch=0, **fields):
@@ -114,7 +114,7 @@ def beat(bench, member="m", epoch=0, **fields):
 @pytest.fixture
 def bench():
     bench = Bench(resolves_at_once=False)
-    bench.topics.known = {"orders": (UUID(int=1), 2), "other": (UUID(int=2), 1)}
+    bench.topics.topics_by_name = {"orders": (UUID(int=1), 2), "other": (UUID(int=2), 1)}
     return bench
 
 
@@ -134,12 +134,12 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
 
 def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_no_topics(bench):
     """ConsumerGroupHeartbeatRequestTest.testConsumerGroupHeartbeatWithRegularExpression."""
-    bench.topics.known = {}
+    bench.topics.topics_by_name = {}
     thread = bench.coordinator.consumer.patterns.run_in_thread = Thread()
     assert beat(bench, regex="ord.*").epoch == 1
     thread.run()
     assert (bench.group().epoch, bench.group().regexes) == (1, {"ord.*": frozenset()})
-    bench.topics.known = {"orders": (UUID(int=1), 2)}
+    bench.topics.topics_by_name = {"orders": (UUID(int=1), 2)}
     beat(bench, epoch=1)
     thread.run()
     assert bench.group().epoch == 2
@@ -163,7 +163,7 @@ def test_a_pattern_keeps_its_topics_until_it_is_resolved_again(bench):
     thread.run()
     before = beat(bench, epoch=1)
     assert len(before.assignment) == 3
-    bench.topics.known = {**bench.topics.known, "orders-eu": (UUID(int=3), 1)}
+    bench.topics.topics_by_name = {**bench.topics.topics_by_name, "orders-eu": (UUID(int=3), 1)}
     assert beat(bench, epoch=before.epoch).assignment is None
     thread.run()
     assert len(beat(bench, epoch=before.epoch).assignment) == 4
@@ -184,9 +184,9 @@ def test_what_was_resolved_outlives_a_restart(bench):
 
 @pytest.mark.parametrize("regex", ["(", "a)|(b", r"\pL{900}"])
 def test_what_is_not_a_pattern_is_refused_at_once(bench, regex):
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RefusedError) as error_info:
         beat(bench, regex=regex)
-    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert error_info.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_slow_pattern_is_accepted(bench):

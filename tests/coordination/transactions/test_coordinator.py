@@ -31,7 +31,7 @@ class Bench:
     clock: Clock = field(default_factory=frozen_clock)
     log: ListLog = field(default_factory=ListLog)
     markers: list[tuple[Any, ...]] = field(default_factory=list)
-    broken: set[TopicPartition] = field(default_factory=set)
+    failing_partitions: set[TopicPartition] = field(default_factory=set)
     ids: Any = field(default_factory=lambda: count(1000))
     coordinator: TransactionCoordinator = field(init=False)
 
@@ -50,12 +50,14 @@ class Bench:
         self.coordinator.load(list(self.log.rows))
 
     def write(self, where: TopicPartition, **marker: Any) -> None:
-        if where in self.broken:
+        if where in self.failing_partitions:
             raise StorageError("the disk is full")
         self.markers.append((where, *marker.values()))
 
-    def init(self, *expected: int, name: str = "t", timeout_ms: int = 60_000) -> ProducerIdentity:
-        return self.coordinator.init_producer_id(name, timeout_ms, ProducerIdentity(*expected) if expected else None)
+    def init(self, *expected_identity: int, name: str = "t", timeout_ms: int = 60_000) -> ProducerIdentity:
+        return self.coordinator.init_producer_id(
+            name, timeout_ms, ProducerIdentity(*expected_identity) if expected_identity else None
+        )
 
     def init_again(self) -> ProducerIdentity:
         """Initialise as clients do: ask again after CONCURRENT_TRANSACTIONS."""
@@ -216,16 +218,16 @@ def test_version_2_tells_a_repetition_from_the_next_end():
 
 def test_a_producer_asks_for_the_next_epoch(bench):
     who = bench.init()
-    bumped = bench.init(*who)
-    assert bumped == (1000, 1)
-    assert bench.init(*who) == bumped  # it did not see the answer
+    identity = bench.init(*who)
+    assert identity == (1000, 1)
+    assert bench.init(*who) == identity  # it did not see the answer
     assert code_of(bench.init, 1000, 7) == ErrorCode.PRODUCER_FENCED
     assert code_of(bench.init, 999, 0) == ErrorCode.PRODUCER_FENCED
     bench.init()
-    assert code_of(bench.init, *bumped) == ErrorCode.PRODUCER_FENCED
+    assert code_of(bench.init, *identity) == ErrorCode.PRODUCER_FENCED
 
 
-def exhausted(bench: Bench) -> ProducerIdentity:
+def exhaust_epochs(bench: Bench) -> ProducerIdentity:
     """Return a producer with the last epoch that clients get."""
     bench.init()
     one = bench.coordinator.transactions["t"]
@@ -234,14 +236,14 @@ def exhausted(bench: Bench) -> ProducerIdentity:
 
 
 def test_when_epochs_are_used_up_a_new_id_follows(bench):
-    who = exhausted(bench)
+    who = exhaust_epochs(bench)
     assert bench.init(*who) == (1001, 0)
     assert bench.init(*who) == (1001, 0)  # it did not see the answer
 
 
 def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
     bench = Bench(2)
-    who = exhausted(bench)
+    who = exhaust_epochs(bench)
     bench.add(who)
     after = bench.end(who)
     assert after == (1001, 0)
@@ -253,7 +255,7 @@ def test_version_2_goes_on_with_a_new_id_when_epochs_are_used_up():
 
 
 def test_fencing_with_the_last_epoch_takes_the_one_that_is_kept_for_it(bench):
-    who = exhausted(bench)
+    who = exhaust_epochs(bench)
     bench.add(who)
     assert bench.init_again().producer_id == 1001
     assert bench.markers[0][3] == MAX_EPOCH
@@ -293,14 +295,14 @@ def test_ids_that_nobody_uses_are_forgotten(bench):
 def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
     who = bench.init()
     bench.add(who, T0, T1)
-    bench.broken = {T1}
+    bench.failing_partitions = {T1}
     bench.end(who, commit=commit)
     assert bench.state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
     assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert code_of(bench.end, who, commit=commit) == ErrorCode.CONCURRENT_TRANSACTIONS
     now = ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
     assert code_of(bench.add, now) == ErrorCode.CONCURRENT_TRANSACTIONS
-    bench.broken = set()
+    bench.failing_partitions = set()
     bench.restart()
     assert bench.state in {S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
     assert {one[:2] for one in bench.markers} == {(T0, commit), (T1, commit)}
@@ -309,11 +311,11 @@ def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
 def test_a_disk_that_refuses_a_marker_is_tried_again(bench):
     who = bench.init()
     bench.add(who)
-    bench.broken = {T0}
+    bench.failing_partitions = {T0}
     bench.end(who)
     bench.clock.advance(3)
     assert bench.state is S.PREPARE_COMMIT
-    bench.broken = set()
+    bench.failing_partitions = set()
     bench.clock.advance(1)
     assert bench.state is S.COMPLETE_COMMIT
 
@@ -330,12 +332,12 @@ def test_many_markers_are_written_in_turns_and_nobody_begins_in_between(bench):
     producer, partitions = bench.init(), {TopicPartition("many", index) for index in range(120)}
     bench.add(producer, *partitions)
     after = bench.end(producer)
-    written, now = len(bench.markers), ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
-    assert (0 < written < 60, bench.state, len(turns)) == (True, S.PREPARE_COMMIT, 1)
+    written_count, now = len(bench.markers), ProducerIdentity(1000, bench.coordinator.describe("t").producer_epoch)
+    assert (0 < written_count < 60, bench.state, len(turns)) == (True, S.PREPARE_COMMIT, 1)
     for call in (bench.add, bench.end):
         assert code_of(call, now) in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED}
     assert code_of(bench.init) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert len(bench.markers) == written
+    assert len(bench.markers) == written_count
     assert len(list(turns[0])) == 1
     assert (bench.state, {row[0] for row in bench.markers}) == (S.COMPLETE_COMMIT, partitions)
     assert len(bench.markers) == 120
@@ -389,10 +391,10 @@ def test_transactions_are_listed_by_state_producer_age_and_name(bench):
     bench.add(bench.init())
     bench.clock.advance(3)
     bench.coordinator.init_producer_id("other", 1_000)
-    listed = bench.coordinator.list_transactions
+    list_transactions = bench.coordinator.list_transactions
 
     def names(**filters: Any) -> set[str]:
-        return {one.transactional_id for one in listed(**filters)}
+        return {one.transactional_id for one in list_transactions(**filters)}
 
     assert names() == {"t", "other"}
     assert names(states=["Ongoing"]) == {"t"}

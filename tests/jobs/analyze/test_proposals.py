@@ -24,23 +24,23 @@ def layouts(proposal, name, version):
 
 def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
     """For every API whose newest version is flexible: the same bytes for a response of defaults, and for errors."""
-    found = rewrite({name: catalog.load(name) for name in NAMES})
-    checked = 0
-    for api in found.apis[::4]:
+    report = rewrite({name: catalog.load(name) for name in NAMES})
+    checked_count = 0
+    for api in report.apis[::4]:
         if api.is_flexible_new or api.version == api.before:
             continue
-        new = plan_message(found.specs[api.response], api.version)
+        new = plan_message(report.specs[api.response], api.version)
         (layout,) = layouts("kip-636", api.response, api.before)
-        tagged = plan_message(layout.after.spec, layout.after.version)
+        tagged_plan = plan_message(layout.after.spec, layout.after.version)
         cls = message(api.response)
         errors = {"error_code": 3, "error_message": "no"}
         own = plan_message(cls.spec, api.before).root.fields
         fields = {one.attribute: errors[one.attribute] for one in own if one.attribute in errors}
         for value in (cls(), cls(**fields)):
             array = cls.decode_columns([value.encode(api.before)], api.before)
-            assert encode_columns(tagged, array).to_pylist() == encode_columns(new, array).to_pylist(), api
-            checked += 1
-    assert checked > 30
+            assert encode_columns(tagged_plan, array).to_pylist() == encode_columns(new, array).to_pylist(), api
+            checked_count += 1
+    assert checked_count > 30
 
 
 @pytest.mark.parametrize("name", NAMES[::8] + NAMES[1::8])
@@ -70,11 +70,11 @@ def test_forms_are_compared_with_their_headers():
 
 
 def test_what_changes_in_the_specs_is_named():
-    changed = dict(spec_changes(QUESTION))
-    assert [(one.kind, one.path, one.text) for one in changed["HeartbeatResponse 4 -> 5"]] == [
+    changes = dict(spec_changes(QUESTION))
+    assert [(one.kind, one.path, one.text) for one in changes["HeartbeatResponse 4 -> 5"]] == [
         ("changed", ("ErrorCode",), "now tag 0")
     ]
-    assert changed["HeartbeatRequest 4 -> 5"] == []
+    assert changes["HeartbeatRequest 4 -> 5"] == []
     assert not list(spec_changes(Question("flexible")))
 
 

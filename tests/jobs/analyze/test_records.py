@@ -23,7 +23,7 @@ def rows(seed, *, headers=True):
     return columns
 
 
-def measured(data):
+def measure_records(data):
     sizes = RecordSizes()
     sizes.add(as_array(data), scan_all(as_array(data)))
     return sizes
@@ -33,7 +33,7 @@ def measured(data):
 @pytest.mark.parametrize("seed", range(6))
 def test_all_fields_together_are_the_bytes(seed, codec):
     columns = rows(seed)
-    sizes = measured(kafkaframes.build_records(columns, codec=codec, batch_records=50))
+    sizes = measure_records(kafkaframes.build_records(columns, codec=codec, batch_records=50))
     assert sizes.totals[2] == len(kafkaframes.build_records(columns, batch_records=50, batch_bytes=1 << 24))
     without = {name: column for name, column in columns.items() if name != "headers"}
     for record_format in (0, 1):
@@ -50,7 +50,7 @@ def test_records_of_older_formats_are_laid_out_in_format_2(seed, record_format, 
     if record_format == 0:
         columns["timestamp"] = [-1] * len(columns["key"])
     old = kafkaframes.build_records(columns, record_format=record_format, codec=codec, batch_bytes=1 << 24)
-    sizes = measured(old)
+    sizes = measure_records(old)
     assert sizes.totals[2] == len(kafkaframes.build_records(columns, batch_bytes=1 << 24))
     assert sizes.totals[record_format] == len(kafkaframes.build_records(columns, record_format=record_format))
     assert (sizes.records, sizes.batches, sizes.left_out) == (len(columns["key"]), 1, 0)
@@ -58,14 +58,14 @@ def test_records_of_older_formats_are_laid_out_in_format_2(seed, record_format, 
 
 def test_messages_without_compression_are_joined_to_batches_of_16_kib():
     old = kafkaframes.build_records({"value": [b"v" * 966] * 64}, record_format=1)  # 1,000 bytes each
-    assert (measured(old).batches, measured(old).records) == (4, 64)
+    assert (measure_records(old).batches, measure_records(old).records) == (4, 64)
 
 
 def test_what_cannot_be_measured_is_left_out():
     old = kafkaframes.build_records(
         {"value": [b"v"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime"
     )
-    damaged = mutations.batch_v2(b"\x7f", count=1)
-    appended = kafkaframes.build_records(rows(1), timestamp_type="LogAppendTime")
-    sizes = measured(old + damaged + appended + kafkaframes.build_records({"value": [b"v"]}))
+    damaged_batch = mutations.batch_v2(b"\x7f", count=1)
+    append_time_batch = kafkaframes.build_records(rows(1), timestamp_type="LogAppendTime")
+    sizes = measure_records(old + damaged_batch + append_time_batch + kafkaframes.build_records({"value": [b"v"]}))
     assert (sizes.batches, sizes.records, sizes.left_out) == (1, 1, 3)

@@ -17,13 +17,13 @@ from kafkaframes.protocol.spec import catalog
 FLEXIBLE = [name for name in catalog.names() if not catalog.load(name).flexible_versions.is_empty][::6]
 
 
-def measured(name, version, header, *values):
+def measure_messages(name, version, header, *values):
     counts = Counter()
     plan, array = message(name).codec(version).plan, columns(name, version, *values)
-    found = sizes(plan, array)
+    message_sizes = sizes(plan, array)
     if header != "adopted":
-        found = found - count_saved_bytes(header, plan, array, counts)
-    return found.tolist(), counts
+        message_sizes = message_sizes - count_saved_bytes(header, plan, array, counts)
+    return message_sizes.tolist(), counts
 
 
 @pytest.mark.parametrize("unknown_tags", [False, True])
@@ -36,8 +36,8 @@ def test_sizes_are_those_of_the_messages_written_with_each_header(unknown_tags):
             continue
         values = [make_value(cls, version, seed, unknown_tags=unknown_tags) for seed in range(3)]
         for header in ("adopted", "interleaved"):
-            found, counts = measured(name, version, header, *values)
-            assert found == [len(one.encode(version, tag_header=header)) for one in values], f"{name} {header}"
+            message_sizes, counts = measure_messages(name, version, header, *values)
+            assert message_sizes == [len(one.encode(version, tag_header=header)) for one in values], f"{name} {header}"
         fields += counts["tagged fields"]
     assert fields > 10
 
@@ -49,10 +49,12 @@ def test_sections_by_hand():
     """
     cls = message("HeartbeatRequest")
     values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
-    by_header = {name: measured("HeartbeatRequest", 4, name, *values) for name in ("adopted", "interleaved", "typed")}
-    adopted, interleaved, typed = (np.array(found) for found, _ in by_header.values())
-    assert (adopted - interleaved).tolist() == [1, 0]
-    assert (adopted - typed).tolist() == [1, 0]
+    by_header = {
+        name: measure_messages("HeartbeatRequest", 4, name, *values) for name in ("adopted", "interleaved", "typed")
+    }
+    adopted_sizes, interleaved_sizes, typed_sizes = (np.array(message_sizes) for message_sizes, _ in by_header.values())
+    assert (adopted_sizes - interleaved_sizes).tolist() == [1, 0]
+    assert (adopted_sizes - typed_sizes).tolist() == [1, 0]
     assert by_header["typed"][1] == {"sections": 2, "empty sections": 1, "tagged fields": 2}
 
 
@@ -60,35 +62,35 @@ def test_what_the_kip_rejects_by_hand():
     """The same two messages: 8 bytes of body, null among them, and 8 with tags of 5 + 203 bytes (and their headers)."""
     cls = message("HeartbeatRequest")
     values = cls(unknown_tags=[(5, b"abc"), (99, b"x" * 200)]), cls()
-    assert measured("HeartbeatRequest", 4, "adopted", *values)[0] == [8 + 5 + 203, 8]
-    assert measured("HeartbeatRequest", 4, "escape", *values)[0] == [8 + 5 + 203 + 1, 7]
+    assert measure_messages("HeartbeatRequest", 4, "adopted", *values)[0] == [8 + 5 + 203, 8]
+    assert measure_messages("HeartbeatRequest", 4, "escape", *values)[0] == [8 + 5 + 203 + 1, 7]
     alone = 1 + 2 + (2 + 4) + 2 + 2
-    assert measured("HeartbeatRequest", 4, "all tagged", *values)[0] == [alone + 5 + 203, alone]
+    assert measure_messages("HeartbeatRequest", 4, "all tagged", *values)[0] == [alone + 5 + 203, alone]
 
 
 def test_a_value_at_its_default_is_not_written():
     cls = message("ApiVersionsResponse")
     feature = cls.SupportedFeatureKey(name="f", min_version=0, max_version=1)
-    (bare,), counts = measured("ApiVersionsResponse", 3, "interleaved", cls())
+    (bare,), counts = measure_messages("ApiVersionsResponse", 3, "interleaved", cls())
     assert counts == {"sections": 1, "empty sections": 1, "tagged fields": 0}
-    (full,), counts = measured("ApiVersionsResponse", 3, "interleaved", cls(supported_features=[feature]))
+    (full,), counts = measure_messages("ApiVersionsResponse", 3, "interleaved", cls(supported_features=[feature]))
     assert counts == {"sections": 2, "empty sections": 1, "tagged fields": 1}
     assert full > bare
 
 
 def test_what_a_field_takes_at_its_default():
     plan = message("MetadataResponse").codec(12).plan.root
-    named = {field.name: default_size(field) for field in plan.fields}
-    assert named == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}
+    default_sizes = {field.name: default_size(field) for field in plan.fields}
+    assert default_sizes == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}
 
 
 def test_fitting_keeps_nulls_drops_what_is_not_there_and_adds_values():
     plan = message("MetadataRequest").codec(12).plan.root
     topics = pa.array([[{"name": "a", "gone": 1}], None, []])
     array = pa.StructArray.from_arrays([topics, pa.array([True, False, True])], ["topics", "old"])
-    made = {"topics.topicId": lambda structs, field: pa.array([b"x" * 16] * len(structs), pa.binary(16))}
-    found = fit_columns(array, plan, made)
-    assert found.to_pylist() == [
+    added_columns = {"topics.topicId": lambda structs, field: pa.array([b"x" * 16] * len(structs), pa.binary(16))}
+    fitted_columns = fit_columns(array, plan, added_columns)
+    assert fitted_columns.to_pylist() == [
         {"topics": [{"name": "a", "topicId": b"x" * 16}]},
         {"topics": None},
         {"topics": []},
@@ -101,10 +103,10 @@ def test_lengths_are_those_of_every_array_string_and_byte_field_by_message():
     first = cls(group_id="g" * 130, member_id="", protocol_type="consumer", protocols=protocols, reason="why")
     second = cls(group_id="g", member_id="m", group_instance_id="i", protocol_type="x", protocols=[], reason=None)
     array = columns("JoinGroupRequest", 9, first, second)
-    found = Counter()
+    lengths_found = Counter()
     for kind, lengths, rows in lengths_in(array, cls.codec(9).plan.root):
-        found.update((kind, length, row) for length, row in zip(lengths.tolist(), rows.tolist(), strict=True))
-    assert found == {
+        lengths_found.update((kind, length, row) for length, row in zip(lengths.tolist(), rows.tolist(), strict=True))
+    assert lengths_found == {
         ("strings", 130, 0): 1, ("strings", 0, 0): 1, ("strings", -1, 0): 1, ("strings", 8, 0): 1,
         ("arrays", 3, 0): 1, ("strings", 5, 0): 3, ("bytes", 200, 0): 3, ("strings", 3, 0): 1,
         ("strings", 1, 1): 4, ("arrays", 0, 1): 1, ("strings", -1, 1): 1,
@@ -113,8 +115,8 @@ def test_lengths_are_those_of_every_array_string_and_byte_field_by_message():
 
 def test_a_tagged_field_at_its_default_has_no_length():
     cls = message("FetchRequest")
-    unset, named = cls(cluster_id=None), cls(cluster_id="c" * 9)
-    array, plan = columns("FetchRequest", 17, unset, named), cls.codec(17).plan
+    unset, named_request = cls(cluster_id=None), cls(cluster_id="c" * 9)
+    array, plan = columns("FetchRequest", 17, unset, named_request), cls.codec(17).plan
     strings = [
         (lengths.tolist(), rows.tolist()) for kind, lengths, rows in lengths_in(array, plan.root) if kind == "strings"
     ]

@@ -21,18 +21,18 @@ FLEXIBLE = [
 ]
 
 
-def value_of(slots, *, filled):
+def value_of(slots, *, is_filled):
     """Return JSON with one element in each array, texts of ten bytes, nothing null or at its default."""
     return {
-        slot.name[:1].lower() + slot.name[1:]: one_of(slot, filled=filled)
+        slot.name[:1].lower() + slot.name[1:]: one_of(slot, is_filled=is_filled)
         for slot in slots
-        if slot.tag is None or filled
+        if slot.tag is None or is_filled
     }
 
 
-def one_of(slot, *, filled):
+def one_of(slot, *, is_filled):
     if slot.type.is_struct:
-        value = value_of(slot.children, filled=filled)
+        value = value_of(slot.children, is_filled=is_filled)
     elif slot.type.name == "bool":
         value = slot.default is not True
     elif slot.type.name == "float64":
@@ -47,16 +47,16 @@ def one_of(slot, *, filled):
 
 
 @pytest.mark.parametrize(
-    ("length", "tag", "written"),
+    ("length", "tag", "expected_hex"),
     [
         *[(4, 5, "32"), (0, 0, "00"), (15, 7, "7f"), (16, 7, "aa02"), (15, 8, "d501"), (127, 127, "ff7f")],
         *[(128, 0, "808001"), (2**31 - 1, 2**31 - 1, "ffffffffffffffff3f")],
     ],
 )
-def test_vectors_of_the_draft(length, tag, written):
-    found = header_size(length, tag)
-    assert found.written.hex() == written
-    assert found.interleaved == len(written) // 2
+def test_vectors_of_the_draft(length, tag, expected_hex):
+    header = header_size(length, tag)
+    assert header.written.hex() == expected_hex
+    assert header.interleaved == len(expected_hex) // 2
 
 
 def test_the_table_is_complete_and_numbers_are_bounded():
@@ -66,16 +66,16 @@ def test_the_table_is_complete_and_numbers_are_bounded():
             header_size(length, tag)
 
 
-@pytest.mark.parametrize("filled", [False, True], ids=["bare", "filled"])
-def test_sizes_are_those_of_encoded_messages(filled):
+@pytest.mark.parametrize("is_filled", [False, True], ids=["bare", "filled"])
+def test_sizes_are_those_of_encoded_messages(is_filled):
     for name, version in FLEXIBLE:
         cls = message(name)
-        data = value_of(layout(cls.spec, version), filled=filled)
-        if not filled:  # the JSON form asks for mandatory fields alone
+        data = value_of(layout(cls.spec, version), is_filled=is_filled)
+        if not is_filled:  # the JSON form asks for mandatory fields alone
             assert not any(one.tag is not None and one.name in data for one in layout(cls.spec, version))
         value = cls.from_json(data, version)
         found = message_size(cls.spec, version, TEXT_BYTES)
-        sizes = found.filled if filled else found.bare
+        sizes = found.filled if is_filled else found.bare
         for header in ("adopted", "interleaved"):
             assert len(value.encode(version, tag_header=header)) == sizes[header], f"{name} {version} {header}"
 
@@ -90,14 +90,14 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
         "all tagged": 1 + 3 * (2 + 10) + (2 + 4),
     }
     assert size.filled == size.bare
-    marked = message_size(catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES)  # one tagged string alone
-    assert [marked.filled[scheme] for scheme in SCHEMES] == [1 + 2 + 11, 1 + 1 + 11, 1 + 1 + 2 + 11, 1 + 2 + 10]
+    marked_size = message_size(catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES)  # one tagged string alone
+    assert [marked_size.filled[scheme] for scheme in SCHEMES] == [1 + 2 + 11, 1 + 1 + 11, 1 + 1 + 2 + 11, 1 + 2 + 10]
 
 
 def test_tagged_fields_of_nested_structs_are_listed():
-    found = {one.path: one.header for one in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
-    assert list(found) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
-    header = found["Responses.PartitionResponses.CurrentLeader"]
+    headers_by_path = {one.path: one.header for one in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
+    assert list(headers_by_path) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
+    header = headers_by_path["Responses.PartitionResponses.CurrentLeader"]
     assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)
 
 

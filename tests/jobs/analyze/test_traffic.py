@@ -12,7 +12,7 @@ DATA = Path(__file__).parents[2] / "data"
 CAPTURE = str(DATA / "captures" / "share-groups-broker43.pcap.zst")
 
 
-def logged(tmp_path, version, *partitions):
+def write_request_log(tmp_path, version, *partitions):
     body = {"transactionalId": None, "acks": 1, "timeoutMs": 1}
     body["topicData"] = [{"name": "t", "partitionData": list(partitions)}]
     header = {"requestApiKey": 0, "requestApiVersion": version, "correlationId": 1, "clientId": "c"}
@@ -25,7 +25,9 @@ def logged(tmp_path, version, *partitions):
 
 def test_records_are_counted_by_their_sizes(tmp_path):
     """Two sets of 100 and of 300 bytes: a compact length of 301 takes a byte more than that of none."""
-    messages = logged(tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300})
+    messages = write_request_log(
+        tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300}
+    )
     assert messages.records == [[100, 300]]
     assert messages.record_bytes(compact=False).tolist() == [400]
     assert messages.record_bytes(compact=True).tolist() == [401]
@@ -34,11 +36,11 @@ def test_records_are_counted_by_their_sizes(tmp_path):
 
 def test_a_size_that_is_none_is_not_counted(tmp_path):
     for size in (-1, 1 << 40, "5"):
-        assert logged(tmp_path, 9, {"index": 0, "recordsSizeInBytes": size}).records == [[]]
+        assert write_request_log(tmp_path, 9, {"index": 0, "recordsSizeInBytes": size}).records == [[]]
 
 
 def test_a_call_that_no_spec_describes_is_named(tmp_path):
-    messages = logged(tmp_path, 999, {"index": 0, "recordsSizeInBytes": 1})
+    messages = write_request_log(tmp_path, 999, {"index": 0, "recordsSizeInBytes": 1})
     assert messages.unread == {(0, "no spec has this API and version"): 1}
     assert len(messages.frames) == 0
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.jobs.analyze.weighing import weighed
+from tests.jobs.analyze.weighing import weigh_values
 from tests.protocol.messages.values import make_value
 
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merge_outcomes
@@ -65,8 +65,8 @@ def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
         if group.api_key != API_VERSIONS and group.kind not in (NOT_READ, NOT_RAISED):
             sums.setdefault(group.kind, Weight()).add(weight)
     kinds = FIGURES[file][name]
-    measured = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
-    assert {kind: measured[kind] for kind in kinds} == kinds
+    measured_weights = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
+    assert {kind: measured_weights[kind] for kind in kinds} == kinds
     total = outcome.by()[()]
     assert total.mismatched == 0
     assert (total.checked > 50) == file.startswith("captures/")
@@ -82,11 +82,11 @@ def test_apiversions_answered_at_version_0_is_weighed_as_such():
 def test_the_documents_numbers_for_offset_commit_and_heartbeat():
     """2 bytes for each code that is 0: 100 partitions 200, a heartbeat 2; a set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
-    weight = weighed("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
+    weight = weigh_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
     assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even) == (0, 2, 1, 0.5)
     parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
     body = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}
-    assert weighed("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
+    assert weigh_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
 
 
 @pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
@@ -94,32 +94,32 @@ def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
     cls = message("ProduceResponse")
     parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
     value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
-    weight = weighed("kip-636", 11, value)["flexible"]
+    weight = weigh_values("kip-636", 11, value)["flexible"]
     assert (weight.before, weight.after, weight.checked, weight.mismatched) == (before, after, 1, 0)
 
 
 @pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
 def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, more):
     cls = message("ProduceResponse")
-    for text, saved in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
+    for text, saved_bytes in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
         part = cls.PartitionProduceResponse(error_message=text)
         value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
-        assert weighed("kip-636", 11, value)["flexible"].saved == saved
+        assert weigh_values("kip-636", 11, value)["flexible"].saved == saved_bytes
 
 
 def test_fields_of_a_raised_response_are_those_of_the_version_that_it_is_raised_to():
     """FindCoordinator 0 has a code of its own; the newest has one for each key, and no key here: nothing is moved."""
-    kinds = weighed("kip-636", 1, message("HeartbeatResponse")())
+    kinds = weigh_values("kip-636", 1, message("HeartbeatResponse")())
     assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
     assert kinds["inflexible"].break_even is None
-    kinds = weighed("kip-636", 0, message("FindCoordinatorResponse")())
+    kinds = weigh_values("kip-636", 0, message("FindCoordinatorResponse")())
     assert kinds["raised"].counts["int16"] == 0
     assert kinds["raised"].saved == 0
 
 
 def test_what_cannot_be_raised_is_named_and_the_rest_is_weighed():
     cls = message("FindCoordinatorResponse")
-    kinds = weighed("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
+    kinds = weigh_values("kip-636", 0, cls(), cls(node_id=1), cls(), cls(node_id=2))
     assert kinds["raised"].messages == 2
     (reason,) = kinds[NOT_RAISED].reasons
     assert kinds[NOT_RAISED].left_out == 2
@@ -132,7 +132,7 @@ def test_a_heartbeat_by_hand_in_both_layouts():
     """Three texts save a byte each, the fourth one (null) too, and the tag section takes one."""
     value = message("HeartbeatRequest")(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
     for version in (3, 4):
-        weight = weighed("flexible", version, value, value)["all"]
+        weight = weigh_values("flexible", version, value, value)["all"]
         assert (weight.messages, weight.before, weight.after) == (2, 24, 20)
 
 
@@ -140,12 +140,12 @@ def test_operations_that_nobody_asked_for():
     """KIP-482's example: four bytes a topic, and four for the cluster until version 10."""
     cls = message("MetadataResponse")
     topics = [cls.MetadataResponseTopic(name="t"), cls.MetadataResponseTopic(name="u", topic_authorized_operations=7)]
-    blank = [weighed("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)]
+    blank = [weigh_values("flexible", version, cls(topics=topics))["all"].counts["blank bytes"] for version in (10, 12)]
     assert blank == [8, 4]
 
 
 def test_tags_that_no_spec_declares_cannot_be_laid_out_without_tags():
-    weight = weighed("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
+    weight = weigh_values("flexible", 4, message("HeartbeatRequest")(unknown_tags=[(99, b"trace")]))["all"]
     assert (weight.messages, weight.left_out) == (0, 1)
 
 
@@ -153,13 +153,13 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
     """Version 5 after: a number of 8 bytes for one of 4, a null text as a tag: 4 more, 1 less. Before: 29 bytes."""
     request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
     after = {"HeartbeatRequest": load_message(ECHO)}
-    kinds = weighed(Question("mine", after), 4, request)
+    kinds = weigh_values(Question("mine", after), 4, request)
     assert kinds.keys() == {CHANGED}
     assert kinds[CHANGED].before - kinds[CHANGED].after == -3
     assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even) == (1, 0, None)
-    kinds = weighed(Question("mine", after), 1, request)
+    kinds = weigh_values(Question("mine", after), 1, request)
     assert kinds[RAISED].saved == -3
-    kinds = weighed(Question("mine", after), 9, message("OffsetCommitResponse")())
+    kinds = weigh_values(Question("mine", after), 9, message("OffsetCommitResponse")())
     assert kinds.keys() == {SAME}
 
 
@@ -172,22 +172,22 @@ def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
     )  # fmt: skip
     after = {spec.name: replace(spec, struct=replace(spec.struct, fields=(*spec.struct.fields, owner)))}
     request = message(spec.name)(group_id="g")
-    assert weighed(Question("mine", after), 3, request).keys() == {SAME}
+    assert weigh_values(Question("mine", after), 3, request).keys() == {SAME}
     for values, more in (((), 0), (("HeartbeatRequest.Owner=5",), 10), (("HeartbeatRequest.Owner=0",), 0)):
-        assert weighed(Question("mine", after, values=values), 4, request)[CHANGED].saved == -more
+        assert weigh_values(Question("mine", after, values=values), 4, request)[CHANGED].saved == -more
 
 
 def test_a_message_that_the_specs_after_have_removed_is_named():
     spec = catalog.load("HeartbeatRequest")
-    gone = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
-    kinds = weighed(Question("mine", {spec.name: gone}), 4, message(spec.name)())
+    removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
+    kinds = weigh_values(Question("mine", {spec.name: removed_spec}), 4, message(spec.name)())
     assert kinds[NOT_RAISED].reasons == {"the specs after have no version of it": 1}
 
 
 def test_the_specs_before_may_be_a_users_own():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}
-    assert weighed(Question("back", {}, own), 4, request).keys() == {SAME}
+    assert weigh_values(Question("back", {}, own), 4, request).keys() == {SAME}
 
 
 def test_the_page_on_kip_636_says_what_the_command_prints():
@@ -195,10 +195,10 @@ def test_the_page_on_kip_636_says_what_the_command_prints():
     page = (DATA.parents[1] / "docs" / "kip-636.md").read_text()
     for file, proposals in FIGURES.items():
         rows = [line for line in page.splitlines() if line.startswith("|") and file in line]
-        raised = proposals["kip-636"].get(RAISED)
-        for row in rows if raised is not None else ():
+        raised_row = proposals["kip-636"].get(RAISED)
+        for row in rows if raised_row is not None else ():
             cells = [cell.strip() for cell in row.strip("|").split("|")]
-            assert [int(cell.replace(",", "")) for cell in cells[5:8]] == list(raised), file
+            assert [int(cell.replace(",", "")) for cell in cells[5:8]] == list(raised_row), file
 
 
 @pytest.mark.parametrize("name", ["MetadataResponse", "FetchRequest", "ShareFetchResponse", "OffsetDeleteResponse"])
@@ -209,7 +209,7 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     old, new = message(name), class_of(after[name])
     version = old.spec.valid_versions.highest
     values = [make_value(old, version, seed) for seed in range(4)]
-    weight = weighed(Question("pair", after), version, *values)[CHANGED]
+    weight = weigh_values(Question("pair", after), version, *values)[CHANGED]
     encode = encode_request if old.spec.type == "request" else encode_response
     laid_out = [new.from_json(one.to_json(version, records="base64"), version + 1) for one in values]
     assert weight.after == sum(len(encode(one, version + 1)) for one in laid_out)
@@ -226,9 +226,9 @@ def test_the_table_of_kip_636_is_what_the_command_gives():
         outcome = weigh(Weighing(Task((str(root / path),)), Question("kip-636")))
         for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
             weight = outcome.by(kind=kind).get((), Weight())
-            printed = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
-            assert [weight.messages, weight.before, weight.after] == printed, (path, kind)
+            printed_numbers = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
+            assert [weight.messages, weight.before, weight.after] == printed_numbers, (path, kind)
             assert share == (f"{100 * weight.saved / weight.before:.2f} %" if weight.before else "")
             if kind == "flexible" and path.startswith("tests/data/captures"):
-                total = [old + new for old, new in zip(total, printed, strict=True)]
+                total = [old + new for old, new in zip(total, printed_numbers, strict=True)]
     assert f"{total[0]} responses ({total[1]:,} bytes, then {total[2]:,})" in "\n".join(lines)

@@ -28,7 +28,7 @@ def field_at(*path):
     return field
 
 
-def made(path, value):
+def make_column(path, value):
     ((where, make),) = columns_for((f"MetadataResponse.{path}={value}",), FORM, has_header=True).items()
     assert where == "body." + ".".join(name[:1].lower() + name[1:] for name in path.split("."))
     return make(STRUCTS, field_at(*path.split("."))).to_pylist()
@@ -46,21 +46,21 @@ def made(path, value):
     ],
 )
 def test_constants(path, value, column):
-    assert made(path, value) == column
+    assert make_column(path, value) == column
 
 
 def test_ranges_are_numbers_or_lengths():
-    assert sorted(made("ControllerId", "5..7")) == [5, 6, 7]
-    assert sorted(map(len, made("ClusterId", "1..3"))) == [1, 2, 3]
-    assert sorted(map(len, made("Topics.Partitions.IsrNodes", "0..2"))) == [0, 1, 2]
-    assert sorted(map(len, made("Brokers", "0..2"))) == [0, 1, 2]
+    assert sorted(make_column("ControllerId", "5..7")) == [5, 6, 7]
+    assert sorted(map(len, make_column("ClusterId", "1..3"))) == [1, 2, 3]
+    assert sorted(map(len, make_column("Topics.Partitions.IsrNodes", "0..2"))) == [0, 1, 2]
+    assert sorted(map(len, make_column("Brokers", "0..2"))) == [0, 1, 2]
 
 
 def test_a_function_gets_each_struct(tmp_path):
     (tmp_path / "values.py").write_text("def length(topic):\n    return len(topic['name'])\n")
-    assert made("ControllerId", f"@{tmp_path}/values.py:length") == [1, 2, 3]
+    assert make_column("ControllerId", f"@{tmp_path}/values.py:length") == [1, 2, 3]
     with pytest.raises(OptionError, match="has no function other"):
-        made("ControllerId", f"@{tmp_path}/values.py:other")
+        make_column("ControllerId", f"@{tmp_path}/values.py:other")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_names_no_field_is_refused(text, reason):
 
 def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
     with pytest.raises(OptionError, match="ControllerId"):
-        made("ControllerId", "text")
+        make_column("ControllerId", "text")
     assert columns_for(("FetchResponse.X=1",), FORM, has_header=False) == {}
 
 
@@ -96,6 +96,8 @@ def test_a_value_of_a_header_is_for_its_newest_version():
     outcome = weigh(
         Weighing(task, Question("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",)))
     )
-    changed = outcome.by(kind=CHANGED)[()]
-    assert changed.messages > 0
-    assert changed.saved == -(1 + 1 + 1 + 4) * changed.messages  # tag, length of the value, its own length, the text
+    changed_weight = outcome.by(kind=CHANGED)[()]
+    assert changed_weight.messages > 0
+    assert (
+        changed_weight.saved == -(1 + 1 + 1 + 4) * changed_weight.messages
+    )  # tag, length of the value, its own length, the text

@@ -18,7 +18,7 @@ from kafkaframes.protocol.messages.headers import encode_request, encode_respons
 NOBODY = (None, None, None)
 
 
-def weighed(question, version, *values) -> dict[str, Weight]:
+def weigh_values(question, version, *values) -> dict[str, Weight]:
     """Return the weights of messages of one class by kind."""
     spec = values[0].spec
     is_request = spec.type == "request"

@@ -47,8 +47,8 @@ def java(version):
     ],
 )
 def test_verdicts(target, client, key, version, verdict):
-    found = judge(Use(client, key, version), Seen(1), release(target))
-    assert found.verdict == verdict, found.reason
+    judgement = judge(Use(client, key, version), Seen(1), release(target))
+    assert judgement.verdict == verdict, judgement.reason
 
 
 def test_the_highest_version_of_an_old_broker_proves_nothing():
@@ -59,8 +59,8 @@ def test_the_highest_version_of_an_old_broker_proves_nothing():
 
 def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine():
     librdkafka = Client("somebody", "10.0.0.1", "librdkafka", "2.3.0")
-    found = judge(Use(librdkafka, 1, 3, at_broker_limit=True), Seen(1), release("4.0.1"))
-    assert (found.verdict, found.reason.startswith("fine after the upgrade")) == ("fine", True)
+    judgement = judge(Use(librdkafka, 1, 3, at_broker_limit=True), Seen(1), release("4.0.1"))
+    assert (judgement.verdict, judgement.reason.startswith("fine after the upgrade")) == ("fine", True)
     assert judge(Use(librdkafka, 1, 3), Seen(1), release("4.0.1")).verdict == "removed"
 
 
@@ -68,10 +68,10 @@ def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine
 def test_brokers_of_the_cluster_are_no_clients(client_id, key):
     uses = Uses()
     uses.add(Use(Client(client_id, "10.0.0.1", None, None), key, 0), 1, None, None)
-    judged = audit(uses, release("4.0.1"))
-    assert (judged.clients, judged.exit_status) == ((), 0)
-    assert [broker.client.client_id for broker in judged.brokers] == [client_id]
-    assert any("not judged: " in line for line in lines(judged))
+    audit_report = audit(uses, release("4.0.1"))
+    assert (audit_report.clients, audit_report.exit_status) == ((), 0)
+    assert [broker.client.client_id for broker in audit_report.brokers] == [client_id]
+    assert any("not judged: " in line for line in lines(audit_report))
 
 
 def test_a_client_is_a_line_with_its_library_and_what_to_do():
@@ -116,9 +116,9 @@ def test_several_inputs_make_one_audit_and_the_gravest_counts():
     assert audit(uses, release("4.0.1")).exit_status == 3
     uses.add(Use(SOMEBODY, 1, 2), 1, 50, 60)
     uses.add(Use(SOMEBODY, 1, 2), 1, 300, 400)
-    found = audit(uses, release("4.0.1"))
-    assert found.exit_status == 4
-    (client,) = found.clients
+    audit_report = audit(uses, release("4.0.1"))
+    assert audit_report.exit_status == 4
+    (client,) = audit_report.clients
     assert (client.findings[0].seen.count, client.findings[0].seen.first, client.findings[0].seen.last) == (2, 50, 400)
 
 

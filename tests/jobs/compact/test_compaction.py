@@ -50,8 +50,8 @@ def test_the_topics_that_a_broker_has_compacted(source, tmp_path):
     assert keys(tmp_path / "out" / "events-0") == [b"a", b"a", b"a"]
     (users,) = report.partitions
     assert (users.name, users.cleaned, users.dropped) == ("users-0", True, {"a later record of the key": 2})
-    written = read_offset_checkpoint((tmp_path / "out" / "cleaner-offset-checkpoint").read_bytes())
-    assert written == {TopicPartition("users", 0): 5}
+    checkpoint = read_offset_checkpoint((tmp_path / "out" / "cleaner-offset-checkpoint").read_bytes())
+    assert checkpoint == {TopicPartition("users", 0): 5}
     assert keys(source / "users-0") == [b"a", b"b", b"a", b"b", b"c", b"z"]
     again = compact(str(source), tmp_path / "out", CleanerSettings(now_ms=20_000))
     assert again.done_before
@@ -61,11 +61,11 @@ def test_the_topics_that_a_broker_has_compacted(source, tmp_path):
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(source, tmp_path):
-    said = compact(str(source), None, SETTINGS, topics=["*"])
+    dry_report = compact(str(source), None, SETTINGS, topics=["*"])
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
-    done = compact(str(source), tmp_path / "out", SETTINGS, topics=["*"])
-    assert [one.name for one in said.partitions] == ["events-0", "users-0"]
-    assert said.partitions == done.partitions
+    report = compact(str(source), tmp_path / "out", SETTINGS, topics=["*"])
+    assert [one.name for one in dry_report.partitions] == ["events-0", "users-0"]
+    assert dry_report.partitions == report.partitions
 
 
 def test_one_partition(source, tmp_path):
@@ -76,7 +76,7 @@ def test_one_partition(source, tmp_path):
 
 def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path, monkeypatch):
     in_order = filter_module._in_order
-    monkeypatch.setattr(filter_module, "_in_order", lambda *given: in_order(*given)[:-1])
+    monkeypatch.setattr(filter_module, "_in_order", lambda *arguments: in_order(*arguments)[:-1])
     with pytest.raises(LogDirError, match="does not add up"):
         compact(str(source), tmp_path / "out", SETTINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}

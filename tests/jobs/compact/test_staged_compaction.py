@@ -49,7 +49,7 @@ def batches(draw):
     return "data", rows, producer, transactional, magic, codec, draw(st.sampled_from([1, 1, 3]))
 
 
-def write_log(path: Path, drawn: list, cuts: list[bool], mtimes: list[int]) -> None:
+def write_log(path: Path, drawn_rows: list, cuts: list[bool], mtimes: list[int]) -> None:
     path.mkdir(parents=True)
     base, offset, content = 0, 0, b""
     files_written = 0
@@ -61,7 +61,7 @@ def write_log(path: Path, drawn: list, cuts: list[bool], mtimes: list[int]) -> N
         os.utime(file, ns=(mtimes[files_written % len(mtimes)] * 1_000_000,) * 2)
         base, content, files_written = offset, b"", files_written + 1
 
-    for one, is_cut in zip(drawn, cuts, strict=True):
+    for one, is_cut in zip(drawn_rows, cuts, strict=True):
         if one[0] == "end":
             content += build_end_transaction(
                 offset, commit=one[2], timestamp=1000, producer_id=one[1], producer_epoch=0
@@ -92,14 +92,14 @@ def contents(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @given(
-    drawn=st.lists(batches(), min_size=8, max_size=25),
+    drawn_rows=st.lists(batches(), min_size=8, max_size=25),
     data=st.data(),
     broker_release=st.sampled_from(["2.8", "3.9", "4.x"]),
 )
-def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, broker_release):
+def test_the_same_files_as_one_process(tmp_path_factory, drawn_rows, data, broker_release):
     top = tmp_path_factory.mktemp("staged")
-    cuts = data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn)))
-    write_log(top / "t-0", drawn, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
+    cuts = data.draw(st.lists(st.booleans(), min_size=len(drawn_rows), max_size=len(drawn_rows)))
+    write_log(top / "t-0", drawn_rows, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
     (directory,) = discover(str(top / "t-0"))
     (partition,) = directory.partitions
     dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
@@ -107,20 +107,20 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, broker_rel
     jobs = [Job(directory.filesystem, partition, top / "many")]
     try:
         alone = clean_partition(directory.filesystem, partition, settings, top / "alone")
-    except LogDirError as refused:  # Kafka fails there, too
-        with pytest.raises(LogDirError, match=re.escape(str(refused))):
+    except LogDirError as error:  # Kafka fails there, too
+        with pytest.raises(LogDirError, match=re.escape(str(error))):
             clean_partitions(jobs, settings, SPLIT, run_here)
         return
-    (made,) = clean_partitions(jobs, settings, SPLIT, run_here)
-    (counted,) = clean_partitions([replace(jobs[0], writes=False)], settings, SPLIT, run_here)
+    (written_report,) = clean_partitions(jobs, settings, SPLIT, run_here)
+    (counted_report,) = clean_partitions([replace(jobs[0], writes=False)], settings, SPLIT, run_here)
     if alone is None:
-        assert made is counted is None
+        assert written_report is counted_report is None
         return
-    assert made is not None
-    assert counted is not None
-    assert counted.tally == preview_partition(directory.filesystem, partition, settings)[1]
+    assert written_report is not None
+    assert counted_report is not None
+    assert counted_report.tally == preview_partition(directory.filesystem, partition, settings)[1]
     assert contents(top / "many") == contents(top / "alone")
-    assert (made.end_offset, made.tally) == (alone.end_offset, alone.tally)
+    assert (written_report.end_offset, written_report.tally) == (alone.end_offset, alone.tally)
     assert {path.name for path in top.iterdir()} == {"t-0", "alone", "many"}
 
 
@@ -136,20 +136,20 @@ def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
     report = compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert report.partitions[0].cleaned
     assert contents(tmp_path / "many").keys() == contents(tmp_path / "alone").keys()
-    for name, found in contents(tmp_path / "alone").items():
-        assert name == "_SUCCESS" or contents(tmp_path / "many")[name] == found
+    for name, expected_content in contents(tmp_path / "alone").items():
+        assert name == "_SUCCESS" or contents(tmp_path / "many")[name] == expected_content
 
 
 def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, monkeypatch):
     write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 6, [True] * 6, [1])
     compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
-    opened = atomic.open_new
+    open_new = atomic.open_new
     for kind in ("entries", "ledger", "verdicts", "part", f"{0:020}.log"):
 
         def full(path: Path, kind: str = kind):
             if path.name.startswith(kind):
                 raise OSError(28, "No space left on device")
-            return opened(path)
+            return open_new(path)
 
         monkeypatch.setattr(atomic, "open_new", full)
         with pytest.raises(LogDirError, match="No space left"):
@@ -171,8 +171,10 @@ def test_a_plan_that_is_shared_out_says_what_one_process_says_and_leaves_nothing
         write_log(tmp_path / "in" / name, [data_batch(0, [b"a", b"b", name.encode()])] * 4, [True] * 4, [1])
     (tmp_path / "scratch").mkdir()
     alone = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"])
-    shared = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"], work_split=SPLIT, scratch=tmp_path / "scratch")
-    assert alone == shared
+    shared_report = compact(
+        str(tmp_path / "in"), None, SETTINGS, topics=["*"], work_split=SPLIT, scratch=tmp_path / "scratch"
+    )
+    assert alone == shared_report
     assert alone.partitions[0].dropped == {"a later record of the key": 9}
     assert not list((tmp_path / "scratch").iterdir())
 
@@ -215,31 +217,33 @@ def test_keys_and_segments_of_very_different_weight(tmp_path, keys, per_segment)
 
 
 def files_of(path: Path) -> dict[str, tuple[bytes, int]]:
-    return {name: found for name, found in contents(path).items() if name != "_SUCCESS"}
+    return {name: content for name, content in contents(path).items() if name != "_SUCCESS"}
 
 
 def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
     keys = [b"a", b"b", b"c"]
-    drawn = []
+    drawn_rows = []
     for number in range(40):  # every producer aborts, commits, and goes on: what is announced once must not come again
         rows = [(keys[(number + place) % 3], b"%d" % number) for place in range(4)]
-        drawn += [("data", rows, number % 2, True, 2, 3, 1), ("end", number % 2, number % 3 > 0)]
-    write_log(tmp_path / "t-0", drawn, [False] * len(drawn), [1])
+        drawn_rows += [("data", rows, number % 2, True, 2, 3, 1), ("end", number % 2, number % 3 > 0)]
+    write_log(tmp_path / "t-0", drawn_rows, [False] * len(drawn_rows), [1])
     (directory,) = discover(str(tmp_path / "t-0"))
     (partition,) = directory.partitions
     assert len(partition.segments) == 2  # one, and the active one
     alone = clean_partition(directory.filesystem, partition, SETTINGS, tmp_path / "alone")
-    asked: list[str] = []
+    task_names: list[str] = []
 
     def noted(function, tasks):
-        asked.extend(type(task).__name__ for task in tasks)
+        task_names.extend(type(task).__name__ for task in tasks)
         return run_here(function, tasks)
 
-    split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
-    (made,) = clean_partitions([Job(directory.filesystem, partition, tmp_path / "many")], SETTINGS, split, noted)
-    assert asked.count("WalkTask") == 3
+    work_split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
+    (written_report,) = clean_partitions(
+        [Job(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, noted
+    )
+    assert task_names.count("WalkTask") == 3
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
-    assert made.tally == alone.tally
+    assert written_report.tally == alone.tally
     assert alone.tally.dropped_records["aborted, or the marker of a transaction that is gone"] > 40
 
 
@@ -252,9 +256,9 @@ def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_pat
         path.write_bytes(data)
         with pytest.raises(LogDirError) as alone:
             compact(source, tmp_path / "alone", SETTINGS)
-        split = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
+        work_split = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
         with pytest.raises(LogDirError) as many:
-            compact(source, tmp_path / "many", SETTINGS, work_split=split)
+            compact(source, tmp_path / "many", SETTINGS, work_split=work_split)
         assert str(many.value) == str(alone.value)
     assert {one.name for one in tmp_path.iterdir()} == {"t-0"}
 
@@ -276,27 +280,27 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
         (tmp_path / "in").mkdir(exist_ok=True)
         keys = [b"%0100d" % (number % (4000 if name == "t-1" else 40)) for number in range(6000)]
         write_keys(tmp_path / "in" / name, keys, 1500)
-    bounded = Split(secret=(1, 2), map_bytes=300_000)
+    bounded_split = Split(secret=(1, 2), map_bytes=300_000)
     (directory,) = discover(str(tmp_path / "in"))
     with pytest.raises(MapFullError):
         clean_partition(directory.filesystem, directory.partitions[1], SETTINGS, tmp_path / "x", map_bytes=300_000)
     alone = compact(str(tmp_path / "in"), tmp_path / "alone", SETTINGS, topics=["t"])
-    asked: list[list[str]] = []
+    task_names: list[list[str]] = []
 
     def noted(function, tasks):
-        asked.append([type(task).__name__ for task in tasks])
+        task_names.append([type(task).__name__ for task in tasks])
         return run_here(function, tasks)
 
     for here_bytes in (0, 64 << 20):
-        how = {"topics": ["t"], "run": noted, "work_split": replace(bounded, here_bytes=here_bytes)}
+        how = {"topics": ["t"], "run": noted, "work_split": replace(bounded_split, here_bytes=here_bytes)}
         many = compact(str(tmp_path / "in"), tmp_path / f"many-{here_bytes}", SETTINGS, **how)
         assert many.partitions == alone.partitions
         assert files_of(tmp_path / f"many-{here_bytes}") == files_of(tmp_path / "alone")
-        said = compact(str(tmp_path / "in"), None, SETTINGS, scratch=tmp_path, **how)
-        assert said.partitions == alone.partitions
-        assert asked[0] == ["CompactionTask"] * 3  # then one of them again, in steps
-        assert {"RewriteTask"} <= {name for names in asked for name in names} or here_bytes
-        asked.clear()
+        dry_report = compact(str(tmp_path / "in"), None, SETTINGS, scratch=tmp_path, **how)
+        assert dry_report.partitions == alone.partitions
+        assert task_names[0] == ["CompactionTask"] * 3  # then one of them again, in steps
+        assert {"RewriteTask"} <= {name for names in task_names for name in names} or here_bytes
+        task_names.clear()
     assert {one.name for one in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
 
 
@@ -344,7 +348,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
     (tmp_path / "job.py").write_text(textwrap.dedent(FULL_DISK))
     job = [sys.executable, tmp_path / "job.py", source, disk, above_bytes, *too_small, 20_000]
     script = f"mount -t tmpfs none {shlex.quote(str(disk))} || exit 77; exec {shlex.join(map(str, job))}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / "src")},
         capture_output=True,
@@ -352,13 +356,13 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
         timeout=250,
         check=False,
     )
-    if done.returncode == 77 or done.stderr.startswith("unshare:"):
-        pytest.skip(f"no disk of one's own here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    *refused, made = done.stdout.strip().split("\n")
-    assert len(refused) == len(too_small)
-    assert all(one.startswith("refused: ") and "No space left on device" in one for one in refused)
-    assert made == str([(name, data) for name, (data, _) in sorted(files_of(tmp_path / "alone").items())])
+    if process.returncode == 77 or process.stderr.startswith("unshare:"):
+        pytest.skip(f"no disk of one's own here: {process.stderr.strip()}")
+    assert process.returncode == 0, process.stderr
+    *refusals, contents_text = process.stdout.strip().split("\n")
+    assert len(refusals) == len(too_small)
+    assert all(one.startswith("refused: ") and "No space left on device" in one for one in refusals)
+    assert contents_text == str([(name, data) for name, (data, _) in sorted(files_of(tmp_path / "alone").items())])
     assert contents(tmp_path / "t-0") == before
 
 
@@ -367,11 +371,11 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
 
 @given(st.binary(max_size=40), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_digests_are_siphash(key, key0, key1):
-    found = np.zeros(2, np.int64)
+    digest = np.zeros(2, np.int64)
     buf, places = np.frombuffer(key + b"\0", np.uint8), np.zeros(1, np.int64)
-    _kernels.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, found)
+    _kernels.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, digest)
     plain = siphash(key, key0=key0 % 2**64, key1=key1 % 2**64)
-    assert [int(one) % 2**64 for one in found] == list(plain)
+    assert [int(one) % 2**64 for one in digest] == list(plain)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 2, -2, 1 << 62]), st.booleans()), min_size=1, max_size=60))

@@ -39,7 +39,7 @@ def segments(path: Path) -> list[Path]:
 
 
 def records(path: Path, *, control: bool = True, without: tuple[str, ...] = ()) -> dict[str, list]:
-    found = {}
+    records_by_file = {}
     for file in segments(path):
         rows = []
         for table in read_records(file, on_damage="fail", columns=COLUMNS, control_records=control):
@@ -48,18 +48,19 @@ def records(path: Path, *, control: bool = True, without: tuple[str, ...] = ()) 
             row["headers"] = row["headers"] or []
             for name in without:
                 del row[name]
-        found[str(file.relative_to(path))] = rows
-    return found
+        records_by_file[str(file.relative_to(path))] = rows
+    return records_by_file
 
 
 def headers(path: Path, name: str) -> set[int]:
     return {value for file in segments(path) for value in scan(as_array(file.read_bytes())).column(name).tolist()}
 
 
-def untyped(found: dict[str, list]) -> dict[str, list]:
+def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
     """Format 0 has no timestamp type; in the others it is CreateTime then."""
     return {
-        file: [{**row, "timestamp_type": max(row["timestamp_type"], 0)} for row in rows] for file, rows in found.items()
+        file: [{**row, "timestamp_type": max(row["timestamp_type"], 0)} for row in rows]
+        for file, rows in records_by_file.items()
     }
 
 
@@ -68,7 +69,7 @@ def untyped(found: dict[str, list]) -> dict[str, list]:
 def test_up_to_format_2_everything_stays(case, codec, tmp_path):
     report = convert(str(LOGS / case), tmp_path / "out", RewriteSettings(record_format=2, codec=codec))
     assert headers(tmp_path / "out", "magic") <= {2}
-    assert untyped(records(LOGS / case)) == records(tmp_path / "out")
+    assert without_timestamp_type(records(LOGS / case)) == records(tmp_path / "out")
     assert sum(one.records for one in report.partitions) == sum(map(len, records(LOGS / case).values()))
     assert not report.lost
     if codec is not None:
@@ -97,12 +98,12 @@ def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_pat
 def test_down_and_what_is_lost(magic, tmp_path):
     source = LOGS / "kraft-4x-transactions"
     report = convert(str(source), tmp_path / "out", RewriteSettings(record_format=magic, **DOWN))
-    gone = ("headers", "timestamp_type", *(("timestamp",) if magic == 0 else ()))
+    lost_columns = ("headers", "timestamp_type", *(("timestamp",) if magic == 0 else ()))
     topics = [path.name for path in source.iterdir() if path.is_dir() and not path.name.startswith("__cluster")]
     for topic in topics:
         assert headers(tmp_path / "out" / topic, "magic") <= {magic}
-        wanted = records(source / topic, control=False, without=gone)
-        assert records(tmp_path / "out" / topic, without=gone) == wanted
+        expected_records = records(source / topic, control=False, without=lost_columns)
+        assert records(tmp_path / "out" / topic, without=lost_columns) == expected_records
     assert report.lost["control batches"]
     assert report.lost["transactional batches"]
     for one in report.partitions:
@@ -120,8 +121,8 @@ def test_between_all_formats_and_back(first, then, tmp_path):
     source = LOGS / "zk-28-mixed"
     convert(str(source), tmp_path / "one", RewriteSettings(record_format=first, **DOWN))
     convert(str(tmp_path / "one"), tmp_path / "two", RewriteSettings(record_format=then, codec="lz4", on_loss="drop"))
-    gone = ("headers", "timestamp_type", *(("timestamp",) if 0 in (first, then) else ()))
-    assert records(tmp_path / "two", without=gone) == records(source, control=False, without=gone)
+    lost_columns = ("headers", "timestamp_type", *(("timestamp",) if 0 in (first, then) else ()))
+    assert records(tmp_path / "two", without=lost_columns) == records(source, control=False, without=lost_columns)
     assert headers(tmp_path / "two", "magic") == {then}
 
 
@@ -227,9 +228,9 @@ def test_damage_stops_or_is_kept(tmp_path):
     assert caught.value.file.endswith(".log")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
     report = convert(str(source), tmp_path / "out", RewriteSettings(codec="zstd", on_damage="keep"))
-    written = segments(tmp_path / "out")[0].read_bytes()
-    assert bytes(data[at : at + int(batches.column("size")[3])]) in written
-    assert written.endswith(b"torn tail of some bytes")
+    written_segment = segments(tmp_path / "out")[0].read_bytes()
+    assert bytes(data[at : at + int(batches.column("size")[3])]) in written_segment
+    assert written_segment.endswith(b"torn tail of some bytes")
     assert [position for _, position, _ in report.partitions[0].damaged] == [at, len(data)]
 
 
@@ -244,9 +245,9 @@ def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
     bad = wrapper(magic, 7, compress(Codec.GZIP, bytes(inside), magic=magic))
     (tmp_path / "in-0").mkdir()
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(good + bad)
-    with pytest.raises(LogDirError, match="inside") as refused:
+    with pytest.raises(LogDirError, match="inside") as error_info:
         convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(on_loss="drop", **to))
-    assert refused.value.position == len(good)
+    assert error_info.value.position == len(good)
     report = convert(str(tmp_path / "in-0"), tmp_path / "kept", RewriteSettings(on_loss="drop", on_damage="keep", **to))
     assert (tmp_path / "kept" / f"{0:020}.log").read_bytes().endswith(bad)
     assert [position for _, position, _ in report.partitions[0].damaged] == [len(good)]
@@ -255,8 +256,8 @@ def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
 def wrapper(magic: int, offset: int, payload: bytes) -> bytes:
     """Write a message of format 0 or 1 whose value is compressed with gzip."""
     stamp = struct.pack(">q", 1) if magic else b""
-    checked = bytes((magic, Codec.GZIP)) + stamp + struct.pack(">ii", -1, len(payload)) + payload
-    return struct.pack(">qiI", offset, 4 + len(checked), crc32(checked)) + checked
+    checked_bytes = bytes((magic, Codec.GZIP)) + stamp + struct.pack(">ii", -1, len(payload)) + payload
+    return struct.pack(">qiI", offset, 4 + len(checked_bytes), crc32(checked_bytes)) + checked_bytes
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -362,7 +363,7 @@ def test_settings_that_fit_no_log(wrong):
 
 def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     real = segment.rewrite_batches
-    monkeypatch.setattr(segment, "rewrite_batches", lambda *given: list(real(*given))[:-1])
+    monkeypatch.setattr(segment, "rewrite_batches", lambda *arguments: list(real(*arguments))[:-1])
     (tmp_path / "t-0").mkdir()
     path = tmp_path / "t-0" / f"{0:020}.log"
     path.write_bytes(build_records([{"value": b"x" * 50}] * 9, record_format=1, batch_records=1))

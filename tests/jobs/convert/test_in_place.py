@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.jobs.convert.test_convert import LOGS, headers, records, untyped
+from tests.jobs.convert.test_convert import LOGS, headers, records, without_timestamp_type
 
 from kafkaframes import restore_log
 from kafkaframes.errors import LogDirError, OptionError
@@ -21,7 +21,7 @@ UP = RewriteSettings(record_format=2)
 
 
 @pytest.fixture
-def stopped(tmp_path):
+def stopped_log(tmp_path):
     """A log directory of a broker that stopped cleanly."""
     shutil.copytree(LOGS / "zk-0102-v1", tmp_path / "logs")
     (tmp_path / "logs" / ".kafka_cleanshutdown").touch()
@@ -29,22 +29,22 @@ def stopped(tmp_path):
     return tmp_path / "logs"
 
 
-def test_the_old_one_is_the_backup(stopped, tmp_path):
-    convert_in_place(stopped, tmp_path / "backup", UP)
-    assert headers(stopped, "magic") == {2}
-    assert records(stopped) == untyped(records(LOGS / "zk-0102-v1"))
+def test_the_old_one_is_the_backup(stopped_log, tmp_path):
+    convert_in_place(stopped_log, tmp_path / "backup", UP)
+    assert headers(stopped_log, "magic") == {2}
+    assert records(stopped_log) == without_timestamp_type(records(LOGS / "zk-0102-v1"))
     for file in (LOGS / "zk-0102-v1").rglob("*.log"):
         assert (tmp_path / "backup" / file.relative_to(LOGS / "zk-0102-v1")).read_bytes() == file.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"logs", "backup"}
-    assert (stopped / ".kafka_cleanshutdown").exists()
+    assert (stopped_log / ".kafka_cleanshutdown").exists()
     with pytest.raises(LogDirError, match="has been rewritten"):
-        convert_in_place(stopped, tmp_path / "backup", UP)
+        convert_in_place(stopped_log, tmp_path / "backup", UP)
 
 
-def test_a_directory_that_was_left_unclean_is_refused(stopped, tmp_path):
-    (stopped / ".kafka_cleanshutdown").unlink()
+def test_a_directory_that_was_left_unclean_is_refused(stopped_log, tmp_path):
+    (stopped_log / ".kafka_cleanshutdown").unlink()
     with pytest.raises(LogDirError, match="did not stop cleanly"):
-        convert_in_place(stopped, tmp_path / "backup", UP)
+        convert_in_place(stopped_log, tmp_path / "backup", UP)
     assert {path.name for path in tmp_path.iterdir()} == {"logs"}
 
 
@@ -57,21 +57,21 @@ sys.stdin.read()
 """
 
 
-def test_a_directory_that_a_broker_has_open_is_refused(stopped, tmp_path):
+def test_a_directory_that_a_broker_has_open_is_refused(stopped_log, tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(stopped / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(stopped_log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:
         assert broker.stdout.readline() == b"held\n"
         with pytest.raises(LogDirError, match="a broker has this directory open"):
-            convert_in_place(stopped, tmp_path / "backup", UP)
+            convert_in_place(stopped_log, tmp_path / "backup", UP)
         broker.stdin.close()
     assert {path.name for path in tmp_path.iterdir()} == {"logs"}
-    with (stopped / ".lock").open("a+b") as lock:  # and it was let go
+    with (stopped_log / ".lock").open("a+b") as lock:  # and it was let go
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("killed_at", [0, 1])
-def test_killed_at_a_rename_then_run_again(stopped, tmp_path, monkeypatch, killed_at):
+def test_killed_at_a_rename_then_run_again(stopped_log, tmp_path, monkeypatch, killed_at):
     real, renames = Path.rename, []
 
     def rename(self, target):
@@ -83,43 +83,43 @@ def test_killed_at_a_rename_then_run_again(stopped, tmp_path, monkeypatch, kille
 
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
-        convert_in_place(stopped, tmp_path / "backup", UP)
+        convert_in_place(stopped_log, tmp_path / "backup", UP)
     monkeypatch.undo()
     if killed_at == 1:
         with pytest.raises(LogDirError, match="has been rewritten"):  # the exchange is finished first
-            convert_in_place(stopped, tmp_path / "backup", UP)
+            convert_in_place(stopped_log, tmp_path / "backup", UP)
     else:
-        convert_in_place(stopped, tmp_path / "backup", UP)
-    assert headers(stopped, "magic") == {2}
+        convert_in_place(stopped_log, tmp_path / "backup", UP)
+    assert headers(stopped_log, "magic") == {2}
     assert headers(tmp_path / "backup", "magic") == {1}
 
 
-def test_what_is_no_whole_log_directory_is_refused(stopped, tmp_path):
-    partition = next(path for path in stopped.iterdir() if path.is_dir())
+def test_what_is_no_whole_log_directory_is_refused(stopped_log, tmp_path):
+    partition = next(path for path in stopped_log.iterdir() if path.is_dir())
     with pytest.raises(OptionError, match="no log directory"):
         convert_in_place(partition, tmp_path / "backup", UP)
     with pytest.raises(OptionError, match="lies in the source"):
-        convert_in_place(stopped, stopped / "backup", UP)
+        convert_in_place(stopped_log, stopped_log / "backup", UP)
     assert not list(tmp_path.glob(f"*{atomic.LOCK}"))
 
 
-def test_a_result_within_the_source_is_refused(stopped, tmp_path):
-    before = sorted(stopped.rglob("*"))
-    (tmp_path / "link").symlink_to(stopped)
+def test_a_result_within_the_source_is_refused(stopped_log, tmp_path):
+    before = sorted(stopped_log.rglob("*"))
+    (tmp_path / "link").symlink_to(stopped_log)
     settings = CleanerSettings(now_ms=0)
-    for target in (stopped, stopped / "new", stopped / "a" / "b", tmp_path / "link" / "new"):
+    for target in (stopped_log, stopped_log / "new", stopped_log / "a" / "b", tmp_path / "link" / "new"):
         for job in (
-            lambda to: convert(str(stopped), to, UP),
-            lambda to: convert([str(stopped)], to, UP),
-            lambda to: convert(f"file://{stopped}", to, UP),
-            lambda to: compact(str(stopped), to, settings, topics=["*"]),
-            lambda to: restore_log(str(stopped), to),
+            lambda to: convert(str(stopped_log), to, UP),
+            lambda to: convert([str(stopped_log)], to, UP),
+            lambda to: convert(f"file://{stopped_log}", to, UP),
+            lambda to: compact(str(stopped_log), to, settings, topics=["*"]),
+            lambda to: restore_log(str(stopped_log), to),
         ):
             with pytest.raises(OptionError, match="lies in the source"):
                 job(target)
-    assert sorted(stopped.rglob("*")) == before
+    assert sorted(stopped_log.rglob("*")) == before
 
 
-def test_the_topics_to_compact_must_be_there(stopped, tmp_path):
+def test_the_topics_to_compact_must_be_there(stopped_log, tmp_path):
     with pytest.raises(OptionError, match="no topic nosuch here: there are "):
-        compact(str(stopped), tmp_path / "new", CleanerSettings(now_ms=0), topics=["*", "nosuch"])
+        compact(str(stopped_log), tmp_path / "new", CleanerSettings(now_ms=0), topics=["*", "nosuch"])

@@ -50,9 +50,9 @@ def test_a_temporary_directory_with_a_long_path_is_an_error_that_names_tmpdir(mo
     fits = control._MAX_PATH_BYTES - len("/kafkaframes--9/") - uid - control._NAME_LENGTH
     name = "/" + "x" * (fits - 1 + (length - 60))
     monkeypatch.setattr(control.tempfile, "gettempdir", lambda: name)
-    expected = "cannot be created" if length == 60 else r"TMPDIR=/x+ is too long: .* would have 104 bytes, at most 103"
+    message = "cannot be created" if length == 60 else r"TMPDIR=/x+ is too long: .* would have 104 bytes, at most 103"
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(KafkaframesError, match=expected):
+    with pytest.raises(KafkaframesError, match=message):
         control.socket_path("a")
 
 
@@ -69,8 +69,8 @@ def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, m
         control.hold_lock(path),
     ):
         pass
-    with control.hold_lock(path) as acquired:
-        assert acquired
+    with control.hold_lock(path) as is_acquired:
+        assert is_acquired
 
 
 class Slow:

@@ -9,7 +9,7 @@ from typing import Any
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
 MAX_BYTES_COLUMNS = 8
-MOST_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
+MAX_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
 
 
 def _piece(step: Sequence[int], row: int, pool: bytes, words: Sequence[tuple[int, int]], numbers: Any) -> bytes:
@@ -52,7 +52,7 @@ def render(
                 piece = b64encode(piece) if operation == BASE64 else piece
             else:
                 piece = _piece(program[step - 1].tolist(), row, literals, words, numbers)
-            if position + max(len(piece), MOST_DIGITS if operation == INTEGER else 0) > len(out):
+            if position + max(len(piece), MAX_DIGITS if operation == INTEGER else 0) > len(out):
                 return FULL, position
             out[position : position + len(piece)] = list(piece)
             position += len(piece)

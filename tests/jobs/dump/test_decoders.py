@@ -74,8 +74,8 @@ def test_any_bytes_give_texts(name, style, key, value):
     kind=st.sampled_from(["LEADER_CHANGE", "SNAPSHOT_HEADER", "KRAFT_VOTERS", "COMMIT"]), value=st.binary(max_size=40)
 )
 def test_any_control_record_gives_text_or_none(kind, value):
-    found = control_json(kind, value)
-    assert found is None or found.endswith("}")
+    text = control_json(kind, value)
+    assert text is None or text.endswith("}")
 
 
 def test_partitions_come_in_the_order_of_scalas_set():

@@ -46,15 +46,15 @@ def test_numbers_are_decimal(backend, value, monkeypatch):
 def test_each_part_says_its_piece(backend, monkeypatch):
     monkeypatch.setattr(lines, "kernels", backend)
     rows = [(7, 0, b"key", b"value"), (-8, 2, None, b"v"), (9, 1, None, None), (0, 9, b"", b"va")]
-    rendered = EVERY_PART.render(columns(rows), 4)
-    assert bytes(rendered.data).splitlines() == [
+    rendered_rows = EVERY_PART.render(columns(rows), 4)
+    assert bytes(rendered_rows.data).splitlines() == [
         b"<7nonekey|dmFsdWU=>",
         b"<-8long wordnull|dg==>",
         b"<9null both|>",
         b"<0long word|dmE=>",
     ]
-    assert bytes(rendered.between(1, 3)) == b"<-8long wordnull|dg==>\n<9null both|>\n"
-    assert bytes(rendered.between(2, 2)) == b""
+    assert bytes(rendered_rows.between(1, 3)) == b"<-8long wordnull|dg==>\n<9null both|>\n"
+    assert bytes(rendered_rows.between(2, 2)) == b""
 
 
 @given(ROWS)
@@ -76,10 +76,10 @@ def test_a_buffer_that_is_too_small_is_said_and_never_overrun(backend):
     slices = lines._bytes_columns([values[name] for name in line.bytes_columns])
     numbers = np.array([values["n"], values["w"]])
     for size in range(36):
-        status, used = backend.render(
+        status, used_bytes = backend.render(
             line.program, line.pool, line.word_starts, line.word_ends, numbers, *slices, out[:size], ends
         )
-        assert used <= size
+        assert used_bytes <= size
         assert (out[size:] == 7).all()
         assert status == _kernels.FULL
 

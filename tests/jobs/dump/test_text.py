@@ -45,12 +45,12 @@ def some_records(count: int = 5, first: int = 0, **options) -> bytes:
     return kafkaframes.build_records(columns, **options)
 
 
-def printed(path: str, options: TextOptions = PRINT) -> list[str]:
+def print_lines(path: str, options: TextOptions = PRINT) -> list[str]:
     return b"".join(dump_text(path, options, shown="f")).decode().splitlines()
 
 
 def test_a_batch_and_its_records(tmp_path):
-    lines = printed(segment(tmp_path / "t-0", some_records(2)))
+    lines = print_lines(segment(tmp_path / "t-0", some_records(2)))
     assert lines[:2] == ["Dumping f", "Log starting offset: 0"]
     assert lines[2].startswith("baseOffset: 0 lastOffset: 1 count: 2 baseSequence: -1 lastSequence: -1 producerId: -1 ")
     assert lines[3:] == [
@@ -69,12 +69,12 @@ def test_a_batch_and_its_records(tmp_path):
     ],
 )
 def test_flags_choose_what_is_printed(tmp_path, options, lines):
-    assert len(printed(segment(tmp_path / "t-0", some_records()), options)) == lines
+    assert len(print_lines(segment(tmp_path / "t-0", some_records()), options)) == lines
 
 
 def test_styles_differ_as_kafkas_versions_do(tmp_path):
     path = segment(tmp_path / "t-0", some_records(1, record_format=1, codec="gzip") + some_records(1, first=5))
-    by_style = {style: printed(path, TextOptions(style, True, True)) for style in ("4.3.1", "3.9.1", "2.8.2")}
+    by_style = {style: print_lines(path, TextOptions(style, True, True)) for style in ("4.3.1", "3.9.1", "2.8.2")}
     assert [lines[1] for lines in by_style.values()] == ["Log starting offset: 0"] * 2 + ["Starting offset: 0"]
     assert [lines[3].count("}") for lines in by_style.values()] == [0, 1, 0]
     assert all(("codec: GZIP" in lines[2]) == (style == "2.8.2") for style, lines in by_style.items())
@@ -85,32 +85,32 @@ def test_without_metadata_4_x_bars_a_lone_payload(tmp_path):
     columns = {"key": [None, b"k", None], "value": [b"v", None, None]}
     path = segment(tmp_path / "t-0", kafkaframes.build_records(columns))
     bare = {"print_data_log": True, "skip_record_metadata": True}
-    assert printed(path, TextOptions("4.3", **bare))[3:] == ["| payload: v", "| key: k", ""]
-    assert printed(path, TextOptions("3.9", **bare))[3:] == [" payload: v", "| key: k", ""]
+    assert print_lines(path, TextOptions("4.3", **bare))[3:] == ["| payload: v", "| key: k", ""]
+    assert print_lines(path, TextOptions("3.9", **bare))[3:] == [" payload: v", "| key: k", ""]
 
 
 def test_control_records_say_what_they_are_and_bad_ones_do_too(tmp_path):
     marker = build_end_transaction(commit=True, offset=0, timestamp=7, producer_id=4, producer_epoch=1)
     odd = kafkaframes.build_records({"key": [b"\0"], "value": [b""]}, base_offset=1, control=True, transactional=True)
-    lines = printed(segment(tmp_path / "t-0", marker + odd))
+    lines = print_lines(segment(tmp_path / "t-0", marker + odd))
     assert lines[3].endswith("headerKeys: [] endTxnMarker: COMMIT coordinatorEpoch: 0")
     assert "controlType: unreadable" in lines[5]
 
 
 def test_what_is_no_utf8_is_replaced_as_java_does(tmp_path):
     path = segment(tmp_path / "t-0", kafkaframes.build_records({"key": [b"\xed\xa0\x80"], "value": [b"\xff\xfe"]}))
-    assert printed(path)[3].endswith("key: \ufffd payload: \ufffd\ufffd")
+    assert print_lines(path)[3].endswith("key: \ufffd payload: \ufffd\ufffd")
 
 
 def test_offsets_that_are_not_consecutive(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) + some_records(1, first=7))
-    for style, expected in (("4.3", "  1 is followed by 7"), ("3.9", "  1 is followed by 7")):
-        dumped = dump_text(path, TextOptions(style, True, True), shown="f")
-        list(dumped)
-        assert list(dumped.error_lines()) == ["Non-consecutive offsets in f", expected]
-    moved = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown="f")
-    list(moved)
-    assert list(moved.error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
+    for style, expected_line in (("4.3", "  1 is followed by 7"), ("3.9", "  1 is followed by 7")):
+        dumped_text = dump_text(path, TextOptions(style, True, True), shown="f")
+        list(dumped_text)
+        assert list(dumped_text.error_lines()) == ["Non-consecutive offsets in f", expected_line]
+    moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown="f")
+    list(moved_text)
+    assert list(moved_text.error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
 
 
 def test_sequences_wrap_in_javas_ints():
@@ -120,20 +120,20 @@ def test_sequences_wrap_in_javas_ints():
 def test_chunks_of_any_size_give_the_same_lines(tmp_path, monkeypatch):
     raw = b"".join(some_records(9, first=9 * n, codec="lz4" if n % 2 else "none") for n in range(40))
     path = segment(tmp_path / "t-0", raw)
-    whole = printed(path)
+    whole = print_lines(path)
     assert len(whole) == 2 + 40 + 360
     for chunk_bytes in (1, 61, 200, 1000):
         monkeypatch.setattr(ChunkReader.__init__, "__defaults__", (None, chunk_bytes, 0, None))
-        assert printed(path) == whole
+        assert print_lines(path) == whole
 
 
 # ------------------------------------------------------------------------------------------------ hostile
 
 
 def lines_of_any(path: str) -> tuple[bytes, list[str], list]:
-    dumped = dump_text(path, PRINT, shown="f")
-    out = b"".join(dumped)
-    return out, list(dumped.error_lines()), dumped.findings.faults
+    dumped_text = dump_text(path, PRINT, shown="f")
+    out = b"".join(dumped_text)
+    return out, list(dumped_text.error_lines()), dumped_text.findings.faults
 
 
 @given(raw=st.binary(max_size=300))
@@ -164,11 +164,11 @@ def test_every_truncation_gives_whole_batches_and_says_how_much_is_left(tmp_path
     first = len(some_records(2))
     for size in range(len(raw)):
         path = segment(tmp_path / "t-0", raw[:size])
-        lines = printed(path)
+        lines = print_lines(path)
         batches = sum(line.startswith("baseOffset") for line in lines)
         assert batches == (size >= first)
-        left = size - batches * first
-        assert (f"Found {left} invalid bytes at the end of {NAME}" in lines) == bool(left)
+        remaining_bytes = size - batches * first
+        assert (f"Found {remaining_bytes} invalid bytes at the end of {NAME}" in lines) == bool(remaining_bytes)
 
 
 def test_a_damaged_batch_is_reported_with_its_place_and_the_rest_is_printed(tmp_path):
@@ -201,12 +201,12 @@ def test_a_file_that_vanishes_is_a_fault_after_what_was_read(tmp_path, monkeypat
     path = segment(tmp_path / "t-0", some_records(2) * 50)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
     reader = ChunkReader(files.files_to_dump([path])[0], chunk_bytes=500)
-    seen = 0
+    batch_count = 0
     for chunk in reader:
-        seen += len(chunk.batches)
+        batch_count += len(chunk.batches)
         if os.path.exists(path):
             os.unlink(path)
-    assert 0 < seen < 50
+    assert 0 < batch_count < 50
     assert isinstance(reader.fault, LogDirError)
 
 
@@ -235,7 +235,7 @@ def test_an_unreadable_file_is_a_fault(tmp_path):
 
 @pytest.mark.parametrize("name", ["notes.txt", "leader-epoch-checkpoint", "x.log.gz"])
 def test_a_file_of_another_kind_is_ignored_aloud(tmp_path, name):
-    assert printed(segment(tmp_path, b"text", name)) == ["Dumping f", "Ignoring unknown file f"]
+    assert print_lines(segment(tmp_path, b"text", name)) == ["Dumping f", "Ignoring unknown file f"]
 
 
 def test_a_directory_that_is_no_log_is_refused(tmp_path):
@@ -286,8 +286,8 @@ def test_places_are_taken_from_names():
 def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
     path = segment(tmp_path / "t-0", some_records(6))
     options = TextOptions(deep_iteration=True, print_data_log=True, keep=conditions)
-    found = [int(line.split()[2]) for line in printed(path, options) if line.startswith("| ")]
-    assert found == offsets
+    offsets_printed = [int(line.split()[2]) for line in print_lines(path, options) if line.startswith("| ")]
+    assert offsets_printed == offsets
     json_lines = (
         b"".join(dump_json_lines([path], JsonOptions(keep=conditions))) if not isinstance(conditions, Limited) else b""
     )
@@ -297,26 +297,28 @@ def test_filters_keep_what_is_asked_for(tmp_path, conditions, offsets):
 def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
     for first in (0, 5, 10):
         segment(tmp_path / "t-0", some_records(5, first=first), f"{first:020}.log")
-    found = files.files_to_dump([str(tmp_path)])
+    dump_files = files.files_to_dump([str(tmp_path)])
 
     def names(**conditions) -> list[int]:
-        return [int(Path(wanted.file.path).stem) for wanted in select_files_in_range(found, Filter(**conditions))]
+        return [
+            int(Path(dump_file.file.path).stem) for dump_file in select_files_in_range(dump_files, Filter(**conditions))
+        ]
 
     assert names() == [0, 5, 10]
     assert names(from_offset=7) == [5, 10]
     assert names(until_offset=5) == [0]
     assert names(from_offset=-3) == [10]
     assert names(from_offset=-7) == [5, 10]
-    limited = select_files_in_range(found, Filter(), limit=3)
-    first = next(limited)
+    limited_files = select_files_in_range(dump_files, Filter(), limit=3)
+    first = next(limited_files)
     for chunk in ChunkReader(first.file):
         assert len(first.keep.apply(chunk).index.offsets) == 3
-    assert list(limited) == []
+    assert list(limited_files) == []
 
 
 def test_records_of_damaged_wrappers_have_their_own_crc(tmp_path):
     raw = some_records(3, record_format=1, codec="gzip")
-    lines = printed(segment(tmp_path / "t-0", raw), TextOptions("3.9", True, True))
+    lines = print_lines(segment(tmp_path / "t-0", raw), TextOptions("3.9", True, True))
     assert all(" isValid: true crc: " in line for line in lines[3:])
     assert len({line.split("crc: ")[1] for line in lines[3:]}) == 3
 
@@ -366,5 +368,5 @@ def test_a_length_below_minus_one_of_an_old_message_is_printed_as_it_is_stored(t
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[12:16] = zlib.crc32(raw[16:]).to_bytes(4, "big")
     path = segment(tmp_path / "t-0", bytes(raw))
-    assert "keySize: -7 valueSize: 2" in "\n".join(printed(path))
+    assert "keySize: -7 valueSize: 2" in "\n".join(print_lines(path))
     assert b"".join(dump_text(path, TextOptions(deep_iteration=True, style="2.8.2"))).count(b"keySize: -7") == 1

@@ -67,12 +67,12 @@ def visible(settings):
     return sorted(str(path.relative_to(settings.to)) for path in Path(settings.to).glob("topic=*/*/*"))
 
 
-def written(settings):
+def read_written(settings):
     """Return the rows of all files, by offset."""
     return [row for name in visible(settings) for row in pq.ParquetFile(Path(settings.to, name)).read().to_pylist()]
 
 
-def expected(numbers):
+def expected_rows(numbers):
     return [
         (row["key"], row["value"], row["offset"], row["timestamp"], row["headers"] or None)
         for n in numbers
@@ -88,7 +88,7 @@ def comparable(row):
 def test_every_record_is_there_as_it_was(tasks, settings):
     outcome = export(tasks, settings)
     assert visible(settings) == [f"topic=t/partition=0/{n:020}.parquet" for n in (0, 200, 400)]
-    assert [comparable(row) for row in written(settings)] == expected(range(600))
+    assert [comparable(row) for row in read_written(settings)] == expected_rows(range(600))
     assert Path(settings.to, "_SUCCESS").exists()
     assert not list(Path(settings.to, "_kafkaframes").glob("tmp/*"))
     summary = outcome.summary
@@ -121,11 +121,11 @@ def test_parquet_is_laid_out_as_measured_best(tasks, settings):
 
 
 def test_the_other_formats_hold_the_same(tasks, settings):
-    wanted = expected(range(600))
+    wanted = expected_rows(range(600))
     for form in ("arrow", "csv", "json"):
-        chosen = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
-        export(tasks, chosen)
-        paths = [Path(chosen.to, name) for name in visible(chosen)]
+        chosen_settings = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
+        export(tasks, chosen_settings)
+        paths = [Path(chosen_settings.to, name) for name in visible(chosen_settings)]
         assert [path.suffix for path in paths] == [f".{form}"] * 3
         assert [row for path in paths for row in READERS[form](path)] == wanted, form
 
@@ -158,9 +158,11 @@ READERS = {"arrow": _from_arrow, "csv": _from_csv, "json": _from_json}
 
 def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, settings):
     by_form = {form: replace(settings, to=f"{settings.to}-{form}", form=form) for form in ("csv", "json")}
-    for chosen in by_form.values():
-        export(tasks[:1], chosen)
-    csv, lines = (Path(chosen.to, visible(chosen)[0]).read_text() for chosen in by_form.values())
+    for chosen_settings in by_form.values():
+        export(tasks[:1], chosen_settings)
+    csv, lines = (
+        Path(chosen_settings.to, visible(chosen_settings)[0]).read_text() for chosen_settings in by_form.values()
+    )
     assert "value 1 \N{REPLACEMENT CHARACTER}" in csv
     first = json.loads(lines.splitlines()[1])
     assert first["key"] == "k1"
@@ -168,16 +170,16 @@ def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, sett
 
 
 def test_an_older_export_in_json_is_not_continued_in_another_form(tasks, settings, monkeypatch):
-    chosen = replace(settings, form="json")
+    chosen_settings = replace(settings, form="json")
     with monkeypatch.context() as older:
         older.setattr(task, "_JSON_LINES", 1)
-        export(tasks[:2], chosen)
+        export(tasks[:2], chosen_settings)
     with pytest.raises(KafkaframesError, match="json_lines"):
-        export(tasks, chosen)
+        export(tasks, chosen_settings)
 
 
 @pytest.mark.parametrize(
-    ("keep", "wanted"),
+    ("keep", "expected_numbers"),
     [
         (Filter(from_timestamp=START + 150, until_timestamp=START + 250, control=False), range(150, 250)),
         (Filter(keys=frozenset({b"k3"}), control=False), [n for n in range(600) if n % 7 and n % 5 == 3]),
@@ -188,18 +190,18 @@ def test_an_older_export_in_json_is_not_continued_in_another_form(tasks, setting
         (Filter(keys=frozenset({b"nobody"}), control=False), []),
     ],
 )
-def test_filters_by_time_and_key(tasks, settings, keep, wanted):
-    chosen = replace(settings, keep=keep)
-    outcome = export(tasks, chosen)
-    assert [comparable(row) for row in written(chosen)] == expected(wanted)
-    assert outcome.summary.records == len(wanted)
-    assert outcome.summary.dropped == (Dropped(NOT_SELECTED, 0, 600 - len(wanted), 0),)
-    assert (Path(chosen.to) / "_SUCCESS").exists()
+def test_filters_by_time_and_key(tasks, settings, keep, expected_numbers):
+    chosen_settings = replace(settings, keep=keep)
+    outcome = export(tasks, chosen_settings)
+    assert [comparable(row) for row in read_written(chosen_settings)] == expected_rows(expected_numbers)
+    assert outcome.summary.records == len(expected_numbers)
+    assert outcome.summary.dropped == (Dropped(NOT_SELECTED, 0, 600 - len(expected_numbers), 0),)
+    assert (Path(chosen_settings.to) / "_SUCCESS").exists()
 
 
 def test_offsets_of_a_task(tasks, settings):
     export([replace(tasks[0], first_offset=120), tasks[1], replace(tasks[2], end_offset=401)], settings)
-    assert [row["offset"] for row in written(settings)] == list(range(120, 401))
+    assert [row["offset"] for row in read_written(settings)] == list(range(120, 401))
 
 
 def test_control_records_are_left_out_and_counted(tmp_path, settings):
@@ -223,7 +225,7 @@ def test_damage_is_told_and_the_rest_exported(tasks, settings):
     path.write_bytes(raw + b"\0" * 40)
     tasks[1] = replace(tasks[1], size_bytes=len(raw) + 40)
     outcome = export(tasks, settings)
-    assert [row["offset"] for row in written(settings)] == [*range(250), *range(300, 600)]
+    assert [row["offset"] for row in read_written(settings)] == [*range(250), *range(300, 600)]
     size = 12 + int.from_bytes(raw[second + 8 : second + 12], "big")
     assert outcome.summary.dropped == (
         Dropped("the codec's number is unknown to Kafka", 1, 50, size),
@@ -257,7 +259,7 @@ def test_a_segment_that_vanished_or_was_cut_fails_alone(tasks, settings):
         "has vanished since the read was planned",
         "has become shorter since the read was planned",
     ]
-    assert [row["offset"] for row in written(settings)] == list(range(200, 400))
+    assert [row["offset"] for row in read_written(settings)] == list(range(200, 400))
     assert not Path(settings.to, "_SUCCESS").exists()
     again = export(tasks[1:2], settings)  # what a new plan has
     assert (again.exported, again.resumed) == (0, 1)
@@ -285,20 +287,20 @@ def test_a_run_that_broke_off_is_resumed(tasks, settings, monkeypatch):
     assert Path(settings.to, visible(settings)[0]).stat().st_ino == before
     assert not stray.exists()
     assert outcome.summary.records == 600
-    assert [row["offset"] for row in written(settings)] == list(range(600))
+    assert [row["offset"] for row in read_written(settings)] == list(range(600))
 
 
 def test_a_later_run_takes_up_what_was_appended(tasks, settings):
     export(tasks, settings)
     with open(tasks[2].path, "ab") as file:
         file.write(kafkaframes.build_records(rows(600, 20)))
-    grown = replace(tasks[2], size_bytes=Path(tasks[2].path).stat().st_size)
-    outcome = export([*tasks[:2], grown], settings)
+    grown_task = replace(tasks[2], size_bytes=Path(tasks[2].path).stat().st_size)
+    outcome = export([*tasks[:2], grown_task], settings)
     assert (outcome.exported, outcome.resumed) == (1, 2)
-    assert [row["offset"] for row in written(settings)] == list(range(620))
+    assert [row["offset"] for row in read_written(settings)] == list(range(620))
     missing = Path(settings.to, visible(settings)[0])
     missing.unlink()
-    assert export([*tasks[:2], grown], settings).exported == 1
+    assert export([*tasks[:2], grown_task], settings).exported == 1
     assert missing.exists()
 
 

@@ -9,12 +9,12 @@ from kafkaframes.errors import OptionError
 
 
 def test_topics_offsets_and_keys_are_chosen(tmp_path):
-    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], start=100, end=110)
+    export_result = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], start=100, end=110)
     truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
-    assert done.report.summary.records == len(truth) == done.to_dict()["records"]
+    assert export_result.report.summary.records == len(truth) == export_result.to_dict()["records"]
     key = next(row["key"] for file in (tmp_path / "out").rglob("*.parquet") for row in pq.read_table(file).to_pylist())
-    planned = kafkaframes.export_log(SHOP, tmp_path / "planned", topics=["orders"], start=100, end=110)
-    assert planned.report.summary.topics == done.report.summary.topics
+    planned_result = kafkaframes.export_log(SHOP, tmp_path / "planned", topics=["orders"], start=100, end=110)
+    assert planned_result.report.summary.topics == export_result.report.summary.topics
     late = sorted(row[2] for row in rows_of(SHOP, "orders"))[-10]
     of_time = kafkaframes.export_log(SHOP, tmp_path / "late", topics=["orders"], timestamp=(late, None))
     assert of_time.report.summary.records == sum(row[2] >= late for row in rows_of(SHOP, "orders"))
@@ -26,11 +26,11 @@ def test_topics_offsets_and_keys_are_chosen(tmp_path):
 
 
 def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
-    for given, reason in (
+    for export_options, reason in (
         ({"topics": ["x"]}, "no topic x"),
         ({"topics": ["orders"], "partitions": [7]}, "none of the chosen topics has the partition 7"),
         ({"topics": ["orders"], "partitions": [0], "start": {}}, "`start` names no offset for orders-0"),
     ):
         with pytest.raises(OptionError, match=reason):
-            kafkaframes.export_log(SHOP, tmp_path / "out", **given)
+            kafkaframes.export_log(SHOP, tmp_path / "out", **export_options)
     assert not (tmp_path / "out").exists()

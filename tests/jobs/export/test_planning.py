@@ -27,7 +27,7 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     export(tasks, Settings(str(tmp_path / "here")))
     assert files(tmp_path / "spark") == files(tmp_path / "here")
     names = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-    exported = spark.read.parquet(str(tmp_path / "spark")).select(*names)
+    exported_frame = spark.read.parquet(str(tmp_path / "spark")).select(*names)
     direct = (
         spark.read.format("kafka-log")
         .options(includeHeaders="true", subscribe="orders,payments")
@@ -35,7 +35,7 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
         .select(*names)
     )
     order = ("topic", "partition", "offset")
-    assert exported.sort(*order).toArrow() == direct.sort(*order).toArrow()
+    assert exported_frame.sort(*order).toArrow() == direct.sort(*order).toArrow()
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.export.test_export import rows, visible, write_segment, written
+from tests.jobs.export.test_export import read_written, rows, visible, write_segment
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import planning
@@ -36,10 +36,10 @@ def name(first):
 
 
 def offsets(settings):
-    return [row["offset"] for row in written(settings)]
+    return [row["offset"] for row in read_written(settings)]
 
 
-def grown(task, records):
+def grow_segment(task, records):
     import kafkaframes
 
     with open(task.path, "ab") as file:
@@ -62,7 +62,7 @@ def test_closed_segments_share_a_file_and_the_last_has_its_own(tasks, settings):
 def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, settings, tmp_path):
     export(tasks, settings)
     inode = Path(settings.to, name(0)).stat().st_ino
-    last = grown(tasks[4], rows(100, 5))
+    last = grow_segment(tasks[4], rows(100, 5))
     more = [write_segment(tmp_path / "log" / "t-0", n, rows(n, 10)) for n in (105, 115, 125)]
     outcome = export([*tasks[2:4], last, *more], settings)  # retention took two of the four
     assert (outcome.exported, outcome.resumed) == (4, 2)
@@ -73,8 +73,8 @@ def test_what_shares_a_file_stays_together_while_the_log_moves_on(tasks, setting
 
 def test_a_file_is_written_again_from_all_its_segments_or_refused(tasks, settings):
     export(tasks, settings)
-    changed = [tasks[0], write_segment(Path(tasks[1].path).parent, 20, rows(20, 19)), *tasks[2:]]
-    outcome = export(changed, settings)
+    changed_tasks = [tasks[0], write_segment(Path(tasks[1].path).parent, 20, rows(20, 19)), *tasks[2:]]
+    outcome = export(changed_tasks, settings)
     assert (outcome.exported, outcome.resumed) == (4, 1)
     assert offsets(settings) == [*range(39), *range(40, 100)]
     other = write_segment(Path(tasks[1].path).parent, 20, rows(20, 18))
@@ -95,8 +95,8 @@ def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
     assert offsets(settings) == list(range(20, 100))
 
 
-@pytest.mark.parametrize("kept", [0, 1], ids=["log whole", "first segment gone"])
-def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, kept):
+@pytest.mark.parametrize("first_kept", [0, 1], ids=["log whole", "first segment gone"])
+def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, first_kept):
     def killed(function, jobs):
         yield from map(function, jobs)
         for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
@@ -106,8 +106,8 @@ def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy
     with pytest.raises(KeyboardInterrupt):
         export(tasks, settings, run=killed)
     assert name(0) in visible(settings)
-    export(tasks[kept:], settings)
-    assert offsets(settings) == list(range(20 * kept, 100))
+    export(tasks[first_kept:], settings)
+    assert offsets(settings) == list(range(20 * first_kept, 100))
 
 
 def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, settings):
@@ -116,8 +116,8 @@ def test_one_that_cannot_be_read_leaves_the_others_files_of_their_own(tasks, set
     assert [result.task for result in outcome.failed] == [tasks[1]]
     assert visible(settings) == [name(n) for n in (0, 40, 60, 80)]
     assert offsets(settings) == [*range(20), *range(40, 100)]
-    mended = write_segment(Path(tasks[1].path).parent, 20, rows(20, 20))
-    assert export([tasks[0], mended, *tasks[2:]], settings).exported == 1
+    mended_task = write_segment(Path(tasks[1].path).parent, 20, rows(20, 20))
+    assert export([tasks[0], mended_task, *tasks[2:]], settings).exported == 1
     assert offsets(settings) == [row for first in (0, 20, 40, 60, 80) for row in range(first, first + 20)]
 
 
@@ -148,11 +148,11 @@ def task(topic, number, size):
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6 << 20), st.booleans()), max_size=30))
 def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given_segments):
-    listed = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
-    done = Done({one.name: SegmentResult(one) for one, ok in listed if ok}, {}, frozenset())
-    tasks = [one for one, _ in listed]
-    files = files_of(tasks, done)
-    assert [one for file in files for one in file] == [one for one, ok in listed if not ok]
+    tasks_with_status = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
+    finished = Done({one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset())
+    tasks = [one for one, _ in tasks_with_status]
+    files = files_of(tasks, finished)
+    assert [one for file in files for one in file] == [one for one, ok in tasks_with_status if not ok]
     lasts = {one.topic: one for one in tasks}
     for file in files:
         places = [tasks.index(one) for one in file]

@@ -28,12 +28,12 @@ def test_one_file_has_everything_and_is_restored(tmp_path):
     file = tmp_path / "backup" / "shop.parquet"
     result = ask(SHOP, "-o", file)
     assert result.exit_code == 0, result.output
-    wanted = kafkaframes.read_records(SHOP, columns=READ, control_records=False).read_all().to_pylist()
-    assert pq.read_table(file, columns=list(READ)).to_pylist() == wanted
+    expected_records = kafkaframes.read_records(SHOP, columns=READ, control_records=False).read_all().to_pylist()
+    assert pq.read_table(file, columns=list(READ)).to_pylist() == expected_records
     assert [path.name for path in file.parent.iterdir()] == ["shop.parquet"]
     kafkaframes.restore_log(file, tmp_path / "new")
     again = kafkaframes.read_records(tmp_path / "new", columns=READ).read_all().to_pylist()
-    assert again == wanted
+    assert again == expected_records
 
 
 def test_a_file_that_is_there_stays_and_other_formats_are_refused(tmp_path):

@@ -44,14 +44,14 @@ def test_export_says_it_in_a_line_and_leaves_no_half_file(where, tmp_path):
     values = [os.urandom(1_000) for _ in range(_DISK_BYTES // 250)]
     (directory / f"{0:020}.log").write_bytes(build_records({"value": values}))
     target = tmp_path / "out.parquet"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "kafkaframes", "export", str(tmp_path / "log"), where, str(target)],
         capture_output=True,
         text=True,
         timeout=250,
         preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (_DISK_BYTES, _DISK_BYTES)),
     )
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [f"kafkaframes: {done.stderr.removeprefix('kafkaframes: ').strip()}"]
-    assert "cannot be written" in done.stderr
+    assert process.returncode == 2
+    assert process.stderr.splitlines() == [f"kafkaframes: {process.stderr.removeprefix('kafkaframes: ').strip()}"]
+    assert "cannot be written" in process.stderr
     assert [path.name for path in tmp_path.rglob("*.parquet") if path != target] == []

@@ -37,17 +37,17 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("held", LAYOUTS.values(), ids=LAYOUTS)
-def test_a_copy_with_other_records_is_refused_and_both_sides_are_shown(held):
+@pytest.mark.parametrize("held_rows", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_copy_with_other_records_is_refused_and_both_sides_are_shown(held_rows):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        write(target, *held)
+        write(target, *held_rows)
         with pytest.raises(LogDirError, match="the copy holds other records") as failure:
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
-        at = next(at for at, value in enumerate(held) if value != SOURCE[at])
-        for part in (f"offset {at}", repr(SOURCE[at]), repr(held[at])):
+        at = next(at for at, value in enumerate(held_rows) if value != SOURCE[at])
+        for part in (f"offset {at}", repr(SOURCE[at]), repr(held_rows[at])):
             assert part in str(failure.value)
-        assert values_of(target) == held
+        assert values_of(target) == held_rows
 
 
 DIFFERENCES = {
@@ -221,7 +221,7 @@ def test_a_copy_that_holds_no_record_needs_no_flag():
         assert (report.resumed, values_of(target)) == (True, [b"s6"])
 
 
-def mapped(source, target, tmp_path, **settings):
+def run_reassigning(source, target, tmp_path, **settings):
     return run_mirror(
         source.bootstrap_servers,
         target.bootstrap_servers,
@@ -235,9 +235,9 @@ def test_new_offsets_are_compared_by_the_mapping(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
         lose_all(source, 2)
-        mapped(source, target, tmp_path)
+        run_reassigning(source, target, tmp_path)
         write(source, b"s5")
-        assert mapped(source, target, tmp_path).partitions[0].compared == 3
+        assert run_reassigning(source, target, tmp_path).partitions[0].compared == 3
         assert values_of(target) == [b"s2", b"s3", b"s4", b"s5"]
 
 
@@ -246,34 +246,34 @@ def test_a_target_that_sets_its_own_time_is_compared_without_it(tmp_path):
         with Admin(target.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="orders", configs={"message.timestamp.type": "LogAppendTime"})])
         write(source, *SOURCE)
-        mapped(source, target, tmp_path)
+        run_reassigning(source, target, tmp_path)
         write(source, b"s5")
-        assert mapped(source, target, tmp_path).partitions[0].compared == 5
+        assert run_reassigning(source, target, tmp_path).partitions[0].compared == 5
 
 
 def test_a_mapping_of_both_topics_ids_shows_whose_copy_it_is(tmp_path):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
-        mapped(source, target, tmp_path)
+        run_reassigning(source, target, tmp_path)
         lose_all(source, 5)
         write(source, b"s5")
-        report = mapped(source, target, tmp_path).partitions[0]
+        report = run_reassigning(source, target, tmp_path).partitions[0]
         assert (report.resumed, report.compared, values_of(target)[-1]) == (True, 0, b"s5")
 
 
 def test_a_copy_of_old_formats_and_transactions_agrees_with_its_source(tmp_path):
     from tests.jobs.mirror.worlds import fill
 
-    with Broker() as source, Broker() as kept, Broker() as assigned:
+    with Broker() as source, Broker() as kept_target, Broker() as assigned_target:
         fill(source)
-        for target, run in ((kept, run_mirror), (assigned, None)):
+        for target, run in ((kept_target, run_mirror), (assigned_target, None)):
             for _ in range(2):
                 if run is None:
-                    report = mapped(source, target, tmp_path)
+                    report = run_reassigning(source, target, tmp_path)
                 else:
                     report = run(source.bootstrap_servers, target.bootstrap_servers)
-            compared = {f"{one.topic}-{one.partition}": one.compared for one in report.partitions}
-            assert all(compared[name] > 0 for name in ("format-0-0", "format-1-0", "stamped-0", "plain-0"))
+            compared_counts = {f"{one.topic}-{one.partition}": one.compared for one in report.partitions}
+            assert all(compared_counts[name] > 0 for name in ("format-0-0", "format-1-0", "stamped-0", "plain-0"))
             assert rows_of(target.bootstrap_servers, "stamped", offsets=False)
 
 

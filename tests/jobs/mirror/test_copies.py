@@ -65,8 +65,8 @@ def test_topics_of_ours_from_broker_to_broker_and_the_copy_is_a_topic_like_any_o
 def test_a_compacted_topic_with_holes_in_its_batches(tmp_path):
     source = Path("tests/data/examples/kafka-4.3")
     run_mirror(source, tmp_path / "copy", topics=("customers",))
-    found = logs_of(source)
-    assert logs_of(tmp_path / "copy") == {one: found[one] for one in found if one.topic == "customers"}
+    source_logs = logs_of(source)
+    assert logs_of(tmp_path / "copy") == {one: source_logs[one] for one in source_logs if one.topic == "customers"}
 
 
 def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
@@ -77,14 +77,14 @@ def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
             producer.send_arrow(table(70), topic="plain")
         with Admin(a.bootstrap_servers) as admin:
             admin.create_partitions({"plain": 5})
-        said = []
+        lines = []
         report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",))
         assert [one.partition for one in report.partitions] == [0, 1, 2, 3, 4]
         assert [one.resumed for one in report.partitions] == [True, True, True, False, False]
         assert sum(one.records_written for one in report.partitions) == 70
         assert "plain-0: resumed at " in str(report)
         assert rows_of(b.bootstrap_servers, "plain") == rows_of(a.bootstrap_servers, "plain")
-        assert said == []
+        assert lines == []
 
 
 def test_a_dry_run_says_what_is_to_be_done_and_does_nothing(tmp_path):
@@ -110,7 +110,7 @@ def test_the_committed_offsets_of_groups_are_carried_and_none_goes_back(tmp_path
             source.alter_group_offsets("other", {TopicPartition("money", 0): 5})
             report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",))
             assert (report.groups, report.commits) == (1, 2)
-            assert {one: found.offset for one, found in target.group_offsets("billing").items()} == {
+            assert {one: entry.offset for one, entry in target.group_offsets("billing").items()} == {
                 place: 40,
                 TopicPartition("plain", 1): 10,
             }
@@ -133,7 +133,7 @@ def test_a_group_that_is_at_work_in_the_target_is_left_alone():
         assert report.commits_left == {"the target's group has members": 1}
 
 
-def damaged(tmp_path: Path) -> Path:
+def write_damaged_log(tmp_path: Path) -> Path:
     """Return a directory with one flipped bit in the middle, as if its broker had stopped cleanly."""
     copy = tmp_path / "damaged"
     shutil.copytree(LOGS / "zk-0102-v1", copy)
@@ -146,15 +146,15 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
-    source = damaged(tmp_path)
+    source = write_damaged_log(tmp_path)
     with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`on_damage`=drop omits it\)"):
         run_mirror(source, tmp_path / "stopped")
     report = run_mirror(source, tmp_path / "copy", on_damage="drop")
-    left = [one for one in report.partitions if one.batches_left_out]
-    assert [one.batches_left_out["damaged"] for one in left] == [1]
-    place = TopicPartition(left[0].topic, left[0].partition)
-    whole, kept = logs_of(source)[place][1], logs_of(tmp_path / "copy")[place][1]
-    assert 0 < len(whole) - len(kept) < len(whole) // 2
+    incomplete_partitions = [one for one in report.partitions if one.batches_left_out]
+    assert [one.batches_left_out["damaged"] for one in incomplete_partitions] == [1]
+    place = TopicPartition(incomplete_partitions[0].topic, incomplete_partitions[0].partition)
+    whole, kept_bytes = logs_of(source)[place][1], logs_of(tmp_path / "copy")[place][1]
+    assert 0 < len(whole) - len(kept_bytes) < len(whole) // 2
 
 
 def test_a_copy_of_another_log_is_not_gone_on_with():
@@ -207,15 +207,17 @@ def one_wait_is_too_long(monkeypatch):
 @pytest.mark.usefixtures("one_wait_is_too_long")
 def test_a_log_that_ends_behind_its_last_batch_is_copied_to_its_end_at_once(tmp_path, ends_without_records):
     run_mirror(ends_without_records, tmp_path / "copy")
-    with Broker(serve=ends_without_records) as source, Broker() as kept, Broker() as renumbered:
-        run_mirror(source.bootstrap_servers, kept.bootstrap_servers)
+    with Broker(serve=ends_without_records) as source, Broker() as kept_target, Broker() as renumbered_target:
+        run_mirror(source.bootstrap_servers, kept_target.bootstrap_servers)
         report = run_mirror(
-            source.bootstrap_servers, renumbered.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path)
+            source.bootstrap_servers, renumbered_target.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path)
         )
         assert sum(one.records_written for one in report.partitions) == 50
-        assert {one: end_of(renumbered, one) for one in ENDS} == dict.fromkeys(ENDS, 0) | {TopicPartition("t", 0): 50}
-        assert {one: end_of(kept, one) for one in ENDS} == ENDS
-        rows = rows_of(kept.bootstrap_servers, "t")
+        assert {one: end_of(renumbered_target, one) for one in ENDS} == dict.fromkeys(ENDS, 0) | {
+            TopicPartition("t", 0): 50
+        }
+        assert {one: end_of(kept_target, one) for one in ENDS} == ENDS
+        rows = rows_of(kept_target.bootstrap_servers, "t")
     with Broker(serve=tmp_path / "copy") as copy:
         assert {one: end_of(copy, one) for one in ENDS} == ENDS
         assert rows_of(copy.bootstrap_servers, "t") == rows

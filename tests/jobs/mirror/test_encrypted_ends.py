@@ -16,7 +16,7 @@ certificates = test_security.certificates
 
 
 @pytest.fixture(scope="module")
-def encrypted(certificates):
+def encrypted_broker(certificates):
     """A broker with TLS, and the properties of a client under librdkafka's names."""
     pem = str(certificates / "cert.pem")
     security = Security(tls=server_context(pem, str(certificates / "key.pem")))
@@ -29,8 +29,8 @@ def encrypted(certificates):
         yield broker, properties
 
 
-def test_a_mirror_uses_the_certificate_of_each_end(encrypted, tmp_path):
-    broker, properties = encrypted
+def test_a_mirror_uses_the_certificate_of_each_end(encrypted_broker, tmp_path):
+    broker, properties = encrypted_broker
     with Broker() as target:
         report = run_mirror(broker.bootstrap_servers, target.bootstrap_servers, source_properties=properties)
         assert report.created == ["encrypted"]
@@ -43,16 +43,18 @@ def test_a_mirror_uses_the_certificate_of_each_end(encrypted, tmp_path):
     assert len(broker.records("plain")) == 1
 
 
-def test_plans_of_a_table_use_the_certificate(encrypted):
-    broker, properties = encrypted
+def test_plans_of_a_table_use_the_certificate(encrypted_broker):
+    broker, properties = encrypted_broker
     client = {"bootstrap.servers": broker.bootstrap_servers, **properties, "isolation.level": "read_committed"}
     assert len(live_plan(["encrypted"], client)(None).tasks) == 1
-    (hidden,) = find_open_transactions({TopicPartition("encrypted", 0): 0}, client)  # asks an admin client, too
-    assert hidden.topic == "encrypted"
+    (hidden_transaction,) = find_open_transactions(
+        {TopicPartition("encrypted", 0): 0}, client
+    )  # asks an admin client, too
+    assert hidden_transaction.topic == "encrypted"
 
 
-def test_without_the_certificate_no_client_connects(encrypted):
-    broker, _ = encrypted
+def test_without_the_certificate_no_client_connects(encrypted_broker):
+    broker, _ = encrypted_broker
     options = {"security_protocol": "SSL", "default_api_timeout_ms": 300}
     with Admin(broker.bootstrap_servers, **options) as admin, pytest.raises(NetworkError, match="certificate"):
         admin.list_topics()

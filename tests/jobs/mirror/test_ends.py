@@ -8,18 +8,22 @@ from kafkaframes.jobs.mirror.ends import SourceTopic, prepare
 from kafkaframes.jobs.mirror.settings import MirrorReport
 
 
-async def prepared(configs):
+async def prepare_topic(configs):
     report, topic = MirrorReport("source", "target"), SourceTopic("t", "", (0, 1), configs)
     async with Broker() as broker, AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
         await prepare(admin, topic, report, keeps=False, holds=False)
-        made = (await admin.describe_cluster()).topics["t"]
+        created_topic = (await admin.describe_cluster()).topics["t"]
         entries = await admin.describe_configs("topic", "t")
-    return report, len(made.partitions), {name: one.value for name, one in entries.items() if not one.is_default}
+    return (
+        report,
+        len(created_topic.partitions),
+        {name: one.value for name, one in entries.items() if not one.is_default},
+    )
 
 
 def test_a_topic_is_made_without_the_settings_that_the_target_refuses():
     report, partitions, own = asyncio.run(
-        prepared({"retention.ms": "7", "no.such.setting": "x", "cleanup.policy": "compact"})
+        prepare_topic({"retention.ms": "7", "no.such.setting": "x", "cleanup.policy": "compact"})
     )
     assert report.configs_left == {"t": ["no.such.setting"]}
     assert report.created == ["t"]
@@ -30,6 +34,6 @@ def test_a_topic_is_made_without_the_settings_that_the_target_refuses():
 
 
 def test_a_topic_whose_settings_are_taken_has_them_all():
-    report, partitions, own = asyncio.run(prepared({"retention.ms": "7"}))
+    report, partitions, own = asyncio.run(prepare_topic({"retention.ms": "7"}))
     assert (report.configs_left, report.created, partitions) == ({}, ["t"], 2)
     assert own["retention.ms"] == "7"

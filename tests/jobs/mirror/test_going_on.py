@@ -24,8 +24,8 @@ from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 
 def command(source, target, *options: str) -> list[str]:
-    asked = ["mirror", "--from", str(source), "--to", str(target), "--timeout", str(WAIT_S), *options]
-    return [sys.executable, "-m", "kafkaframes", *asked]
+    arguments = ["mirror", "--from", str(source), "--to", str(target), "--timeout", str(WAIT_S), *options]
+    return [sys.executable, "-m", "kafkaframes", *arguments]
 
 
 @contextmanager
@@ -54,22 +54,22 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
     options = (*options, str(tmp_path / "state")) if options else ()
     with Broker() as a, Broker() as b:
         many_batches(a.bootstrap_servers)
-        held = b.on("Produce", topic="many", partition=0).after(3).ignore()
+        held_requests = b.on("Produce", topic="many", partition=0).after(3).ignore()
         with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
-            wait_for(lambda: held.count > 3)
-        held.remove()
-        done = subprocess.run(
+            wait_for(lambda: held_requests.count > 3)
+        held_requests.remove()
+        process = subprocess.run(
             command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),
             capture_output=True,
             text=True,
             timeout=WAIT_S,
         )
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
+        assert process.returncode == 0, process.stderr
+        report = json.loads(process.stdout)
         assert any(one["resumed"] and one["from_offset"] > 0 for one in report["partitions"])
-        assert "many-0: resumed at offset " in done.stderr
+        assert "many-0: resumed at offset " in process.stderr
         before, after = (
-            {number: [row[1:] for row in found] for number, found in rows_of(one.bootstrap_servers, "many").items()}
+            {number: [row[1:] for row in rows] for number, rows in rows_of(one.bootstrap_servers, "many").items()}
             for one in (a, b)
         )
         assert before == after
@@ -78,11 +78,11 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
 def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
     with Broker(data_dir=tmp_path / "a") as a:
         many_batches(a.bootstrap_servers)
-        held = a.on("Fetch").after(10).ignore()
+        held_requests = a.on("Fetch").after(10).ignore()
         settings = ("--from-property", "max.partition.fetch.bytes=1000")
         with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
             wait_for(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
-        held.remove()
+        held_requests.remove()
         again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
         assert again.exit_code == 0, again.output
         assert "resumed at" in again.output
@@ -92,16 +92,16 @@ def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
 def test_following_it_takes_new_records_topics_and_commits_until_told_to_stop(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
-        asked = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
-        with running(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        arguments = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
+        with running(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
             wait_for(lambda: "plain" in b.topics and count_of(b, "plain") == 500)
             with Producer(a.bootstrap_servers) as producer:
                 producer.send_arrow(table(20), topic="plain")
             wait_for(lambda: count_of(b, "plain") == 520)
             job.send_signal(signal.SIGTERM)
-            said, _ = job.communicate(timeout=WAIT_S)
+            output, _ = job.communicate(timeout=WAIT_S)
         assert job.returncode == 0
-        assert "520 records read, 520 written" in said
+        assert "520 records read, 520 written" in output
 
 
 def count_of(broker: Broker, topic: str) -> int:
@@ -112,18 +112,18 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
     place = TopicPartition("later", 0)
     with Broker() as a, Broker() as b:
         fill(a)
-        found = {}
+        results = {}
 
         async def follow() -> None:
             stop = asyncio.Event()
             settings = MirrorSettings(follow=True, group_interval_s=0.1, topic_interval_s=0.1, timeout_s=WAIT_S)
             job = asyncio.ensure_future(mirror(a.bootstrap_servers, b.bootstrap_servers, settings, stop=stop))
-            while not done.is_set() and not job.done():
+            while not is_done.is_set() and not job.done():
                 await asyncio.sleep(0.05)
             stop.set()
-            found["report"] = await job
+            results["report"] = await job
 
-        done = threading.Event()
+        is_done = threading.Event()
         thread = threading.Thread(target=lambda: asyncio.run(follow()))
         thread.start()
         try:
@@ -134,9 +134,9 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
             with Admin(b.bootstrap_servers) as target:
                 wait_for(lambda: target.group_offsets("g").get(place, (0,))[0] == 7)
         finally:
-            done.set()
+            is_done.set()
             thread.join(WAIT_S)
-    assert "later" in found["report"].created
+    assert "later" in results["report"].created
 
 
 def test_a_source_that_cannot_be_reached_leaves_nothing_behind(tmp_path):
@@ -154,7 +154,7 @@ def test_a_topic_that_the_source_does_not_have_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def damaged(tmp_path, change):
+def write_damaged_log(tmp_path, change):
     """A log directory with a partition of two segments, two batches in each; ``change`` has the list of the batches.
 
     Its indexes are there and it was stopped cleanly, so that no recovery looks at the batches.
@@ -174,16 +174,16 @@ def damaged(tmp_path, change):
 
 
 def test_what_of_a_directory_cannot_be_read_is_told_and_the_rest_is_copied(tmp_path):
-    lost = []
+    lost_batches = []
 
     def cut(raws):
         raws[3][8:12] = b"\xff" * 4
-        lost.append(len(raws[3]))
+        lost_batches.append(len(raws[3]))
 
-    source = damaged(tmp_path, cut)
+    source = write_damaged_log(tmp_path, cut)
     result = CliRunner().invoke(cli, ["mirror", "--from", str(source), "--to", str(tmp_path / "copy")])
     assert result.exit_code == 1
-    assert f"error: t-0: {lost[0]} bytes are not served, from byte {lost[0]} of" in result.stdout
+    assert f"error: t-0: {lost_batches[0]} bytes are not served, from byte {lost_batches[0]} of" in result.stdout
     assert "t-0: copied offsets 0 to 3" in result.stdout
 
 
@@ -193,14 +193,14 @@ def test_offsets_that_go_back_are_told_in_words(tmp_path, offset):
         raws[1][:8] = offset.to_bytes(8, "big")
 
     with pytest.raises(CorruptRecordError, match=r"(follows one that ends|ends with offset)"):
-        run_mirror(damaged(tmp_path, back), tmp_path / "copy")
+        run_mirror(write_damaged_log(tmp_path, back), tmp_path / "copy")
 
 
 def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tmp_path):
     def back(raws):
         raws[1][:8] = (-5).to_bytes(8, "big", signed=True)
 
-    with Broker(serve=damaged(tmp_path, back)) as broker, Consumer(broker.bootstrap_servers) as consumer:
+    with Broker(serve=write_damaged_log(tmp_path, back)) as broker, Consumer(broker.bootstrap_servers) as consumer:
         consumer.assign({TopicPartition("t", 0): 0})
         with pytest.raises(CorruptRecordError, match="ends with offset -5"):
             consumer.poll(30_000)
@@ -214,7 +214,7 @@ def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
         whole.append(len(raws[0]))
         raws[1][8:12] = (1 << 20).to_bytes(4, "big")
 
-    source = damaged(tmp_path, cut)
+    source = write_damaged_log(tmp_path, cut)
     report = run_mirror(source, tmp_path / "copy")
     assert [one.records_written for one in report.partitions] == [3]
     (line,) = report.not_read
@@ -226,4 +226,4 @@ def test_a_format_that_nobody_knows_is_named(tmp_path):
         raws[0][16] = 9
 
     with pytest.raises(CorruptRecordError, match="the magic of a batch is none of 0, 1, 2, at offset 0"):
-        run_mirror(damaged(tmp_path, change), tmp_path / "copy")
+        run_mirror(write_damaged_log(tmp_path, change), tmp_path / "copy")

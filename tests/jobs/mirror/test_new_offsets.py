@@ -25,25 +25,25 @@ def rows(first: int, count: int = 3, *, step: int = 1) -> dict:
     }
 
 
-def made_of(data: bytes, start: int = 0, aborted=None):
-    fetched = FetchedBatches(PLACE, start, data, aborted_transactions=aborted)
-    return renumber(fetched, start, np.zeros(len(fetched.batches), bool))
+def renumber_batches(data: bytes, start: int = 0, aborted_transactions=None):
+    fetched_batches = FetchedBatches(PLACE, start, data, aborted_transactions=aborted_transactions)
+    return renumber(fetched_batches, start, np.zeros(len(fetched_batches.batches), bool))
 
 
 def values_of(pieces) -> list:
-    found = []
+    values = []
     for piece in pieces:
         for columns in FetchedBatches(PLACE, 0, piece).read(("value",)):
-            found += columns.column(0).to_pylist()
-    return found
+            values += columns.column(0).to_pylist()
+    return values
 
 
 def test_a_plain_batch_goes_as_it_is():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
-    made = made_of(data, 100)
-    assert made.batches == [bytes(8) + data[8:]]
-    assert made.runs(0).tolist() == [[100, 0, 3]]
-    assert not made.opened
+    renumbered = renumber_batches(data, 100)
+    assert renumbered.batches == [bytes(8) + data[8:]]
+    assert renumbered.runs(0).tolist() == [[100, 0, 3]]
+    assert not renumbered.opened
 
 
 def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
@@ -62,31 +62,31 @@ def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
 
 def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
     mine = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
-    gone = build_records(rows(0), base_sequence=0, **mine)
-    kept = build_records(rows(4), base_sequence=3, **mine)
+    aborted_batch = build_records(rows(0), base_sequence=0, **mine)
+    kept_batch = build_records(rows(4), base_sequence=3, **mine)
     data = (
-        gone
+        aborted_batch
         + build_end_transaction(3, commit=False, timestamp=1, producer_id=5, producer_epoch=0)
-        + kept
+        + kept_batch
         + build_end_transaction(7, commit=True, timestamp=1, producer_id=5, producer_epoch=0)
         + build_empty_batch(8, 9)
     )
-    made = made_of(data, aborted=[(5, 0)])
-    assert values_of(made.batches) == [b"4", b"5", b"6"]
-    assert made.left_out == {"aborted": 3, "transaction markers": 2}
-    assert made.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
-    assert made.runs(20).tolist() == [[4, 20, 3]]
+    renumbered = renumber_batches(data, aborted_transactions=[(5, 0)])
+    assert values_of(renumbered.batches) == [b"4", b"5", b"6"]
+    assert renumbered.left_out == {"aborted": 3, "transaction markers": 2}
+    assert renumbered.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
+    assert renumbered.runs(20).tolist() == [[4, 20, 3]]
 
 
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_old_formats_are_raised(record_format, codec):
     data = build_records(rows(10), record_format=record_format, codec=codec)
-    made = made_of(data, 11)
-    assert values_of(made.batches) == [b"11", b"12"]
-    assert (scan_all(made.batches[0]).column("magic") == 2).all()
-    assert made.runs(0).tolist() == [[11, 0, 2]]
-    assert list(made.opened) == ["format 0 or 1"]
+    renumbered = renumber_batches(data, 11)
+    assert values_of(renumbered.batches) == [b"11", b"12"]
+    assert (scan_all(renumbered.batches[0]).column("magic") == 2).all()
+    assert renumbered.runs(0).tolist() == [[11, 0, 2]]
+    assert list(renumbered.opened) == ["format 0 or 1"]
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_old_formats_are_raised(record_format, codec):
     ids=["holes", "cut", "append time"],
 )
 def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
-    made = made_of(data, start)
-    opened = made.opened.total()
-    assert set(made.opened) == {reason}
-    assert opened == len(scan_all(data))
-    assert made.runs(0).tolist() == runs
-    whole = b"".join(made.batches)
+    renumbered = renumber_batches(data, start)
+    opened_count = renumbered.opened.total()
+    assert set(renumbered.opened) == {reason}
+    assert opened_count == len(scan_all(data))
+    assert renumbered.runs(0).tolist() == runs
+    whole = b"".join(renumbered.batches)
     assert (scan_all(whole).column("attributes") == 0).all()
 
 
@@ -136,7 +136,7 @@ def test_an_empty_mapping_translates_to_the_beginning():
 
 
 @pytest.fixture
-def filled(tmp_path):
+def filled_brokers(tmp_path):
     with Broker() as a, Broker() as b:
         fill(a)
         yield a, b, {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
@@ -145,24 +145,24 @@ def filled(tmp_path):
 TOPICS = ("plain", "format-0", "format-1", "money", "stamped")
 
 
-def without_offsets(found):
-    return {number: [row[1:] for row in several] for number, several in found.items()}
+def without_offsets(rows_by_partition):
+    return {number: [row[1:] for row in several] for number, several in rows_by_partition.items()}
 
 
-def test_consumers_of_committed_records_see_the_same_in_the_same_order(filled):
-    a, b, settings = filled
+def test_consumers_of_committed_records_see_the_same_in_the_same_order(filled_brokers):
+    a, b, settings = filled_brokers
     report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, **settings)
     for topic in TOPICS:
         before, after = rows_of(a.bootstrap_servers, topic), rows_of(b.bootstrap_servers, topic)
         assert without_offsets(before) == without_offsets(after)
-        assert all([row[0] for row in found] == list(range(len(found))) for found in after.values())
+        assert all([row[0] for row in rows] == list(range(len(rows))) for rows in after.values())
     assert report.configs_left == {"stamped": ["message.timestamp.type"]}
     assert "left out (aborted)" in str(report)
     assert "opened: " in str(report)
 
 
-def test_a_groups_next_record_is_the_same_record(filled):
-    a, b, settings = filled
+def test_a_groups_next_record_is_the_same_record(filled_brokers):
+    a, b, settings = filled_brokers
     place = TopicPartition("money", 0)
     with Admin(a.bootstrap_servers) as source, Admin(b.bootstrap_servers) as target:
         end = source.list_offsets({place: -1})[place]
@@ -189,8 +189,8 @@ def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, k
             assert without_offsets(before) == without_offsets(after)
 
 
-def test_it_stops_where_something_else_writes_to_the_copy(filled):
-    a, b, settings = filled
+def test_it_stops_where_something_else_writes_to_the_copy(filled_brokers):
+    a, b, settings = filled_brokers
     run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
     with Producer(b.bootstrap_servers) as producer:
         producer.send("plain", b"foreign", partition=0).result()
@@ -198,8 +198,8 @@ def test_it_stops_where_something_else_writes_to_the_copy(filled):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
-def test_something_else_that_writes_meanwhile_is_noticed(filled):
-    a, b, settings = filled
+def test_something_else_that_writes_meanwhile_is_noticed(filled_brokers):
+    a, b, settings = filled_brokers
 
     def intrude(request):
         log = b._state.topics["plain"].partitions[0].log  # on the broker's own thread, between two requests
@@ -212,8 +212,8 @@ def test_something_else_that_writes_meanwhile_is_noticed(filled):
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",), **settings)
 
 
-def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled):
-    a, b, settings = filled
+def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled_brokers):
+    a, b, settings = filled_brokers
     with Producer(a.bootstrap_servers, transactional_id="open") as producer:
         producer.begin_transaction()
         producer.send_arrow(table(5), topic="stamped")
@@ -234,10 +234,10 @@ def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
         assert all(one.resumed and not one.batches_written for one in again.partitions)
 
 
-def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
-    a, b, settings = filled
-    made = b.on("CreateTopics").call(lambda request: None)
-    late = b.on("Metadata", where=lambda request: bool(made.count)).answer(without_topics).times(2)
+def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled_brokers):
+    a, b, settings = filled_brokers
+    create_requests = b.on("CreateTopics").call(lambda request: None)
+    late = b.on("Metadata", where=lambda request: bool(create_requests.count)).answer(without_topics).times(2)
     run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
     assert late.count
     assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 50
@@ -262,9 +262,9 @@ def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_
         a.create_topic("large")
         b.create_topic("large", max_message_bytes=2_000)
         with Producer(a.bootstrap_servers, batch_size=100_000, linger_ms=1_000, compression_type=codec) as producer:
-            sent = [producer.send("large", value, headers={"n": b"%d" % i}) for i, value in enumerate(values)]
+            futures = [producer.send("large", value, headers={"n": b"%d" % i}) for i, value in enumerate(values)]
             producer.flush()
-            assert [one.result().offset for one in sent] == list(range(30))
+            assert [one.result().offset for one in futures] == list(range(30))
         settings = {"state_dir": str(tmp_path / "state")}
         report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("large",), offsets=kind, **settings)
         assert rows_of(a.bootstrap_servers, "large") == rows_of(b.bootstrap_servers, "large")

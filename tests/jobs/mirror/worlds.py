@@ -18,13 +18,13 @@ WAIT_S = 60  # only against hanging
 
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
     """Mirror once."""
-    given = {"timeout_s": WAIT_S, **settings}
-    return asyncio.run(mirror(str(source), str(target), MirrorSettings(**given)))
+    settings_given = {"timeout_s": WAIT_S, **settings}
+    return asyncio.run(mirror(str(source), str(target), MirrorSettings(**settings_given)))
 
 
 def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
     """Return log start offset and all whole batches of each partition of a log directory, Kafka's own left out."""
-    found = {}
+    logs_by_partition = {}
     for directory in discover(str(path)):
         for one in directory.partitions:
             if one.is_live and not one.topic.startswith("__"):
@@ -35,8 +35,8 @@ def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
                     batches = scan_all(raw, rules=FILE)
                     end = int((batches.column("position") + batches.column("size"))[-1]) if len(batches) else 0
                     parts.append(raw[:end])
-                found[TopicPartition(one.topic, one.partition)] = (one.log_start_offset, b"".join(parts))
-    return found
+                logs_by_partition[TopicPartition(one.topic, one.partition)] = (one.log_start_offset, b"".join(parts))
+    return logs_by_partition
 
 
 def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list[tuple[Any, ...]]]:
@@ -46,11 +46,13 @@ def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list
         places = consumer.partitions_for(topic)
         consumer.assign(places)
         ends = consumer.end_offsets(places)
-        found: dict[int, list[tuple[Any, ...]]] = {one.partition: [] for one in places}
+        rows_by_partition: dict[int, list[tuple[Any, ...]]] = {one.partition: [] for one in places}
         while any(consumer.position(one) < ends[one] for one in places):
             for row in consumer.fetch_arrow(60_000, columns=columns).to_pylist():
-                found[row.pop("partition")].append(tuple(row[name] for name in columns[0 if offsets else 1 : -1]))
-    return found
+                rows_by_partition[row.pop("partition")].append(
+                    tuple(row[name] for name in columns[0 if offsets else 1 : -1])
+                )
+    return rows_by_partition
 
 
 def fill(broker: Broker) -> None:

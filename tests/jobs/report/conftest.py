@@ -35,19 +35,19 @@ def rows(count, *, first=0, keys=10, size=100, start=START, step=60_000):
 
 def transactions():
     """Three of one producer: committed after 5 s, aborted after 1 s, open; and one marker whose data is elsewhere."""
-    made, offset = b"", 0
+    batch_bytes, offset = b"", 0
     for seconds, kind in ((5, COMMIT), (1, ABORT), (None, None)):
         own = {"producer_id": 77, "producer_epoch": 2, "transactional": True}
         for _ in range(2):  # two batches, one transaction
-            made += kafkaframes.build_records(rows(2, first=offset, step=0), base_offset=offset, **own)
+            batch_bytes += kafkaframes.build_records(rows(2, first=offset, step=0), base_offset=offset, **own)
             offset += 2
         if kind is not None:
-            ended = [{"key": kind, "value": MARKER, "timestamp": START + 1000 * seconds, "offset": offset}]
-            made += kafkaframes.build_records(ended, control=True, base_offset=offset, **own)
+            end_marker = [{"key": kind, "value": MARKER, "timestamp": START + 1000 * seconds, "offset": offset}]
+            batch_bytes += kafkaframes.build_records(end_marker, control=True, base_offset=offset, **own)
             offset += 1
     other = [{"key": COMMIT, "value": MARKER, "timestamp": START, "offset": offset}]
     own = {"producer_id": 78, "producer_epoch": 0, "transactional": True, "control": True}
-    return made + kafkaframes.build_records(other, base_offset=offset, **own)
+    return batch_bytes + kafkaframes.build_records(other, base_offset=offset, **own)
 
 
 def meta(directory, node):
@@ -80,7 +80,7 @@ def report_of():
     """Return the report of paths."""
 
     def make(*paths, **settings):
-        named = [str(path) for path in paths]
-        return make_report(discover(named), paths=named, version="0.0", generated_at=START, **settings)
+        path_names = [str(path) for path in paths]
+        return make_report(discover(path_names), paths=path_names, version="0.0", generated_at=START, **settings)
 
     return make

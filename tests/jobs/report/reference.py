@@ -17,7 +17,7 @@ def _mix(value: int) -> int:
 
 def hash_keys(buf: bytes, places: Any, sizes: Any) -> list[int]:
     """Return the hash of each key that is not null, as an unsigned number."""
-    found = []
+    hashes = []
     for place, size in zip(places, sizes, strict=True):
         if size < 0:
             continue
@@ -25,5 +25,5 @@ def hash_keys(buf: bytes, places: Any, sizes: Any) -> list[int]:
         whole = size // 8 * 8
         for step in range(0, whole, 8):
             value = _mix(value ^ int.from_bytes(buf[place + step : place + step + 8], "big"))
-        found.append(_mix(value ^ int.from_bytes(buf[place + whole : place + size], "big")))
-    return found
+        hashes.append(_mix(value ^ int.from_bytes(buf[place + whole : place + size], "big")))
+    return hashes

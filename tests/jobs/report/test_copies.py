@@ -100,12 +100,12 @@ def test_a_history_that_diverged(two, report_of):
     sixth = kafkaframes.read_batches(whole).to_pylist()[5]
     base = sixth["base_offset"]
     head = whole[: sixth["position"]]
-    kept, lost = (
+    kept_bytes, lost_bytes = (
         kafkaframes.build_records(rows(count, first=base, size=60), base_offset=base, leader_epoch=leader_epoch)
         for count, leader_epoch in ((20, 5), (8, 4))
     )
-    (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(head + kept)
-    write(head + lost)
+    (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(head + kept_bytes)
+    write(head + lost_bytes)
     report = report_of(folder)
     assert verdicts(report) == {"one": "same", "two": "differs"}
     assert "diverge" in report.copies[1].decided[0]

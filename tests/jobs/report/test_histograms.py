@@ -13,10 +13,10 @@ SIZES = st.lists(st.integers(0, 2**50), max_size=60)
 TIMES = st.lists(st.integers(-2, 2**62), max_size=60)
 
 
-def filled(kind, values):
-    made = kind()
-    made.add(np.asarray(values, np.int64))
-    return made
+def filled_histogram(kind, values):
+    histogram = kind()
+    histogram.add(np.asarray(values, np.int64))
+    return histogram
 
 
 def test_every_size_has_its_bucket():
@@ -28,22 +28,22 @@ def test_every_size_has_its_bucket():
 
 @given(SIZES, SIZES)
 def test_sizes_do_not_show_the_split(one, other):
-    joined, whole = filled(Sizes, one), filled(Sizes, one + other)
-    joined.merge(filled(Sizes, other))
-    assert vars(joined).keys() == vars(whole).keys()
+    joined_histogram, whole = filled_histogram(Sizes, one), filled_histogram(Sizes, one + other)
+    joined_histogram.merge(filled_histogram(Sizes, other))
+    assert vars(joined_histogram).keys() == vars(whole).keys()
     for name, value in vars(whole).items():
-        assert np.array_equal(getattr(joined, name), value), name
+        assert np.array_equal(getattr(joined_histogram, name), value), name
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=100), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
 def test_quantiles_are_right_within_a_sixteenth(values, share):
     exact = sorted(values)[max(int(np.ceil(share * len(values))), 1) - 1]
-    assert abs(filled(Sizes, values).quantile(share) - exact) <= exact / 16
+    assert abs(filled_histogram(Sizes, values).quantile(share) - exact) <= exact / 16
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=100))
 def test_octaves_hold_every_value(values):
-    bins = filled(Sizes, values).octaves()
+    bins = filled_histogram(Sizes, values).octaves()
     assert sum(one.count for one in bins) == len(values)
     for one in bins:
         assert one.count == sum(one.low <= value < one.high for value in values)
@@ -51,13 +51,13 @@ def test_octaves_hold_every_value(values):
 
 @given(TIMES, TIMES)
 def test_times_do_not_show_the_split(one, other):
-    joined, whole = filled(Times, one), filled(Times, one + other)
-    joined.merge(filled(Times, other))
+    joined_histogram, whole = filled_histogram(Times, one), filled_histogram(Times, one + other)
+    joined_histogram.merge(filled_histogram(Times, other))
     for name, value in vars(whole).items():
-        assert np.array_equal(getattr(joined, name), value), name
-    known = [value for value in one + other if value >= 0]
-    assert (whole.first, whole.last) == (min(known, default=-1), max(known, default=-1))
-    assert (int(whole.counts.sum()), whole.without) == (len(known), len(one + other) - len(known))
+        assert np.array_equal(getattr(joined_histogram, name), value), name
+    known_times = [value for value in one + other if value >= 0]
+    assert (whole.first, whole.last) == (min(known_times, default=-1), max(known_times, default=-1))
+    assert (int(whole.counts.sum()), whole.without) == (len(known_times), len(one + other) - len(known_times))
 
 
 def test_times_widen_when_there_are_too_many_buckets():
@@ -65,8 +65,8 @@ def test_times_widen_when_there_are_too_many_buckets():
     values = rng.integers(1_700_000_000_000, 1_700_086_400_000, 20_000)
     pieces = Times()
     for piece in np.split(values, 40):
-        pieces.merge(filled(Times, piece))
-    whole = filled(Times, values)
+        pieces.merge(filled_histogram(Times, piece))
+    whole = filled_histogram(Times, values)
     assert whole.starts.size <= MAX_BUCKETS
     assert whole.width_ms == 60_000
     assert pieces.starts.tolist() == whole.starts.tolist()
@@ -78,8 +78,8 @@ def test_the_kernel_hashes_as_its_twin(keys):
     buf = b"".join(key or b"" for key in keys)
     sizes = [-1 if key is None else len(key) for key in keys]
     places = np.cumsum([0] + [max(size, 0) for size in sizes])[:-1]
-    found = hash_keys(np.frombuffer(buf, np.uint8), places.astype(np.int64), np.asarray(sizes, np.int32))
-    assert found.tolist() == reference.hash_keys(buf, places.tolist(), sizes)
+    hashes = hash_keys(np.frombuffer(buf, np.uint8), places.astype(np.int64), np.asarray(sizes, np.int32))
+    assert hashes.tolist() == reference.hash_keys(buf, places.tolist(), sizes)
 
 
 def hashes_of(numbers):

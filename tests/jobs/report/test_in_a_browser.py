@@ -84,18 +84,18 @@ def page(cluster, report_of):
 
 
 @pytest.fixture
-def seen(page, tmp_path):
+def page_measures(page, tmp_path):
     path = tmp_path / "looked-at.html"
     path.write_text(
         page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"), encoding="utf-8"
     )
-    dumped = chromium("--virtual-time-budget=20000", "--dump-dom", path.as_uri())
-    return json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dumped, re.DOTALL)[1]))
+    dumped_page = chromium("--virtual-time-budget=20000", "--dump-dom", path.as_uri())
+    return json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dumped_page, re.DOTALL)[1]))
 
 
-def test_the_page_is_right_at_every_width(seen):
-    assert set(seen) == {"wide", "phone", "dark"}
-    for name, one in seen.items():
+def test_the_page_is_right_at_every_width(page_measures):
+    assert set(page_measures) == {"wide", "phone", "dark"}
+    for name, one in page_measures.items():
         assert one["problems"] == [], name
         assert one["overflow"] <= 0, name
         assert not any(one["crossing"]), name
@@ -106,14 +106,14 @@ def test_the_page_is_right_at_every_width(seen):
         counts = [int(text.replace(",", "").replace("–", "-1")) for text in one["records"]]
         assert counts == sorted(counts, reverse=True), name  # a click on "Records"
         assert one["background"] != one["other"], name  # a click on the toggle
-    assert seen["dark"]["background"] == seen["wide"]["other"]
-    assert seen["dark"]["ink"] != seen["wide"]["ink"]
+    assert page_measures["dark"]["background"] == page_measures["wide"]["other"]
+    assert page_measures["dark"]["ink"] != page_measures["wide"]["ink"]
 
 
 def test_the_page_prints(page, tmp_path):
-    path, printed = tmp_path / "page.html", tmp_path / "page.pdf"
+    path, printed_page = tmp_path / "page.html", tmp_path / "page.pdf"
     path.write_text(page, encoding="utf-8")
-    chromium(f"--print-to-pdf={printed}", "--no-pdf-header-footer", path.as_uri())
-    raw = printed.read_bytes()
+    chromium(f"--print-to-pdf={printed_page}", "--no-pdf-header-footer", path.as_uri())
+    raw = printed_page.read_bytes()
     assert raw.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", raw)) <= 8

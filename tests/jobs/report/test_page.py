@@ -42,38 +42,48 @@ class Outline(HTMLParser):
 
 
 def outline(page):
-    found = Outline()
-    found.feed(page)
-    found.close()
-    assert not found.open
-    assert len(found.ids) == len(set(found.ids))
-    return found
+    outline_parser = Outline()
+    outline_parser.feed(page)
+    outline_parser.close()
+    assert not outline_parser.open
+    assert len(outline_parser.ids) == len(set(outline_parser.ids))
+    return outline_parser
 
 
-def embedded(page):
+def embedded_json(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
 def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
     report = report_of(cluster)
     page = report_page(report)
-    found = outline(page)
-    assert not found.tags & {"link", "img", "iframe", "object", "base"}
+    page_outline = outline(page)
+    assert not page_outline.tags & {"link", "img", "iframe", "object", "base"}
     assert not re.search(r"https?://|@import|url\(", page)
-    text = " ".join(found.text)
-    for said in (str(cluster), "0.0", "broker-1", "orders", "Kafka 4 writes only v2", "1 partition", "to delete it"):
-        assert said in text, said
-    assert {"size", "times", "compression", "transactions", "keys", "copies", "damage", "topics"} <= set(found.ids)
-    data = embedded(page)
+    text = " ".join(page_outline.text)
+    for text_expected in (
+        str(cluster),
+        "0.0",
+        "broker-1",
+        "orders",
+        "Kafka 4 writes only v2",
+        "1 partition",
+        "to delete it",
+    ):
+        assert text_expected in text, text_expected
+    assert {"size", "times", "compression", "transactions", "keys", "copies", "damage", "topics"} <= set(
+        page_outline.ids
+    )
+    data = embedded_json(page)
     assert data["paths"] == report.paths
     assert sum(one["records"] for one in data["topics"]) == report.total("records")
 
 
 def test_hostile_names_are_text(cluster, report_of):
     page = report_page(report_of(cluster))
-    found = outline(page)
-    assert not found.tags & {"img", "b x"}
-    assert HOSTILE.replace("/", "") in "".join(found.text)
+    page_outline = outline(page)
+    assert not page_outline.tags & {"img", "b x"}
+    assert HOSTILE.replace("/", "") in "".join(page_outline.text)
     assert "<img" not in page
 
 
@@ -86,7 +96,7 @@ def test_any_directory_name_makes_a_page(tmp_path, report_of, name):
     page = report_page(report)
     page.encode()
     outline(page)
-    assert embedded(page)["paths"]
+    assert embedded_json(page)["paths"]
 
 
 def test_the_same_log_gives_the_same_bytes(cluster, report_of):
@@ -98,8 +108,8 @@ def test_a_log_without_records_says_so(tmp_path, report_of):
     write_segment(tmp_path / "nothing-0", b"")
     page = report_page(report_of(tmp_path))
     outline(page)
-    for said in ("No topic has a byte", "No record has a timestamp", "There is no batch", "No batch belongs"):
-        assert said in page
+    for text_expected in ("No topic has a byte", "No record has a timestamp", "There is no batch", "No batch belongs"):
+        assert text_expected in page
 
 
 def test_a_thousand_topics_fit(cluster, report_of):
@@ -123,7 +133,7 @@ def test_a_thousand_topics_fit(cluster, report_of):
     assert len(page.encode()) < 2_000_000
     assert "985 other topics" in page
     assert "events-999" in page
-    assert embedded(page)["left_out"]["partitions"] == 19_800
+    assert embedded_json(page)["left_out"]["partitions"] == 19_800
 
 
 def test_rows_of_the_conftest_are_what_they_say():

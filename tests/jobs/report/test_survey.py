@@ -61,8 +61,8 @@ def test_the_numbers_are_those_of_the_records(log, report_of):
         assert topic.with_headers == sum(bool(row["headers"]) for row in rows)
         sizes = [len(row["key"] or b"") + len(row["value"] or b"") for row in rows]
         assert (topic.record_sizes.total, topic.record_sizes.largest) == (sum(sizes), max(sizes, default=0))
-        counted = collections.Counter((f"v{row['magic']}", row["codec"]) for row in rows)
-        assert {(one.format, one.codec): one.records for one in topic.cells if one.records} == counted
+        counts = collections.Counter((f"v{row['magic']}", row["codec"]) for row in rows)
+        assert {(one.format, one.codec): one.records for one in topic.cells if one.records} == counts
         times = [row["timestamp"] for row in rows if row["timestamp"] >= 0]
         assert (topic.first, topic.last) == (min(times, default=-1), max(times, default=-1))
     writers = collections.Counter(
@@ -74,24 +74,26 @@ def test_the_numbers_are_those_of_the_records(log, report_of):
 def test_transactions_are_those_of_the_log_room(report_of):
     log = LOGS / "kraft-4x-transactions"
     report = report_of(log)
-    aborted, still_open = {}, []
+    aborted_counts, still_open = {}, []
     for directory, partition in partitions_of(discover(str(log))):
         state = transactions_of(directory.filesystem, partition, use_indexes=False)
-        aborted[partition.topic] = aborted.get(partition.topic, 0) + len(state.aborted_transactions)
+        aborted_counts[partition.topic] = aborted_counts.get(partition.topic, 0) + len(state.aborted_transactions)
         still_open += [(partition.topic, partition.partition, *one) for one in state.open.items()]
-    assert {one.name: one.transactions.aborted for one in report.topics} == aborted
-    assert report.transactions.aborted == sum(aborted.values()) > 0
+    assert {one.name: one.transactions.aborted for one in report.topics} == aborted_counts
+    assert report.transactions.aborted == sum(aborted_counts.values()) > 0
     assert report.transactions.committed > report.transactions.aborted
-    listed = [(one.topic, one.partition, one.producer_id, one.first_offset) for one in report.transactions.oldest_open]
-    assert sorted(listed) == sorted(still_open)
+    listed_transactions = [
+        (one.topic, one.partition, one.producer_id, one.first_offset) for one in report.transactions.oldest_open
+    ]
+    assert sorted(listed_transactions) == sorted(still_open)
     assert report.transactions.open == len(still_open) > 0
 
 
 def test_a_transaction_is_told_from_its_first_batch_to_its_marker(cluster, report_of):
-    found = report_of(cluster / "broker-1" / "payments-0").transactions
-    assert (found.committed, found.aborted, found.open, found.empty_markers) == (1, 1, 1, 1)
-    assert (found.durations.smallest, found.durations.largest) == (1000, 5000)
-    (still,) = found.oldest_open
+    transactions = report_of(cluster / "broker-1" / "payments-0").transactions
+    assert (transactions.committed, transactions.aborted, transactions.open, transactions.empty_markers) == (1, 1, 1, 1)
+    assert (transactions.durations.smallest, transactions.durations.largest) == (1000, 5000)
+    (still,) = transactions.oldest_open
     assert (still.producer_id, still.producer_epoch, still.first_offset, still.since) == (77, 2, 10, START)
 
 
@@ -106,9 +108,9 @@ def test_one_copy_of_a_partition_counts(cluster, report_of):
 
 
 def test_a_renamed_directory_counts_where_a_path_leads_to_it(cluster, report_of):
-    (renamed,) = (cluster / "broker-1").glob("*-delete")
-    assert [(one.name, one.records) for one in report_of(renamed).topics] == [("gone", 5)]
-    assert report_of(renamed).not_read == []
+    (renamed_dir,) = (cluster / "broker-1").glob("*-delete")
+    assert [(one.name, one.records) for one in report_of(renamed_dir).topics] == [("gone", 5)]
+    assert report_of(renamed_dir).not_read == []
 
 
 def test_compacted_topics_are_known_by_their_settings(report_of):
@@ -145,9 +147,9 @@ def test_damage_is_named_and_is_not_among_the_numbers(cluster, report_of):
 
 def test_records_that_cannot_be_read_are_found_behind_a_right_crc(tmp_path, report_of):
     raw = kafkaframes.build_records([{"key": b"k", "value": b"v" * 50}] * 3, codec="none")
-    garbled = bytearray(raw)
-    garbled[61] = 0x7F  # the first record's length
-    write_segment(tmp_path / "t-0", with_crc(garbled))
+    garbled_bytes = bytearray(raw)
+    garbled_bytes[61] = 0x7F  # the first record's length
+    write_segment(tmp_path / "t-0", with_crc(garbled_bytes))
     report = report_of(tmp_path)
     assert [(one.check, one.position) for one in report.findings if one.severity == Severity.ERROR] == [("records", 0)]
     assert (report.losses[0].declared, report.losses[0].readable) == (3, 0)
@@ -161,9 +163,9 @@ def with_crc(batch):
 
 
 def test_a_segment_that_vanishes_is_a_finding(cluster):
-    found = discover(str(cluster))
+    directories = discover(str(cluster))
     (cluster / "broker-1" / "payments-0" / f"{0:020}.log").unlink()
-    report = make_report(found, paths=[str(cluster)], version="0", generated_at=0)
+    report = make_report(directories, paths=[str(cluster)], version="0", generated_at=0)
     (finding,) = (one for one in report.findings if one.check == "unreadable")
     assert "No such file" in finding.message
     assert report.transactions.count == 0
@@ -179,8 +181,8 @@ class Forbidding(LocalFileSystem):
 
 
 def test_a_segment_that_nobody_may_read_is_a_finding(cluster):
-    found = discover(str(cluster / "broker-1"), filesystem=Forbidding())
-    report = make_report(found, paths=["x"], version="0", generated_at=0)
+    directories = discover(str(cluster / "broker-1"), filesystem=Forbidding())
+    report = make_report(directories, paths=["x"], version="0", generated_at=0)
     assert [(one.check, one.message) for one in report.findings if one.severity == Severity.ERROR] == [
         ("unreadable", "cannot be read: Permission denied")
     ]

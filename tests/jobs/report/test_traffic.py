@@ -45,9 +45,9 @@ def test_own_specs_name_and_read_what_they_have(tmp_path):
     assert values["incompleteCalls"] == 0
     audit = make_traffic_report([trace], specs=folder).audit
     assert audit is not None
-    assert "Greet 1" in {one.what for judged in audit.clients for one in judged.findings}
-    refused = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
-    assert "--specs is for captures and request logs" in str(refused.exception)
+    assert "Greet 1" in {one.what for client in audit.clients for one in client.findings}
+    result = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
+    assert "--specs is for captures and request logs" in str(result.exception)
 
 
 def test_quantiles_of_latency_are_near_the_truth():

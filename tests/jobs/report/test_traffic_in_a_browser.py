@@ -68,9 +68,9 @@ def look(page, tmp_path):
     return json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
 
 
-def check(seen, *, cards, rows):
-    assert set(seen) == {"390", "1200"}
-    for width, one in seen.items():
+def check(page_measures, *, cards, rows):
+    assert set(page_measures) == {"390", "1200"}
+    for width, one in page_measures.items():
         assert one["problems"] == [], width
         assert one["overflow"] <= 0, width
         assert one["cards"] == cards, width
@@ -87,6 +87,6 @@ def test_a_proposal_can_be_read_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
     question = Question("kip-636", by=("client",))
     outcome = weigh(Weighing(Task((path,)), question))
-    seen = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
-    check(seen, cards=8, rows=200)
-    assert [one["clipped"] for one in seen.values()] == [0, 0]
+    page_measures = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
+    check(page_measures, cards=8, rows=200)
+    assert [one["clipped"] for one in page_measures.values()] == [0, 0]

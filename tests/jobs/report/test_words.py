@@ -13,25 +13,25 @@ from kafkaframes.jobs.report.tables import Markup, tag
 
 @pytest.mark.parametrize("module", [words, tables, histograms], ids=lambda one: one.__name__)
 def test_examples_hold(module):
-    found = doctest.testmod(module, extraglobs={"np": __import__("numpy")})
-    assert found.attempted
-    assert not found.failed
+    result = doctest.testmod(module, extraglobs={"np": __import__("numpy")})
+    assert result.attempted
+    assert not result.failed
 
 
 @given(st.floats(0, 1e18), st.booleans(), st.integers(2, 8))
 def test_the_steps_of_an_axis_reach_the_largest_value(largest, binary, about):
-    found = words.steps(largest, about=about, binary=binary)
-    assert found[0] == 0
-    assert found[-1] >= largest * 0.999_999
-    assert len(found) <= about + 2
-    assert all(one < other for one, other in itertools.pairwise(found))
+    axis_steps = words.steps(largest, about=about, binary=binary)
+    assert axis_steps[0] == 0
+    assert axis_steps[-1] >= largest * 0.999_999
+    assert len(axis_steps) <= about + 2
+    assert all(one < other for one, other in itertools.pairwise(axis_steps))
 
 
 @given(st.text(), st.text())
 def test_text_never_becomes_markup(inside, attribute):
-    made = tag("p", inside, title=attribute)
-    assert isinstance(made, Markup)
-    assert made.startswith('<p title="')
-    assert made.count("<") == 2
-    assert made.count('"') == 2
-    made.encode()  # no halves of surrogate pairs
+    markup = tag("p", inside, title=attribute)
+    assert isinstance(markup, Markup)
+    assert markup.startswith('<p title="')
+    assert markup.count("<") == 2
+    assert markup.count('"') == 2
+    markup.encode()  # no halves of surrogate pairs

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 
 
-def restored(source, destination, *, dry_run=False, **settings):
+def restore_export(source, destination, *, dry_run=False, **settings):
     return restore_parquet(
         str(source), destination, RestoreSettings(**settings), now_ms=NOW_MS, new_id=new_ids(), dry_run=dry_run
     )
@@ -45,21 +45,21 @@ def table(*, topic="t", partition=0, offsets=None, count=None, start=0):
 def test_an_export_comes_back_as_it_was(tmp_path, source):
     command = [sys.executable, "-m", "kafkaframes", "export", str(source), "--to", str(tmp_path / "out")]
     subprocess.run(command, check=True, capture_output=True)
-    report = restored(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000)
+    report = restore_export(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000)
     new = log_of(tmp_path / "new")
     for name, partition in log_of(source).items():
         if not name.topic.startswith("__"):
-            wanted = [row for row in rows(partition) if not row["control"]]
-            assert without(rows(new[name]), "transactional") == without(wanted, "transactional")
+            expected_rows = [row for row in rows(partition) if not row["control"]]
+            assert without(rows(new[name]), "transactional") == without(expected_rows, "transactional")
     assert max(one.segments for one in report.partitions) > 2
     assert verify(discover(str(tmp_path / "new"))).findings == []
-    assert restored(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before
+    assert restore_export(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before
 
 
 def test_any_files_will_do_in_any_order(tmp_path):
     pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
     pq.write_table(pa.concat_tables([table(offsets=[1]), table(partition=2, offsets=[7])]), tmp_path / "b.parquet")
-    restored(tmp_path, tmp_path / "new")
+    restore_export(tmp_path, tmp_path / "new")
     new = log_of(tmp_path / "new")
     assert [row["offset"] for row in rows(new[TopicPartition("t", 0)])] == [1, 3, 5, 9]
     assert new[TopicPartition("t", 0)].log_start_offset == 1
@@ -71,7 +71,7 @@ def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(parquet, "MAX_SORTED_BYTES", 10)
     pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match="use Spark"):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -82,14 +82,14 @@ def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch
 def test_offsets_are_assigned_in_every_format(tmp_path, record_format, codec):
     pq.write_table(table(count=500), tmp_path / "a.parquet")
     options = {"record_format": record_format, "codec": codec, "batch_bytes": 1000, "start_offset": 40}
-    restored(tmp_path / "a.parquet", tmp_path / "new", offsets="reassign", topic_map=(("t", "u"),), **options)
-    found = rows(log_of(tmp_path / "new")[TopicPartition("u", 0)])
-    assert [row["offset"] for row in found] == list(range(40, 540))
-    assert [(row["key"], row["value"]) for row in found] == [
+    restore_export(tmp_path / "a.parquet", tmp_path / "new", offsets="reassign", topic_map=(("t", "u"),), **options)
+    restored_rows = rows(log_of(tmp_path / "new")[TopicPartition("u", 0)])
+    assert [row["offset"] for row in restored_rows] == list(range(40, 540))
+    assert [(row["key"], row["value"]) for row in restored_rows] == [
         (row["key"], row["value"]) for row in table(count=500).to_pylist()
     ]
     if record_format:
-        assert [row["timestamp"] for row in found] == table(count=500).column("timestamp").to_pylist()
+        assert [row["timestamp"] for row in restored_rows] == table(count=500).column("timestamp").to_pylist()
     assert verify(discover(str(tmp_path / "new"))).findings == []
 
 
@@ -97,11 +97,11 @@ def test_ranges_topics_and_partitions_are_chosen(tmp_path):
     every = [table(topic=topic, partition=number, offsets=range(100)) for topic in ("t", "u") for number in (0, 1)]
     pq.write_table(pa.concat_tables(every), tmp_path / "a.parquet")
     settings = {"topics": ("t",), "partitions": (1,), "start": 10}
-    restored(tmp_path / "a.parquet", tmp_path / "new", end="2023-11-14T22:13:20.030", **settings)
+    restore_export(tmp_path / "a.parquet", tmp_path / "new", end="2023-11-14T22:13:20.030", **settings)
     new = log_of(tmp_path / "new")
     assert list(new) == [TopicPartition("t", 1)]
     assert [row["offset"] for row in rows(new[TopicPartition("t", 1)])] == list(range(10, 30))
-    restored(tmp_path / "a.parquet", tmp_path / "late", start="2023-11-14T22:13:20.090", topics=("u",))
+    restore_export(tmp_path / "a.parquet", tmp_path / "late", start="2023-11-14T22:13:20.090", topics=("u",))
     assert len(rows(log_of(tmp_path / "late")[TopicPartition("u", 0)])) == 10
 
 
@@ -119,14 +119,14 @@ def test_ranges_topics_and_partitions_are_chosen(tmp_path):
 def test_what_is_no_table_of_records_is_refused(tmp_path, columns, error, reason):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(error, match=reason):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
 def test_what_is_no_parquet_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(LogDirError, match="cannot be read as Parquet"):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
 
 
 def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
@@ -157,7 +157,7 @@ def test_a_partition_that_is_none_is_refused_by_name(tmp_path, partitions, reaso
         pa.table({"topic": ["t", "t"], "partition": partitions, "value": [b"a", b"b"]}), tmp_path / "a.parquet"
     )
     with pytest.raises(OptionError, match=reason):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -166,13 +166,13 @@ def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
     columns = {"topic": ["t"], "partition": [0], "value": [b"a"], column: pa.array([1.5])}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match=f"column {column} is double"):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
 
 
 @pytest.mark.parametrize("partition", [100_000, 2**31 - 1])
 def test_only_partitions_that_occur_are_made(tmp_path, partition):
     pq.write_table(table(partition=partition, count=3), tmp_path / "a.parquet")
-    report = restored(tmp_path / "a.parquet", tmp_path / "new")
+    report = restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [(one.partition, one.records_read, one.records_written) for one in report.partitions] == [(partition, 3, 3)]
     assert [path.name for path in (tmp_path / "new").glob("t-*")] == [f"t-{partition}"]
 
@@ -181,7 +181,9 @@ def test_only_partitions_that_occur_are_made(tmp_path, partition):
 @pytest.mark.parametrize("record_format", [0, 1, 2])
 def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, codec):
     pq.write_table(table(offsets=range(500)), tmp_path / "a.parquet")
-    report = restored(tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, start=17)
+    report = restore_export(
+        tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, start=17
+    )
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (500, 483)
     assert one.records_left_out == {"outside the selected offsets or times": 17}
@@ -191,10 +193,10 @@ def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     pq.write_table(table(offsets=range(50)), tmp_path / "a.parquet")
     batches = parquet._batches
     monkeypatch.setattr(
-        parquet, "_batches", lambda *given: (batch.slice(0, batch.num_rows - 1) for batch in batches(*given))
+        parquet, "_batches", lambda *arguments: (batch.slice(0, batch.num_rows - 1) for batch in batches(*arguments))
     )
     with pytest.raises(LogDirError, match="50 records were read, 49 written"):
-        restored(tmp_path / "a.parquet", tmp_path / "new")
+        restore_export(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -208,14 +210,14 @@ def test_a_footer_whose_columns_are_not_of_their_type_is_an_error_and_not_the_en
     assert int64 in raw[footer:]
     out.write_bytes(raw[:footer] + raw[footer:].replace(int64, unknown))
     command = [sys.executable, "-m", "kafkaframes", "restore", str(out), "--to", str(tmp_path / "new")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert "a.parquet" in done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (process.returncode, "Traceback" in process.stderr) == (2, False), process.stderr
+    assert "a.parquet" in process.stderr
 
 
 def test_files_are_taken_in_the_order_of_their_first_offsets_without_statistics(tmp_path):
     for name, offsets in (("c", [1, 2]), ("b", [3, 4]), ("a", [5, 6])):
         pq.write_table(table(offsets=offsets), tmp_path / f"{name}.parquet", write_statistics=False)
-    restored(tmp_path, tmp_path / "new")
+    restore_export(tmp_path, tmp_path / "new")
     (partition,) = log_of(tmp_path / "new").values()
     assert [row["offset"] for row in rows(partition)] == [1, 2, 3, 4, 5, 6]

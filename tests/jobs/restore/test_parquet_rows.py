@@ -30,7 +30,7 @@ def write(path, *, values, headers=None, topics=None, row_group_size=None, **opt
     return str(path)
 
 
-def repeated(value, count=ROWS):
+def repeated_values(value, count=ROWS):
     return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([value], pa.binary()))
 
 
@@ -47,14 +47,14 @@ def peak_of(path, **options):
 
 @pytest.mark.parametrize("of", [None, TopicPartition("t", 0)], ids=["hive", "columns"])
 def test_a_dictionary_of_one_megabyte_is_not_multiplied(tmp_path, of):
-    path = write(tmp_path / "a.parquet", values=repeated(MEGABYTE))
+    path = write(tmp_path / "a.parquet", values=repeated_values(MEGABYTE))
     rows, largest, peak = peak_of(path, of=of)
     assert (rows, largest <= MAX_BATCH_BYTES, peak < BUDGET) == (ROWS, True, True)
 
 
 def test_a_header_that_repeats_is_not_multiplied(tmp_path):
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.dictionary(pa.int32(), pa.binary()))]))
-    pairs = pa.StructArray.from_arrays([pa.array(["h"] * ROWS), repeated(MEGABYTE)], ["key", "value"])
+    pairs = pa.StructArray.from_arrays([pa.array(["h"] * ROWS), repeated_values(MEGABYTE)], ["key", "value"])
     headers = pa.ListArray.from_arrays(pa.array(range(ROWS + 1), pa.int32()), pairs).cast(kind)
     path = write(tmp_path / "a.parquet", values=pa.array([b"v"] * ROWS), headers=headers)
     rows, largest, peak = peak_of(path)
@@ -89,7 +89,7 @@ def test_only_the_rows_of_the_partition_are_read(tmp_path):
 
 
 def test_a_partition_is_restored_from_it(tmp_path):
-    path = write(tmp_path / "a.parquet", values=repeated(MEGABYTE, 300))
+    path = write(tmp_path / "a.parquet", values=repeated_values(MEGABYTE, 300))
     settings = RestoreSettings(codec="zstd", batch_bytes=1 << 20)
     restore_parquet(path, tmp_path / "new", settings, now_ms=1, new_id=lambda: "AAAAAAAAAAAAAAAAAAAAAQ")
     batches = scan_log(tmp_path / "new", topics="t").select("value").to_batches()

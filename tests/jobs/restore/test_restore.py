@@ -49,7 +49,7 @@ def new_ids():
     return map("{:A>22}".format, itertools.count(100)).__next__
 
 
-def restored(source, destination, *, run=map, dry_run=False, **settings):
+def restore_log(source, destination, *, run=map, dry_run=False, **settings):
     sources = [str(one) for one in source] if isinstance(source, list) else str(source)
     return restore_segments(
         sources, destination, RestoreSettings(**settings), now_ms=NOW_MS, new_id=new_ids(), run=run, dry_run=dry_run
@@ -57,8 +57,8 @@ def restored(source, destination, *, run=map, dry_run=False, **settings):
 
 
 def log_of(path):
-    (found,) = discover(str(path))
-    return {one.topic_partition: one for one in found.partitions if one.is_live and one.topic != "__cluster_metadata"}
+    (log_dir,) = discover(str(path))
+    return {one.topic_partition: one for one in log_dir.partitions if one.is_live and one.topic != "__cluster_metadata"}
 
 
 def rows(partition):
@@ -75,8 +75,8 @@ def rows(partition):
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def without(found, *names):
-    return [{name: value for name, value in row.items() if name not in names} for row in found]
+def without(rows_found, *names):
+    return [{name: value for name, value in row.items() if name not in names} for row in rows_found]
 
 
 def snapshot_of(path):
@@ -86,8 +86,10 @@ def snapshot_of(path):
 def partitions_told(directory):
     """Return the numbers of the partitions that a controller is told of."""
     read = kafkaframes.read_records(directory / "bootstrap.checkpoint", columns=["value"], control_records=False)
-    found = [decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()]
-    return [one.value.partition_id for one in found if one.value.spec.name == "PartitionRecord"]
+    metadata_records = [
+        decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()
+    ]
+    return [one.value.partition_id for one in metadata_records if one.value.spec.name == "PartitionRecord"]
 
 
 def write_log(directory, batches, *, name="t-0", base=0, topic_id="A" * 22):
@@ -115,7 +117,7 @@ def records(first, count, *, step=1, **options):
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, source):
     before = snapshot_of(source)
-    report = restored(source, tmp_path / "new")
+    report = restore_log(source, tmp_path / "new")
     old, new = log_of(source), log_of(tmp_path / "new")
     assert snapshot_of(source) == before
     for name, partition in old.items():
@@ -143,18 +145,18 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
 
 
 def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
-    first = restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    first = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     before = snapshot_of(tmp_path / "new")
-    second = restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    second = restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     assert second.done_before
     assert (second.partitions, second.groups) == (first.partitions, first.groups)
     with pytest.raises(LogDirError, match="not the result of this job"):
-        restored(SOURCES[0], tmp_path / "new", topics=("payments",))
+        restore_log(SOURCES[0], tmp_path / "new", topics=("payments",))
     assert snapshot_of(tmp_path / "new") == before
 
 
 def test_nothing_is_written_when_it_is_only_planned(tmp_path):
-    report = restored(SOURCES[0], tmp_path / "new", dry_run=True, topics=("orders",))
+    report = restore_log(SOURCES[0], tmp_path / "new", dry_run=True, topics=("orders",))
     assert [(one.topic, one.partition, one.segments) for one in report.partitions] == [
         ("orders", n, 4) for n in range(3)
     ]
@@ -166,20 +168,20 @@ def test_several_backups_of_a_log_are_one_log(tmp_path):
     batches = [records(first, 10, leader_epoch=0) for first in range(0, 60, 10)]
     one = write_log(tmp_path / "one", batches[:3])
     two = write_log(tmp_path / "two", batches[3:], base=30)
-    restored([one, two], tmp_path / "new")
+    restore_log([one, two], tmp_path / "new")
     assert [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])] == list(range(60))
     bad = bytearray(b"".join(batches[:5]))
     bad[len(batches[0]) + 70] ^= 1
-    damaged = write_log(tmp_path / "damaged", [bytes(bad)])
-    report = restored([damaged, one, two], tmp_path / "healed")
+    damaged_log = write_log(tmp_path / "damaged", [bytes(bad)])
+    report = restore_log([damaged_log, one, two], tmp_path / "healed")
     assert b"".join(
         Path(one.path).read_bytes() for one in log_of(tmp_path / "healed")[TopicPartition("t", 0)].segments
     ) == (b"".join(batches))
-    assert "taken-from-copy" in {said["check"] for said in report.decisions}
+    assert "taken-from-copy" in {decision["check"] for decision in report.decisions}
     assert report.is_whole
     with pytest.raises(LogDirError, match="nothing was restored"):
-        restored([damaged, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
-    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", on_damage="drop")
+        restore_log([damaged_log, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
+    report = restore_log([damaged_log, tmp_path / "same"], tmp_path / "skipped", on_damage="drop")
     assert not report.is_whole
     assert [row["offset"] for row in rows(log_of(tmp_path / "skipped")[TopicPartition("t", 0)])] == [
         *range(10),
@@ -192,17 +194,17 @@ def test_topic_ids_are_checked_given_and_made(tmp_path):
     two = write_log(tmp_path / "two", [records(0, 10)], name="t-1", topic_id="B" * 21 + "A")
     none = write_log(tmp_path / "none", [records(0, 10)], name="u-0", topic_id="")
     with pytest.raises(LogDirError, match="t has two ids"):
-        restored([one, two], tmp_path / "new")
-    report = restored([one, two, none], tmp_path / "new", topic_ids=(("t", "C" * 21 + "A"),))
+        restore_log([one, two], tmp_path / "new")
+    report = restore_log([one, two, none], tmp_path / "new", topic_ids=(("t", "C" * 21 + "A"),))
     assert report.topic_ids["t"] == "C" * 21 + "A"
     assert len(report.topic_ids["u"]) == 22
-    renamed = restored(one, tmp_path / "renamed", topic_map=(("t", "v"),))
-    assert renamed.topic_ids["v"] != "A" * 22
+    renamed_report = restore_log(one, tmp_path / "renamed", topic_map=(("t", "v"),))
+    assert renamed_report.topic_ids["v"] != "A" * 22
     assert list(log_of(tmp_path / "renamed"))[-1] == TopicPartition("v", 0)
 
 
 def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those_between(tmp_path):
-    restored(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
+    restore_log(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
     assert [one.partition for one in log_of(tmp_path / "new")] == [2]
     assert partitions_told(tmp_path / "new") == [0, 1, 2]
 
@@ -211,14 +213,14 @@ def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those
 def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, name):
     write_log(tmp_path / "source", [records(0, 10)], name=f"{name}-0")
     with pytest.raises(OptionError, match="is not a topic name"):
-        restored(tmp_path / "source", tmp_path / "new")
-    restored(tmp_path / "source", tmp_path / "new", topic_map=((name, "better"),))
+        restore_log(tmp_path / "source", tmp_path / "new")
+    restore_log(tmp_path / "source", tmp_path / "new", topic_map=((name, "better"),))
     assert list(log_of(tmp_path / "new")) == [TopicPartition("better", 0)]
 
 
 def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
     source = write_log(tmp_path / "source", [records(0, 10), records(10, 10)], name="t-0")
-    report = restored(source, tmp_path / "new", offsets="reassign", start=3, end=17)
+    report = restore_log(source, tmp_path / "new", offsets="reassign", start=3, end=17)
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (20, 14)
     assert one.records_left_out == {"outside the selected offsets or times": 6}
@@ -231,25 +233,25 @@ def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
     old = {name: rows(one) for name, one in log_of(source).items() if not name.topic.startswith("__")}
-    times = sorted(row["timestamp"] for found in old.values() for row in found if row["timestamp"])
+    times = sorted(row["timestamp"] for log_rows in old.values() for row in log_rows if row["timestamp"])
     moment = times[len(times) // 3]
     stamp = int(moment.timestamp() * 1000 + 0.5)
-    restored(source, tmp_path / "offsets", offsets=offsets, start=37, end=301)
-    restored(source, tmp_path / "from", offsets=offsets, start=datetime_of(stamp))
-    restored(source, tmp_path / "until", offsets=offsets, end=datetime_of(stamp))
+    restore_log(source, tmp_path / "offsets", offsets=offsets, start=37, end=301)
+    restore_log(source, tmp_path / "from", offsets=offsets, start=datetime_of(stamp))
+    restore_log(source, tmp_path / "until", offsets=offsets, end=datetime_of(stamp))
     new = {name: log_of(tmp_path / name) for name in ("offsets", "from", "until")}
-    for name, found in old.items():
-        reached = [row["offset"] for row in found if row["timestamp"] and row["timestamp"] >= moment]
-        first = min(reached, default=2**63)
-        for part, wanted in (
-            ("offsets", [row for row in found if 37 <= row["offset"] < 301]),
-            ("from", [row for row in found if row["offset"] >= first]),
-            ("until", [row for row in found if row["offset"] < first]),
+    for name, log_rows in old.items():
+        reached_offsets = [row["offset"] for row in log_rows if row["timestamp"] and row["timestamp"] >= moment]
+        first = min(reached_offsets, default=2**63)
+        for part, expected_rows in (
+            ("offsets", [row for row in log_rows if 37 <= row["offset"] < 301]),
+            ("from", [row for row in log_rows if row["offset"] >= first]),
+            ("until", [row for row in log_rows if row["offset"] < first]),
         ):
             got = rows(new[part][name])
-            moved = () if offsets == "keep" else ("offset",)
-            assert without(got, *moved) == without(wanted, *moved), (part, name)
-            if moved:
+            changed_columns = () if offsets == "keep" else ("offset",)
+            assert without(got, *changed_columns) == without(expected_rows, *changed_columns), (part, name)
+            if changed_columns:
                 assert [row["offset"] for row in got] == list(range(len(got)))
     for part in new:
         assert [one for one in verify(discover(str(tmp_path / part))).findings if one.severity is Severity.ERROR] == []
@@ -263,7 +265,7 @@ def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, co
     )
     holey = [records(100, 50, step=3, **options), records(400, 20, **options), records(900, 3, step=200, **options)]
     source = write_log(tmp_path / "old", holey, base=90)
-    restored(source, tmp_path / "new", offsets="reassign", start_offset=1000, leader_epoch=5)
+    restore_log(source, tmp_path / "new", offsets="reassign", start_offset=1000, leader_epoch=5)
     old, new = (rows(log_of(path)[TopicPartition("t", 0)]) for path in (source, tmp_path / "new"))
     assert without(new, "offset") == without(old, "offset")
     assert [row["offset"] for row in new] == list(range(1000, 1073))
@@ -276,44 +278,46 @@ def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, co
 def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
     good = [records(first, 10) for first in range(0, 50, 10)]
     torn = write_log(tmp_path / "torn", [*good, records(50, 10)[:-3]])
-    report = restored(torn, tmp_path / "from-torn")
-    assert [(lost.is_tail, lost.end - lost.start) for lost in report.partitions[0].lost] == [(True, len(good[4]) - 3)]
+    report = restore_log(torn, tmp_path / "from-torn")
+    assert [(lost_range.is_tail, lost_range.end - lost_range.start) for lost_range in report.partitions[0].lost] == [
+        (True, len(good[4]) - 3)
+    ]
     assert report.bytes_lost == 0
     bad = bytearray(good[2])
     bad[-1] ^= 1
-    damaged = write_log(tmp_path / "damaged", [*good[:2], bytes(bad), *good[3:]])
+    damaged_log = write_log(tmp_path / "damaged", [*good[:2], bytes(bad), *good[3:]])
     with pytest.raises(LogDirError, match="nothing was restored") as caught:
-        restored(damaged, tmp_path / "new")
+        restore_log(damaged_log, tmp_path / "new")
     assert caught.value.position == len(good[0]) + len(good[1])
     assert not list(tmp_path.glob("new*"))
-    report = restored(damaged, tmp_path / "new", on_damage="drop")
+    report = restore_log(damaged_log, tmp_path / "new", on_damage="drop")
     assert report.bytes_lost == len(bad)
-    found = [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])]
-    assert found == [*range(20), *range(30, 50)]
+    offsets_found = [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])]
+    assert offsets_found == [*range(20), *range(30, 50)]
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES])
 def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch, reason):
-    opened, ours = itertools.count(), atomic.open_new
+    open_count, ours = itertools.count(), atomic.open_new
 
     def failing(path):
-        if next(opened) == 5:
+        if next(open_count) == 5:
             raise OSError(reason, "no")
         return ours(path)
 
     monkeypatch.setattr(atomic, "open_new", failing)
     with pytest.raises(LogDirError, match="cannot be written"):
-        restored(SOURCES[0], tmp_path / "new")
+        restore_log(SOURCES[0], tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
     with atomic.hold_lock(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
-        restored(SOURCES[0], tmp_path / "new")
+        restore_log(SOURCES[0], tmp_path / "new")
     source = tmp_path / "source"
     shutil.copytree(SOURCES[1], source, copy_function=shutil.copyfile)
     with pytest.raises(OptionError, match="lies in the source"):
-        restored(source, source / "new")
+        restore_log(source, source / "new")
 
 
 # ------------------------------------------------------------------------------------------- transactions and metadata
@@ -321,35 +325,39 @@ def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
 
 def test_open_transactions_are_told_of_or_ended(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
-    (found,) = discover(str(source))
-    opened = {one.topic_partition: transactions_of(found.filesystem, one).open for one in found.partitions}
-    kept = restored(source, tmp_path / "kept")
-    for one in kept.partitions:
-        assert one.open_transactions == sorted(opened[TopicPartition(one.topic, one.partition)])
-    assert any(one.open_transactions for one in kept.partitions)
-    ended = restored(source, tmp_path / "ended", open_transactions="abort")
-    assert sum(one.aborted for one in ended.partitions) == sum(len(one.open_transactions) for one in kept.partitions)
+    (log_dir,) = discover(str(source))
+    open_transactions = {
+        one.topic_partition: transactions_of(log_dir.filesystem, one).open for one in log_dir.partitions
+    }
+    kept_report = restore_log(source, tmp_path / "kept")
+    for one in kept_report.partitions:
+        assert one.open_transactions == sorted(open_transactions[TopicPartition(one.topic, one.partition)])
+    assert any(one.open_transactions for one in kept_report.partitions)
+    ended_report = restore_log(source, tmp_path / "ended", open_transactions="abort")
+    assert sum(one.aborted for one in ended_report.partitions) == sum(
+        len(one.open_transactions) for one in kept_report.partitions
+    )
     for one in log_of(tmp_path / "ended").values():
-        state = transactions_of(found.filesystem, one, use_indexes=False)
+        state = transactions_of(log_dir.filesystem, one, use_indexes=False)
         assert state.open == {}
-        assert transactions_of(found.filesystem, one).aborted_transactions == state.aborted_transactions
+        assert transactions_of(log_dir.filesystem, one).aborted_transactions == state.aborted_transactions
     assert verify(discover(str(tmp_path / "ended"))).findings == []
 
 
 def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
-    restored(
+    restore_log(
         SOURCES[0],
         tmp_path / "new",
         topic_configs=(("orders:max.message.bytes", "9"), ("segment.ms", "7")),
         cluster_id="mine",
     )
-    (found,) = discover(str(tmp_path / "new"))
-    assert found.meta.values["cluster.id"] == "mine"
-    assert found.clean_shutdown is not None
+    (node_dir,) = discover(str(tmp_path / "new"))
+    assert node_dir.meta.values["cluster.id"] == "mine"
+    assert node_dir.clean_shutdown is not None
     (tmp_path / "__cluster_metadata-0").mkdir()
-    shutil.copyfile(found.bootstrap.path, tmp_path / "__cluster_metadata-0" / f"{0:020}.log")
-    said = metadata_of(discover(str(tmp_path / "__cluster_metadata-0")))
-    assert {name: one.partitions for name, one in said.topics.items()} == {
+    shutil.copyfile(node_dir.bootstrap.path, tmp_path / "__cluster_metadata-0" / f"{0:020}.log")
+    cluster_metadata = metadata_of(discover(str(tmp_path / "__cluster_metadata-0")))
+    assert {name: one.partitions for name, one in cluster_metadata.topics.items()} == {
         "__consumer_offsets": 2,
         "__transaction_state": 2,
         "customers": 1,
@@ -357,12 +365,12 @@ def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
         "payments": 2,
         "sensor-readings": 2,
     }
-    assert said.topics["orders"].configs["retention.ms"] == "-1"
-    assert said.topics["orders"].configs["max.message.bytes"] == "9"
-    assert said.topics["customers"].configs["segment.ms"] == "7"
-    assert said.topics["customers"].configs["cleanup.policy"] == "compact"
-    assert "retention.ms" not in said.topics["customers"].configs
-    assert said.next_producer_id == 1000
+    assert cluster_metadata.topics["orders"].configs["retention.ms"] == "-1"
+    assert cluster_metadata.topics["orders"].configs["max.message.bytes"] == "9"
+    assert cluster_metadata.topics["customers"].configs["segment.ms"] == "7"
+    assert cluster_metadata.topics["customers"].configs["cleanup.policy"] == "compact"
+    assert "retention.ms" not in cluster_metadata.topics["customers"].configs
+    assert cluster_metadata.next_producer_id == 1000
 
 
 def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_held(tmp_path):
@@ -373,7 +381,7 @@ def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_hel
     (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
         bootstrap_checkpoint([layout], Node(node_id=1, cluster_id="c", directory_id="A" * 22), now_ms=NOW_MS)
     )
-    restored(source, tmp_path / "new")
+    restore_log(source, tmp_path / "new")
     assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]
     assert partitions_told(tmp_path / "new") == [0, 1, 2]
     assert configs_of(tmp_path / "new")["t"] == configs | {
@@ -381,7 +389,7 @@ def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_hel
         "retention.ms": "-1",
         "retention.bytes": "-1",
     }
-    restored(source, tmp_path / "as-it-was", keep_retention=True, topic_configs=(("t:segment.bytes", "5"),))
+    restore_log(source, tmp_path / "as-it-was", keep_retention=True, topic_configs=(("t:segment.bytes", "5"),))
     assert configs_of(tmp_path / "as-it-was")["t"] == configs | {"segment.bytes": "5"}
 
 
@@ -395,7 +403,7 @@ def configs_of(path):
 def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
     (tmp_path / "new.kafkaframes-unfinished" / "orders-0").mkdir(parents=True)
     (tmp_path / "new.kafkaframes-lock").touch()
-    restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    restore_log(SOURCES[0], tmp_path / "new", topics=("orders",))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
@@ -403,32 +411,32 @@ def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
 
 
 def commits(path):
-    (found,) = discover(str(path))
-    return read_groups([(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]).commits
+    (log_dir,) = discover(str(path))
+    return read_groups([(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]).commits
 
 
 def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
     old = commits(source)
-    report = restored(source, tmp_path / "kept")
+    report = restore_log(source, tmp_path / "kept")
     assert {key: one.offset for key, one in commits(tmp_path / "kept").items()} == {
         key: one.offset for key, one in old.items()
     }
     assert all(one.commit_timestamp_ms == NOW_MS for one in commits(tmp_path / "kept").values())
     assert report.groups.commits == len(old)
-    restored(source, tmp_path / "moved", offsets="reassign", start_offset=100, topic_map=(("input", "read"),))
-    restored(source, tmp_path / "times", keep_commit_times=True)
+    restore_log(source, tmp_path / "moved", offsets="reassign", start_offset=100, topic_map=(("input", "read"),))
+    restore_log(source, tmp_path / "times", keep_commit_times=True)
     assert commits(tmp_path / "times") == old
     before, after = log_of(source), log_of(tmp_path / "moved")
-    moved = commits(tmp_path / "moved")
-    assert moved.keys() == {key._replace(topic="read" if key.topic == "input" else key.topic) for key in old}
+    moved_commits = commits(tmp_path / "moved")
+    assert moved_commits.keys() == {key._replace(topic="read" if key.topic == "input" else key.topic) for key in old}
     for key, one in old.items():
         topic = "read" if key.topic == "input" else key.topic
-        new = moved[CommitKey(key.group, topic, key.partition)].offset
+        new = moved_commits[CommitKey(key.group, topic, key.partition)].offset
         rest = [row for row in rows(before[TopicPartition(key.topic, key.partition)]) if row["offset"] >= one.offset]
         now = [row for row in rows(after[TopicPartition(topic, key.partition)]) if row["offset"] >= new]
         assert without(now, "offset") == without(rest, "offset")
-    some = restored(source, tmp_path / "some", topics=("ledger",), offsets_partitions=7)
+    some = restore_log(source, tmp_path / "some", topics=("ledger",), offsets_partitions=7)
     assert some.groups.dropped["of a partition that is not restored"] == len(old) - some.groups.commits
     assert sum(one.topic == "__consumer_offsets" for one in log_of(tmp_path / "some")) == 7
 
@@ -452,7 +460,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
 )
 def test_what_does_not_fit_is_refused(tmp_path, settings, reason):
     with pytest.raises(OptionError, match=reason):
-        restored(SOURCES[0], tmp_path / "new", **settings)
+        restore_log(SOURCES[0], tmp_path / "new", **settings)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -476,15 +484,21 @@ SEGMENT = b"".join(
     st.sampled_from(["keep", "reassign"]),
     st.sampled_from(["keep", "abort"]),
 )
-def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(tmp_path_factory, changes, end, offsets, opened):
+def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(
+    tmp_path_factory, changes, end, offsets, open_transactions
+):
     directory = tmp_path_factory.mktemp("hostile")
     data = bytearray(SEGMENT)
     for at, piece in changes:
         data[at : at + len(piece)] = piece[: len(data) - at]
     source = write_log(directory / "old", [bytes(data[:end])])
-    settings = {"offsets": offsets, "open_transactions": opened}
-    report = restored(source, directory / "new", on_damage="drop", **settings)
+    settings = {"offsets": offsets, "open_transactions": open_transactions}
+    report = restore_log(source, directory / "new", on_damage="drop", **settings)
     assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
-    assert report.bytes_lost + sum(lost.end - lost.start for lost in report.partitions[0].lost if lost.is_tail) <= end
+    assert (
+        report.bytes_lost
+        + sum(lost_range.end - lost_range.start for lost_range in report.partitions[0].lost if lost_range.is_tail)
+        <= end
+    )
     with contextlib.suppress(LogDirError):
-        restored(source, directory / "strict", **settings)
+        restore_log(source, directory / "strict", **settings)

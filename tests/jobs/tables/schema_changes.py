@@ -35,7 +35,7 @@ class Change:
 
     Attributes:
         rows: what the columns of both values are in the table afterwards.
-        refused: formats that refuse it.
+        refusing_forms: formats that refuse it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Change:
     schemas: tuple[bytes, bytes]
     values: tuple[bytes, bytes]
     rows: tuple[dict[str, Any], dict[str, Any]]
-    refused: tuple[str, ...] = ()
+    refusing_forms: tuple[str, ...] = ()
 
 
 def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
@@ -55,7 +55,7 @@ def decimal(precision: int) -> dict[str, Any]:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
 
 
-def avro(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+def avro(name, old, old_value, new, new_value, rows, refusing_forms=()) -> Change:
     import fastavro
 
     values = []
@@ -63,15 +63,15 @@ def avro(name, old, old_value, new, new_value, rows, refused=()) -> Change:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
         values.append(out.getvalue())
-    return Change(name, "avro", (_text(old), _text(new)), tuple(values), rows, refused)
+    return Change(name, "avro", (_text(old), _text(new)), tuple(values), rows, refusing_forms)
 
 
-def json_change(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+def json_change(name, old, old_value, new, new_value, rows, refusing_forms=()) -> Change:
     schemas = tuple(_text({"type": "object", "properties": one}) for one in (old, new))
-    return Change(name, "json", schemas, (_text(old_value), _text(new_value)), rows, refused)
+    return Change(name, "json", schemas, (_text(old_value), _text(new_value)), rows, refusing_forms)
 
 
-def protobuf(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+def protobuf(name, old, old_value, new, new_value, rows, refusing_forms=()) -> Change:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     schemas, values = [], []
@@ -82,10 +82,10 @@ def protobuf(name, old, old_value, new, new_value, rows, refused=()) -> Change:
             message.field.add(name=field, number=number, type=kind, label=1)
         pool = descriptor_pool.DescriptorPool()
         pool.AddSerializedFile(file.SerializeToString())
-        written = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))(**value)
+        encoded_message = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))(**value)
         schemas.append(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
-        values.append(b"\0" + written.SerializeToString())
-    return Change(name, "protobuf", tuple(schemas), tuple(values), rows, refused)
+        values.append(b"\0" + encoded_message.SerializeToString())
+    return Change(name, "protobuf", tuple(schemas), tuple(values), rows, refusing_forms)
 
 
 def _text(value: Any) -> bytes:
@@ -100,9 +100,10 @@ def changes() -> Iterator[Change]:
                {"n": 2, "m": "x"}, ({"n": 1, "m": None}, {"n": 2, "m": "x"}))  # fmt: skip
     yield avro("a field removed", record(("n", "int"), ("m", "int")), {"n": 1, "m": 5}, record(("n", "int")), {"n": 2},
                ({"n": 1, "m": 5}, {"n": 2, "m": None}))  # fmt: skip
-    renamed = record(("new", "int"))
-    renamed["fields"][0]["aliases"] = ["old"]
-    yield avro("a field renamed, with an alias: a new column", record(("old", "int")), {"old": 1}, renamed, {"new": 2},
+    renamed_record = record(("new", "int"))
+    renamed_record["fields"][0]["aliases"] = ["old"]
+    yield avro("a field renamed, with an alias: a new column", record(("old", "int")), {"old": 1}, renamed_record,
+               {"new": 2},
                ({"old": 1, "new": None}, {"old": None, "new": 2}))  # fmt: skip
     yield avro("a field added inside a record", record(("c", small)), {"c": {"a": 1}}, record(("c", large)), {"c": new},
                ({"c": old}, {"c": new}))  # fmt: skip
@@ -220,10 +221,10 @@ def outcome(change: Change, form: str, place: Path) -> str:
     """Return the cell of the page, after the rows were compared."""
     result = run(change, form, place)
     if isinstance(result, str):
-        assert form in change.refused, result
+        assert form in change.refusing_forms, result
         reason = " ".join(result.split()).rpartition(": ")[2]
         return f"refused: {reason}"
-    assert form not in change.refused, result
+    assert form not in change.refusing_forms, result
     assert [comparable(row) for row in result] == [comparable(row) for row in change.rows]
     return "done"
 

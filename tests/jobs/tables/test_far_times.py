@@ -100,8 +100,8 @@ def test_the_latest_rows_by_key_and_dead_letters_as_well(form, tmp_path):
     assert read_table(form, tmp_path / "j").num_rows == sum(b"{" in value for value in values)
     if form == "delta":
         dead = read_table(form, tmp_path / "j-dead-letters").sort_by("offset")
-        expected = [at if at in FAR else None for at in TIMES[1::2]]
-        assert dead.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == expected
+        expected_times = [at if at in FAR else None for at in TIMES[1::2]]
+        assert dead.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == expected_times
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -138,8 +138,8 @@ def test_an_export_to_parquet_and_back_keeps_every_timestamp(flags, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     logs = write_log(tmp_path)
     run("export", logs, *flags)
-    exported = ds.dataset(flags[1], format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
-    check_rows(exported)
+    exported_table = ds.dataset(flags[1], format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
+    check_rows(exported_table)
     run("restore", flags[1], "--to", "back")
     assert times_of_log(tmp_path / "back") == TIMES
 
@@ -187,19 +187,19 @@ def test_text_is_iso_in_the_calendar_and_milliseconds_outside(tmp_path):
     logs = write_log(tmp_path)
     run("export", logs, "--to", tmp_path / "c", "--format", "csv")
     (file,) = (tmp_path / "c").rglob("*.csv")
-    expected = {
+    text_by_time = {
         1_700_000_000_000: "2023-11-14 22:13:20.000Z",
         -2: "1969-12-31 23:59:59.998Z",
         0: "1970-01-01 00:00:00.000Z",
     }
-    shown = [expected.get(at, str(at)) for at in TIMES]
-    exported = csv_times(file.read_text())
-    assert exported[0] == shown[0]
-    assert exported[2:] == shown[2:]
-    dumped = csv_times(run("dump-log", logs, "--format", "csv"))
-    assert dumped == ["" if at == -1 else text for at, text in zip(TIMES, shown, strict=True)]
-    found = [json.loads(line) for line in run("grep", "--json", "a", logs).splitlines()]
-    assert [row["timestamp_ms"] for row in found] == [None if at == -1 else at for at in TIMES]
+    expected_texts = [text_by_time.get(at, str(at)) for at in TIMES]
+    exported_times = csv_times(file.read_text())
+    assert exported_times[0] == expected_texts[0]
+    assert exported_times[2:] == expected_texts[2:]
+    dumped_times = csv_times(run("dump-log", logs, "--format", "csv"))
+    assert dumped_times == ["" if at == -1 else text for at, text in zip(TIMES, expected_texts, strict=True)]
+    grep_rows = [json.loads(line) for line in run("grep", "--json", "a", logs).splitlines()]
+    assert [row["timestamp_ms"] for row in grep_rows] == [None if at == -1 else at for at in TIMES]
     lines = run("grep", "a", logs).splitlines()
     assert f"orders-0@4 {FAR[0]} ms " in lines[4]
     assert "orders-0@2 1969-12-31 23:59:59 " in lines[2]
@@ -223,8 +223,8 @@ def test_duckdb_has_what_fits_and_the_number_of_the_rest(tmp_path):
     scan.to_duckdb(connection, "orders")
     rows = connection.sql('SELECT "offset", epoch_ms(timestamp), "timestampMs" FROM orders ORDER BY 1').fetchall()
     assert [row[2] for row in rows] == [at if at in FAR else None for at in TIMES]
-    held = [at for at in TIMES if at not in FAR and abs(at) != LIMIT]
-    assert [row[1] for row in rows if row[1] in held] == held
+    fitting_times = [at for at in TIMES if at not in FAR and abs(at) != LIMIT]
+    assert [row[1] for row in rows if row[1] in fitting_times] == fitting_times
     assert connection.sql("SELECT count(*) FROM orders WHERE timestamp >= '2023-01-01'").fetchone()[0] >= 3
     scan.where(offset=(0, 4)).to_duckdb(connection, "near")
     assert "timestampMs" not in connection.sql("SELECT * FROM near LIMIT 0").columns

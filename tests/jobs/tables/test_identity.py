@@ -8,7 +8,7 @@ a log was truncated and has grown again (confluentinc/kafka-connect-hdfs#132).
 import json
 
 import pytest
-from tests.jobs.tables.test_planning import START, append, export, held, write
+from tests.jobs.tables.test_planning import START, append, export, offsets_of, write
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -52,9 +52,9 @@ class Parquet:
 
 @pytest.fixture(params=[Delta, Iceberg, Parquet], ids=lambda kind: kind.name)
 def kind(request, tmp_path):
-    made = request.param(tmp_path / "table")
-    yield made
-    made.close()
+    table_kind = request.param(tmp_path / "table")
+    yield table_kind
+    table_kind.close()
 
 
 @pytest.fixture
@@ -81,13 +81,13 @@ def write_other(directory, first, count, **changes):
 def test_a_topic_that_was_replaced_by_a_longer_one_is_refused(kind, log):
     export(kind, log)
     write_other(log, 0, 30)
-    expected = (
+    message = (
         r"t-0 is not the log .* at offset 17 the table has a record with timestamp \d+, key of 2 bytes, .*digest \w+, "
         r"and the log has one with timestamp \d+, key of 1 byte, .*`overwrite`"
     )
-    with pytest.raises(OptionError, match=expected):
+    with pytest.raises(OptionError, match=message):
         export(kind, log)
-    assert held(kind) == list(range(20))
+    assert offsets_of(kind) == list(range(20))
     with pytest.raises(OptionError, match="is not the log"):
         export(kind, log, failOnDataLoss="false")  # accepts lost records, not other ones
 
@@ -109,7 +109,7 @@ def test_each_field_of_a_record_counts(files, log):
             export(files, log)
     write_other(log, 0, 6, **base)
     export(files, log)
-    assert held(files) == list(range(6))
+    assert offsets_of(files) == list(range(6))
 
 
 def test_a_log_with_the_same_id_that_was_truncated_and_grew_again_is_refused(files, log):
@@ -131,7 +131,7 @@ def test_records_that_compaction_removed_prove_nothing(files, log):
     path.write_bytes(kafkaframes.build_records(keep))
     append(log, 20, 1)
     export(files, log)
-    assert held(files) == list(range(21))
+    assert offsets_of(files) == list(range(21))
 
     path.write_bytes(kafkaframes.build_records(keep[:5]))
     append(log, 30, 1)
@@ -140,7 +140,7 @@ def test_records_that_compaction_removed_prove_nothing(files, log):
     ):
         export(files, log)
     export(files, log, failOnDataLoss="false")
-    assert held(files) == [*range(21), 30]
+    assert offsets_of(files) == [*range(21), 30]
 
 
 def test_without_a_comparable_record_the_topic_id_decides(files, log):
@@ -149,7 +149,7 @@ def test_without_a_comparable_record_the_topic_id_decides(files, log):
     max(log.glob("*.log")).unlink()
     write(log, 20, 5)
     export(files, log)
-    assert held(files) == list(range(25))
+    assert offsets_of(files) == list(range(25))
     (log / "partition.metadata").unlink()
     max(log.glob("*.log")).unlink()
     write(log, 25, 5)
@@ -198,7 +198,7 @@ def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypat
         add()
         fill(producer, b"more", 2)
         add()
-        assert held(files) == list(range(7))
+        assert offsets_of(files) == list(range(7))
         admin.delete_records({TopicPartition("t", 0): 7})
         fill(producer, b"later", 1)
         with pytest.raises(OptionError, match=r"t-0: nothing shows that this is the log.*`allow_loss`"):
@@ -208,4 +208,4 @@ def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypat
         fill(producer, b"new", 9)
         with pytest.raises(OptionError, match=r"t-0 is not the log .*Write it to a new table"):
             add()
-        assert held(files) == list(range(7))
+        assert offsets_of(files) == list(range(7))

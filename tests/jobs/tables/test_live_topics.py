@@ -24,7 +24,7 @@ def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
     (directory / f"{100:020d}.log").write_bytes(b"")
     task = TopicTask("t-0", 1, 0, "t", 0, first_offset=0, end_offset=100, client={})
     with Broker(serve=tmp_path) as broker, Consumer(broker.bootstrap_servers) as consumer:
-        assert [fetched.next_offset for fetched in iter(_stretch(consumer, task).next, None)] == [1]
+        assert [fetched_batches.next_offset for fetched_batches in iter(_stretch(consumer, task).next, None)] == [1]
 
 
 def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_to_do():
@@ -37,8 +37,8 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
                     producer.send("t", b"%d" % number).result()
             admin.delete_records({TopicPartition("t", 0): 3})
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
-        said = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
-        with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=said):
+        message = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
+        with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=message):
             list(iter(_stretch(consumer, task).next, None))
 
 

@@ -111,9 +111,9 @@ class Iceberg:
 
 @pytest.fixture(params=[Delta, Iceberg], ids=lambda kind: kind.name)
 def kind(request, tmp_path):
-    made = request.param(tmp_path / "table")
-    yield made
-    made.close()
+    table_kind = request.param(tmp_path / "table")
+    yield table_kind
+    table_kind.close()
 
 
 @pytest.fixture
@@ -165,20 +165,22 @@ def export(
     **options,
 ):
     """Export with options of kafka-log; return the outcome."""
-    parsed = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
-    settings = Settings(str(kind.root), on_damage=parsed.on_damage, headers=options.get("includeHeaders") != "false")
+    options_read = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
+    settings = Settings(
+        str(kind.root), on_damage=options_read.on_damage, headers=options.get("includeHeaders") != "false"
+    )
     if keep is not None:
         settings = replace(settings, keep=keep)
-    chosen = table_settings(settings, isolation=parsed.isolation)
-    job = TableExport(kind.table(), settings, chosen, run=run, commit_bytes=commit_bytes)
-    return job.export(table_plan(parsed), incremental=incremental, overwrite=overwrite)
+    chosen_settings = table_settings(settings, isolation=options_read.isolation)
+    job = TableExport(kind.table(), settings, chosen_settings, run=run, commit_bytes=commit_bytes)
+    return job.export(table_plan(options_read), incremental=incremental, overwrite=overwrite)
 
 
 def rows(table):
     """Return the rows of a table as sorted tuples, timestamps in milliseconds."""
     names = [*NAMES, *(("headers",) if "headers" in table.schema.names else ())]
-    found = [tuple(map(_comparable, map(row.__getitem__, names))) for row in table.to_pylist()]
-    return sorted(found, key=lambda row: row[:3])
+    row_list = [tuple(map(_comparable, map(row.__getitem__, names))) for row in table.to_pylist()]
+    return sorted(row_list, key=lambda row: row[:3])
 
 
 def _comparable(value):
@@ -187,15 +189,17 @@ def _comparable(value):
     return round(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
 
 
-def expected(source, **given):
+def expected_rows(source, **options):
     """Return the same rows as ``kafka-log``'s own reader gives them."""
     from tests.scan.log.test_resolve import read
 
-    found = read(source, *NAMES, "headers", includeHeaders="true", **given)
-    return sorted((tuple(_comparable(row[name]) for name in (*NAMES, "headers")) for row in found), key=lambda r: r[:3])
+    source_rows = read(source, *NAMES, "headers", includeHeaders="true", **options)
+    return sorted(
+        (tuple(_comparable(row[name]) for name in (*NAMES, "headers")) for row in source_rows), key=lambda r: r[:3]
+    )
 
 
-def held(kind):
+def offsets_of(kind):
     """Return the offsets of the rows of t-0."""
     return sorted(kind.read()["offset"].to_pylist())
 
@@ -206,7 +210,7 @@ def data_files(kind):
 
 def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
     outcome = export(kind, SHOP, incremental=False)
-    assert rows(kind.read()) == expected(SHOP)
+    assert rows(kind.read()) == expected_rows(SHOP)
     assert outcome.summary.records == 13_818
     assert outcome.table["commits"] == 1
     assert kind.offsets()["customers"] == {"0": 2200}
@@ -217,14 +221,14 @@ def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
 def test_a_brokers_log_in_steps_is_the_same_table(kind):
     for until in (1, 700, 701, 5000):
         export(kind, SHOP, offsets=(None, until), subscribe="payments,customers")
-    assert rows(kind.read()) == expected(SHOP, subscribe="payments,customers")
+    assert rows(kind.read()) == expected_rows(SHOP, subscribe="payments,customers")
     assert kind.offsets() == {"customers": {"0": 2200}, "payments": {"0": 722, "1": 757}}
     assert len(kind.versions()) == 4
 
 
 def test_old_formats_are_there_too(kind):
     export(kind, LOGS / "kafka-2.8-format-1")
-    assert rows(kind.read()) == expected(LOGS / "kafka-2.8-format-1")
+    assert rows(kind.read()) == expected_rows(LOGS / "kafka-2.8-format-1")
 
 
 def test_a_later_run_adds_what_is_new_and_nothing_else(kind, log):
@@ -235,8 +239,8 @@ def test_a_later_run_adds_what_is_new_and_nothing_else(kind, log):
     (log.parent / "t-1").mkdir()
     write(log.parent / "t-1", 0, 5)
     outcome = export(kind, log.parent)
-    assert held(kind) == sorted([*range(250), *range(5)])
-    assert rows(kind.read()) == expected(log.parent)
+    assert offsets_of(kind) == sorted([*range(250), *range(5)])
+    assert rows(kind.read()) == expected_rows(log.parent)
     assert outcome.summary.records == 55
     assert kind.offsets() == {"t": {"0": 250, "1": 5}}
     assert kind.note()["added"] == {"t": {"0": [200, 250], "1": [0, 5]}}
@@ -264,14 +268,14 @@ def test_a_table_that_is_there_is_not_touched_unasked(kind, log):
     export(kind, log, incremental=False)
     with pytest.raises(OptionError, match="`incremental` adds what is new, `overwrite` replaces"):
         export(kind, log, incremental=False)
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
 
 
 def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
     export(kind, SHOP)
     (old,) = kind.versions()
     export(kind, log, incremental=False, overwrite=True)
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
     assert kind.offsets() == {"t": {"0": 200}}
     assert kind.read(old).num_rows == 13_818
     outcome = export(kind, SHOP, subscribe="customers")  # the offsets of before do not count any more
@@ -280,24 +284,24 @@ def test_overwrite_replaces_in_one_commit_and_the_old_version_stays(kind, log):
 
 def test_offsets_that_are_asked_for(kind, log):
     export(kind, log, offsets=(42, 117))
-    assert held(kind) == list(range(42, 117))
+    assert offsets_of(kind) == list(range(42, 117))
     assert kind.offsets() == {"t": {"0": 117}}
     export(kind, log, offsets=(None, 118))
     export(kind, log)
-    assert held(kind) == list(range(42, 200))
+    assert offsets_of(kind) == list(range(42, 200))
 
 
 def test_records_that_are_left_out_are_not_looked_at_again(kind, log):
     keep = Filter(keys=frozenset({b"k3"}), control=False)
     export(kind, log, keep=keep)
-    wanted = [n for n in range(200) if n % 7 and n % 5 == 3]
-    assert held(kind) == wanted
+    expected_offsets = [n for n in range(200) if n % 7 and n % 5 == 3]
+    assert offsets_of(kind) == expected_offsets
     append(log, 203, 1, codec="gzip")
     export(kind, log, keep=keep)
     append(log, 204, 2)  # none that is wanted
     assert export(kind, log, keep=keep).table["commits"] == 1
     assert kind.offsets() == {"t": {"0": 206}}
-    assert held(kind) == [*wanted, 203] if 203 % 7 else wanted
+    assert offsets_of(kind) == [*expected_offsets, 203] if 203 % 7 else expected_offsets
     with pytest.raises(OptionError, match="`keys` was \\['k3'\\] and is not given"):
         export(kind, log)
 
@@ -328,20 +332,20 @@ def test_an_open_transaction_comes_with_the_run_after_its_end(kind, log):
         )
 
     def data(first, count, producer):
-        given = {"transactional": True, "producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
-        return kafkaframes.build_records(records(first, count), **given)
+        producer_fields = {"transactional": True, "producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+        return kafkaframes.build_records(records(first, count), **producer_fields)
 
     path = max(log.glob("*.log"))
     whole = path.read_bytes()
     path.write_bytes(whole + data(200, 5, 1) + data(205, 5, 2) + marker(210, 1, 2))
     export(kind, log, isolation="read_committed")
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
     path.write_bytes(path.read_bytes() + data(211, 4, 2) + marker(215, 0, 1))  # 1 is aborted, 2 is open again
     export(kind, log, isolation="read_committed")
-    assert held(kind) == [*range(200), *range(205, 210)]
+    assert offsets_of(kind) == [*range(200), *range(205, 210)]
     path.write_bytes(path.read_bytes() + marker(216, 1, 2))
     export(kind, log, isolation="read_committed")
-    assert held(kind) == [*range(200), *range(205, 210), *range(211, 215)]
+    assert offsets_of(kind) == [*range(200), *range(205, 210), *range(211, 215)]
     assert kind.offsets() == {"t": {"0": 217}}
 
 
@@ -359,7 +363,7 @@ def test_a_gap_is_an_error_unless_it_is_accepted_and_then_recorded(kind, log):
     outcome = export(kind, log, failOnDataLoss="false")
     gap = {"topic": "t", "partition": 0, "first": 200, "end": 250}
     assert outcome.table["gaps"] == kind.note()["gaps"] == [gap]
-    assert held(kind) == [*range(200), *range(250, 260)]
+    assert offsets_of(kind) == [*range(200), *range(250, 260)]
     append(log, 260, 1)
     assert export(kind, log).table["gaps"] == []
 
@@ -383,7 +387,7 @@ def test_a_log_that_was_replaced_is_refused(kind, log):
     with pytest.raises(OptionError, match=r"t-0 ends at offset 100, and the table has its records up to 199"):
         export(kind, log)
     export(kind, log, incremental=False, overwrite=True)
-    assert held(kind) == list(range(100))
+    assert offsets_of(kind) == list(range(100))
 
 
 def test_a_later_run_with_headers_adds_the_column(kind, log):
@@ -393,12 +397,12 @@ def test_a_later_run_with_headers_adds_the_column(kind, log):
     export(kind, log)
     got = kind.read().sort_by("offset").to_pylist()
     assert [row["headers"] for row in got[:200]] == [None] * 200
-    assert rows(kind.read())[200:] == expected(log)[200:]
+    assert rows(kind.read())[200:] == expected_rows(log)[200:]
     append(log, 210, 10)
     with pytest.raises(OptionError, match=r"has the column headers.*without includeHeaders=false"):
         export(kind, log, includeHeaders="false")
     export(kind, log)
-    assert held(kind) == list(range(220))
+    assert offsets_of(kind) == list(range(220))
 
 
 def test_damage_is_told_and_the_rest_is_there(kind, log):
@@ -408,12 +412,12 @@ def test_damage_is_told_and_the_rest_is_there(kind, log):
     raw[second + 22] = 7  # the codec's number
     path.write_bytes(raw)
     outcome = export(kind, log)
-    assert held(kind) == [*range(10), *range(20, 200)]
+    assert offsets_of(kind) == [*range(10), *range(20, 200)]
     assert [(one.batches, one.records) for one in outcome.summary.dropped] == [(1, 10)]
     assert outcome.fault_count == 1
     with pytest.raises(OptionError, match=r"nothing is replaced: .*the codec's number"):
         export(kind, log, incremental=False, overwrite=True, mode="FAILFAST")
-    assert held(kind) == [*range(10), *range(20, 200)]
+    assert offsets_of(kind) == [*range(10), *range(20, 200)]
     assert len(data_files(kind)) == 1
 
 
@@ -435,7 +439,7 @@ def test_a_segment_that_cannot_be_read_holds_its_partition_up(kind, log, monkeyp
     assert kind.offsets() == {"t": {"0": 100, "1": 5}}
     path.write_bytes(sound)
     assert not export(kind, log.parent, mode="FAILFAST").failed
-    assert held(kind) == sorted([*range(210), *range(5)])
+    assert offsets_of(kind) == sorted([*range(210), *range(5)])
 
 
 def test_a_file_of_several_segments_ends_before_the_one_that_fails(kind, log):
@@ -444,12 +448,12 @@ def test_a_file_of_several_segments_ends_before_the_one_that_fails(kind, log):
     sound = path.read_bytes()
     path.write_bytes(sound[:30] + bytes([sound[30] ^ 1]) + sound[31:])
     outcome = export(kind, log, mode="FAILFAST")
-    assert held(kind) == list(range(100))
+    assert offsets_of(kind) == list(range(100))
     assert outcome.summary.records == 100
     assert len(data_files(kind)) == 1
     path.write_bytes(sound)
     export(kind, log, mode="FAILFAST")
-    assert held(kind) == list(range(210))
+    assert offsets_of(kind) == list(range(210))
 
 
 def test_a_torn_tail_is_left_for_the_next_run(kind, log):
@@ -460,7 +464,7 @@ def test_a_torn_tail_is_left_for_the_next_run(kind, log):
     assert kind.offsets() == {"t": {"0": 190}}
     path.write_bytes(sound)
     export(kind, log)
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
 
 
 class KilledError(BaseException):
@@ -473,13 +477,13 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
     export(kind, log, offsets=(None, 50))
     before = data_files(kind)
     with monkeypatch.context() as patch:
-        patch.setattr(TableExport, "_discard", lambda *given, **named: None)  # a kill does not tidy up
+        patch.setattr(TableExport, "_discard", lambda *arguments, **options: None)  # a kill does not tidy up
         owner = type(kind.table())
         make = owner.commit
 
-        def commit(self, *given):
+        def commit(self, *arguments):
             if step == "after the commit":
-                make(self, *given)
+                make(self, *arguments)
             raise KilledError
 
         patch.setattr(owner, "commit", commit)
@@ -490,32 +494,32 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
 
         with pytest.raises(KilledError):
             export(kind, log, run=write_one if step == "after one file" else run_here)
-    left = set(data_files(kind)) - set(before)
-    assert len(left) == (1 if step == "after one file" else 2)
-    landed = step == "after the commit"
-    assert held(kind) == list(range(200 if landed else 50))
+    remaining_files = set(data_files(kind)) - set(before)
+    assert len(remaining_files) == (1 if step == "after one file" else 2)
+    is_committed = step == "after the commit"
+    assert offsets_of(kind) == list(range(200 if is_committed else 50))
     outcome = export(kind, log)
-    assert held(kind) == list(range(200))
-    removed = {Path(path).name for path in outcome.table["removed_orphans"]}
-    assert removed == (set() if landed else left)
-    assert outcome.table["commits"] == (0 if landed else 1)
+    assert offsets_of(kind) == list(range(200))
+    removed_files = {Path(path).name for path in outcome.table["removed_orphans"]}
+    assert removed_files == (set() if is_committed else remaining_files)
+    assert outcome.table["commits"] == (0 if is_committed else 1)
     assert not list(kind.root.rglob("_kafkaframes/runs/*"))
     assert len(data_files(kind)) == len(before) + 2
 
 
 def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, log, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(TableExport, "_discard", lambda *given, **named: None)
+        patch.setattr(TableExport, "_discard", lambda *arguments, **options: None)
 
-        def commit(self, *given):
+        def commit(self, *arguments):
             raise KilledError
 
         patch.setattr(type(kind.table()), "commit", commit)
         with pytest.raises(KilledError):
             export(kind, log, incremental=False)
-    (left,) = data_files(kind)
-    assert export(kind, log, incremental=False).table["removed_orphans"][0].endswith(left)
-    assert held(kind) == list(range(200))
+    (remaining_file,) = data_files(kind)
+    assert export(kind, log, incremental=False).table["removed_orphans"][0].endswith(remaining_file)
+    assert offsets_of(kind) == list(range(200))
     assert len(data_files(kind)) == 1
 
 
@@ -574,28 +578,28 @@ def test_two_exporters_cannot_both_add_the_same_offsets(kind, log, first):
 
     with pytest.raises(OptionError, match=r"another exporter has added offsets of t-0 meanwhile"):
         export(kind, log, run=with_another)
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
     assert len(data_files(kind)) == (1 if first else 2)
     assert export(kind, log).table["commits"] == 0
 
 
-@pytest.mark.parametrize("landed", [True, False])
-def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, landed, monkeypatch):
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_commit_whose_answer_is_lost_is_looked_up(kind, log, is_committed, monkeypatch):
     owner = type(kind.table())
     make = owner.commit
     calls = []
 
-    def commit(self, *given):
+    def commit(self, *arguments):
         calls.append(1)
-        if len(calls) > 1 or landed:
-            make(self, *given)
+        if len(calls) > 1 or is_committed:
+            make(self, *arguments)
         if len(calls) == 1:
-            raise RacedError("the line is dead") if not landed else OSError("the line is dead")
+            raise RacedError("the line is dead") if not is_committed else OSError("the line is dead")
 
     monkeypatch.setattr(owner, "commit", commit)
     outcome = export(kind, log)
-    assert held(kind) == list(range(200))
-    assert len(calls) == (1 if landed else 2)
+    assert offsets_of(kind) == list(range(200))
+    assert len(calls) == (1 if is_committed else 2)
     assert outcome.table["commits"] == 1
 
 
@@ -604,16 +608,16 @@ def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch
     owner = type(kind.table())
     make = owner.commit
 
-    def commit(self, *given):
-        make(self, *given)
+    def commit(self, *arguments):
+        make(self, *arguments)
         raise OSError("the line is dead")
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, "commit", commit)
-        patch.setattr(owner, "has_committed", lambda *given, **named: None)
+        patch.setattr(owner, "has_committed", lambda *arguments, **options: None)
         with pytest.raises(UnknownOutcomeError, match=r"unknown whether commit \w+ succeeded"):
             export(kind, log)
-    assert held(kind) == list(range(200))
+    assert offsets_of(kind) == list(range(200))
     assert export(kind, log).table["commits"] == 0
 
 
@@ -631,8 +635,8 @@ def test_times_that_microseconds_cannot_say_are_null(kind, tmp_path):
     raw = kafkaframes.build_records([{"value": b"", "offset": n, "timestamp": at} for n, at in enumerate(times)])
     (log / f"{0:020}.log").write_bytes(raw)
     export(kind, log)
-    found = kind.read().sort_by("offset")["timestamp"].to_pylist()
-    assert [None if one is None else round(one.timestamp() * 1000) for one in found] == [-1, 0, START, None]
+    timestamps = kind.read().sort_by("offset")["timestamp"].to_pylist()
+    assert [None if one is None else round(one.timestamp() * 1000) for one in timestamps] == [-1, 0, START, None]
 
 
 def test_single_files_are_refused(kind, log):
@@ -655,6 +659,6 @@ def test_several_copies_are_one_log(kind, log, tmp_path):
     append(other, 200, 30)
     append(other, 230, 10)
     assert run().summary.records == 10
-    assert held(kind) == list(range(240))
+    assert offsets_of(kind) == list(range(240))
     with pytest.raises(OptionError, match="a table holds each record once"):
         export(kind, log, replicas="all")

@@ -55,8 +55,8 @@ def test_a_field_that_would_differ_from_a_column_by_case_only_is_refused(form, t
 
     schema = record(("id", "int", 0), ("ID", "int"))
     change = avro("", record(("ID", "int")), {"ID": 1}, schema, {"id": 2, "ID": 3}, ({"ID": 1}, {"ID": 3}), FORMATS)
-    said = run(change, form, tmp_path)
-    assert "would differ from the column ID by case only" in said
+    message = run(change, form, tmp_path)
+    assert "would differ from the column ID by case only" in message
     (tmp_path / "appended").mkdir()
     schema = record(("ID", "int"), ("id", "int", 0))
     change = avro("", record(("ID", "int")), {"ID": 1}, schema, {"id": 2, "ID": 3}, ({"ID": 1}, {"ID": 3}))

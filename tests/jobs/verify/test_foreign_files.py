@@ -20,8 +20,8 @@ def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
     (tmp_path / "report.html").touch()
     (tmp_path / "t-0" / "notes.txt").touch()
     (tmp_path / "t-0" / "old").mkdir()
-    found = verify(discover(str(tmp_path))).findings
-    assert sorted((one.severity.name, one.check, Path(one.file).name) for one in found) == [
+    findings = verify(discover(str(tmp_path))).findings
+    assert sorted((one.severity.name, one.check, Path(one.file).name) for one in findings) == [
         ("NOTE", "unexpected", "notes.txt"),
         ("NOTE", "unexpected", "old"),
         ("NOTE", "unexpected", "report.html"),

@@ -23,13 +23,15 @@ def base(offset: int, suffix: str = "log") -> str:
     return f"{offset:020d}.{suffix}"
 
 
-def found(path: Path, *, least: Severity = Severity.WARNING, deep: bool = False) -> list[tuple[str, int | None]]:
+def find_problems(
+    path: Path, *, least: Severity = Severity.WARNING, deep: bool = False
+) -> list[tuple[str, int | None]]:
     report = verify(discover(str(path)), deep=deep)
     assert report.is_sound == all(one.severity < Severity.ERROR for one in report.findings)
-    return [(one.check, one.position) for one in unexpected(report) if one.severity >= least]
+    return [(one.check, one.position) for one in find_unexpected(report) if one.severity >= least]
 
 
-def unexpected(report) -> list[Finding]:
+def find_unexpected(report) -> list[Finding]:
     """Return the findings but the open transactions at the ends of these logs, whose brokers were stopped in them."""
     return [one for one in report.findings if one.check != "open-transaction"]
 
@@ -38,7 +40,7 @@ def unexpected(report) -> list[Finding]:
 @pytest.mark.parametrize("deep", [False, True])
 def test_healthy_logs_give_nothing(name, deep):
     report = verify(discover(str(LOGS / name)), deep=deep)
-    assert [one for one in unexpected(report) if one.severity > Severity.NOTE] == []
+    assert [one for one in find_unexpected(report) if one.severity > Severity.NOTE] == []
     assert report.is_sound
     assert report.batches > 100
     assert report.as_json()["sound"] is True
@@ -58,30 +60,30 @@ def patch(path: Path, position: int, raw: bytes) -> None:
 
 def test_a_flipped_bit(log):
     patch(log / "idem-0" / base(84), 100, b"\xff")
-    assert found(log) == [("crc", 0)]
+    assert find_problems(log) == [("crc", 0)]
 
 
 def test_a_torn_tail_and_garbage(log):
     segment = log / "idem-0" / base(170)
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-5])
-    checks = dict(found(log))
+    checks = dict(find_problems(log))
     assert "torn-tail" in checks
     segment.write_bytes(whole + b"\xff" * 30)
-    assert found(log) == [("framing", len(whole))]
+    assert find_problems(log) == [("framing", len(whole))]
 
 
 def test_a_zero_tail_is_a_note(log):
     segment = log / "idem-0" / base(170)
     segment.write_bytes(segment.read_bytes() + b"\0" * 100)
-    assert found(log) == []
-    assert [check for check, _ in found(log, least=Severity.NOTE)] == ["zero-tail"]
+    assert find_problems(log) == []
+    assert [check for check, _ in find_problems(log, least=Severity.NOTE)] == ["zero-tail"]
 
 
 def test_offsets_out_of_order(log):
     """The offset is outside the CRC."""
     patch(log / "idem-0" / base(84), 0, struct.pack(">q", 10))
-    checks = {check for check, _ in found(log)}
+    checks = {check for check, _ in find_problems(log)}
     assert "offset-order" in checks
     assert "crc" not in checks
 
@@ -89,7 +91,7 @@ def test_offsets_out_of_order(log):
 def test_segments_that_overlap(log):
     for kind in ("log", "index", "timeindex"):
         (log / "idem-0" / base(84, kind)).rename(log / "idem-0" / base(80, kind))
-    checks = {check for check, _ in found(log)}
+    checks = {check for check, _ in find_problems(log)}
     assert "segment-overlap" in checks
 
 
@@ -97,17 +99,17 @@ def test_a_missing_batch_breaks_the_sequence(log):
     segment = log / "idem-0" / base(170)
     whole = segment.read_bytes()
     size = struct.unpack_from(">i", whole, 8)[0] + 12
-    cut = bytearray(whole[size:])
+    shortened = bytearray(whole[size:])
     (log / "idem-0" / base(170, "index")).unlink()
     (log / "idem-0" / base(170, "timeindex")).unlink()
     position = 0
-    while position < len(cut):  # close the hole in the offsets, which no CRC guards
-        following, body = struct.unpack_from(">qi", cut, position)
+    while position < len(shortened):  # close the hole in the offsets, which no CRC guards
+        following, body = struct.unpack_from(">qi", shortened, position)
         gap = struct.unpack_from(">q", whole, size)[0] - 170
-        struct.pack_into(">q", cut, position, following - gap)
+        struct.pack_into(">q", shortened, position, following - gap)
         position += body + 12
-    segment.write_bytes(cut)
-    assert "sequence" in {check for check, _ in found(log)}
+    segment.write_bytes(shortened)
+    assert "sequence" in {check for check, _ in find_problems(log)}
 
 
 DAY_MS = 86_400_000
@@ -126,22 +128,22 @@ def test_a_sequence_may_begin_anew_once_brokers_have_forgotten_the_producer(tmp_
     partition.mkdir()
     data = batch(0, 0, 1_700_000_000_000) + batch(1, sequence, 1_700_000_000_000 + silent_ms)
     (partition / base(0)).write_bytes(data)
-    assert [check for check, _ in found(tmp_path) if check == "sequence"] == checks
+    assert [check for check, _ in find_problems(tmp_path) if check == "sequence"] == checks
 
 
 def test_index_entries_are_held_to_the_brokers_invariant(log):
     path = log / "plain-0" / base(163, "index")
     index = read_offset_index(path.read_bytes(), base_offset=163)
     # A follower's append of many batches: the last offset of all, the position of the first (before KAFKA-806).
-    merged = OffsetIndex(163, index.offsets[1::2], index.positions[::2][: len(index.offsets[1::2])])
-    path.write_bytes(write_offset_index(merged))
-    assert found(log) == []
+    merged_index = OffsetIndex(163, index.offsets[1::2], index.positions[::2][: len(index.offsets[1::2])])
+    path.write_bytes(write_offset_index(merged_index))
+    assert find_problems(log) == []
     wrong = OffsetIndex(163, index.offsets, index.positions + 1)
     path.write_bytes(write_offset_index(wrong))
-    assert [check for check, _ in found(log)] == ["index-mismatch"] * len(index)
+    assert [check for check, _ in find_problems(log)] == ["index-mismatch"] * len(index)
     wrong = OffsetIndex(163, np.roll(index.offsets, 0) - 1, index.positions)
     path.write_bytes(write_offset_index(wrong))
-    assert "index-mismatch" in {check for check, _ in found(log)}
+    assert "index-mismatch" in {check for check, _ in find_problems(log)}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_what_brokers_rebuild_is_a_warning(log, name, raw, check):
 @pytest.mark.parametrize("kind", ["index", "txnindex"])
 def test_a_missing_index_is_a_warning(log, kind):
     (log / "txn-0" / base(0, kind)).unlink()
-    assert found(log) == [(f"{kind}-missing", None)]
+    assert find_problems(log) == [(f"{kind}-missing", None)]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_a_transaction_index_that_differs_is_in_the_verdict(log, name, raw, mess
     else:
         (log / name).write_bytes(raw)
     report = verify(discover(str(log)))
-    assert any(message in one.message for one in unexpected(report))
+    assert any(message in one.message for one in find_unexpected(report))
     caveat = "1 transaction index differs from its markers"
     assert caveat in report.as_json()["caveats"]
     assert report.is_sound
@@ -229,7 +231,7 @@ def test_an_inner_crc(tmp_path):
     (tmp_path / "t-0").mkdir()
     raw = struct.pack(">qiI", 0, len(outer) + 4, zlib.crc32(outer)) + outer
     (tmp_path / "t-0" / base(0)).write_bytes(raw)
-    assert found(tmp_path / "t-0", least=Severity.ERROR) == [("inner-crc", 0)]
+    assert find_problems(tmp_path / "t-0", least=Severity.ERROR) == [("inner-crc", 0)]
 
 
 @given(st.integers(0, 15000), st.binary(min_size=1, max_size=30))
@@ -239,9 +241,9 @@ def test_any_damage_is_reported_and_nothing_raises(tmp_path_factory, position, r
     segment = log / base(0)
     before = segment.read_bytes()
     patch(segment, min(position, len(before) - len(raw)), raw)
-    changed = segment.read_bytes() != before
+    has_changed = segment.read_bytes() != before
     for deep in (False, True):
-        assert bool(found(log, deep=deep)) == changed
+        assert bool(find_problems(log, deep=deep)) == has_changed
 
 
 _SOURCES = ("verify.py", "verify_segment.py")
@@ -252,14 +254,14 @@ def test_the_page_lists_every_check():
 
     root = Path(__file__).parents[3]
     page = (root / "docs" / "verifying-logs.md").read_text()
-    listed = set(
+    listed_checks = set(
         re.findall(
             r"`([a-z-]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
         )
     )
     source = "".join((root / "src/kafkaframes/jobs/verify" / name).read_text() for name in _SOURCES)
     source += (root / "src/kafkaframes/storage/log/swaps.py").read_text()
-    used = set(re.findall(r'Severity\.[A-Z]+,\s+"([a-z-]+)"', source)) | set(
+    used_checks = set(re.findall(r'Severity\.[A-Z]+,\s+"([a-z-]+)"', source)) | set(
         re.findall(r'\.error\(\s*"([a-z-]+)"', source)
     )
-    assert used == listed
+    assert used_checks == listed_checks

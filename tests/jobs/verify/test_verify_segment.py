@@ -37,18 +37,21 @@ def by_values(raw, batches):
 
 def assert_judged(raw):
     batches = scan.scan_all(raw, rules=scan.FILE)
-    judged = judge(raw, batches)
-    assert (judged.rows.tolist(), judged.first_offsets.tolist(), judged.problems, judged.wrong) == by_values(
-        raw, batches
-    )
-    return judged
+    judgement = judge(raw, batches)
+    assert (
+        judgement.rows.tolist(),
+        judgement.first_offsets.tolist(),
+        judgement.problems,
+        judgement.wrong,
+    ) == by_values(raw, batches)
+    return judgement
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_sound_log_is_sound(kind):
-    judged = assert_judged(BATCHES[kind])
-    assert judged.rows.sum() == 30
-    assert (judged.problems, judged.wrong) == ({}, {})
+    judgement = assert_judged(BATCHES[kind])
+    assert judgement.rows.sum() == 30
+    assert (judgement.problems, judgement.wrong) == ({}, {})
 
 
 @given(st.sampled_from(KINDS), st.data())
@@ -75,9 +78,9 @@ def test_a_wrong_crc_inside_is_found():
     head = bytearray(wrapper[:34])
     head[17] |= 1  # attributes: gzip
     head[30:34] = len(value).to_bytes(4, "big")
-    made = head + value
-    made[8:12] = (len(made) - 12).to_bytes(4, "big")
-    made[12:16] = zlib.crc32(bytes(made[16:])).to_bytes(4, "big")
-    batches = scan.scan_all(bytes(made), rules=scan.FILE)
-    assert scan.check_crcs(bytes(made), batches).tolist() == [1]
-    assert assert_judged(bytes(made)).wrong == {0: [2]}
+    message_bytes = head + value
+    message_bytes[8:12] = (len(message_bytes) - 12).to_bytes(4, "big")
+    message_bytes[12:16] = zlib.crc32(bytes(message_bytes[16:])).to_bytes(4, "big")
+    batches = scan.scan_all(bytes(message_bytes), rules=scan.FILE)
+    assert scan.check_crcs(bytes(message_bytes), batches).tolist() == [1]
+    assert assert_judged(bytes(message_bytes)).wrong == {0: [2]}

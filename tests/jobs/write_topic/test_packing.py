@@ -21,16 +21,16 @@ def packer(topic="t", *, codec="lz4", batch_bytes=2_000, max_bytes=1 << 20, turn
     return Packer(topic, COUNTS.__getitem__, form, now_ms=lambda: NOW, turn=turn)
 
 
-def packed(rows, **given):
+def pack_rows(rows, **options):
     """Return what is in the batches: topic, partition, and the records in order."""
-    found = []
-    for parts in packer(**given).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
+    packed_parts = []
+    for parts in packer(**options).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
         assert len({part.topic_partition for part in parts}) == len(parts)
         for part in parts:
             records = [one for data, _ in part.batches for batch in read_values(data) for one in batch.records]
             assert len(records) == part.records
-            found.append((part.topic_partition.topic, part.topic_partition.partition, records))
-    return found
+            packed_parts.append((part.topic_partition.topic, part.topic_partition.partition, records))
+    return packed_parts
 
 
 def rows(count=400, first=0, **columns):
@@ -40,53 +40,62 @@ def rows(count=400, first=0, **columns):
 
 
 def test_each_row_is_in_the_partition_of_its_key_and_in_order():
-    found = packed([rows(400), rows(400, 400)])
-    values = [int(record.value) for _, _, records in found for record in records]
+    packed_parts = pack_rows([rows(400), rows(400, 400)])
+    values = [int(record.value) for _, _, records in packed_parts for record in records]
     assert Counter(values) == Counter(range(800))
-    assert all(partition_of(bytes(one.key), 4) == partition for _, partition, records in found for one in records)
-    for wanted in range(4):
-        mine = [int(one.value) for _, partition, records in found if partition == wanted for one in records]
+    assert all(
+        partition_of(bytes(one.key), 4) == partition for _, partition, records in packed_parts for one in records
+    )
+    for expected_partition in range(4):
+        mine = [
+            int(one.value)
+            for _, partition, records in packed_parts
+            if partition == expected_partition
+            for one in records
+        ]
         assert mine == sorted(mine)
-    assert {one.timestamp for _, _, records in found for one in records} == {NOW}
+    assert {one.timestamp for _, _, records in packed_parts for one in records} == {NOW}
 
 
 def test_topics_partitions_times_and_headers_of_rows_count():
-    given = rows(
+    row_batch = rows(
         4,
         topic=pa.array(["t", "u", "t", "u"]),
         partition=pa.array([0, 2, None, 1], pa.int32()),
         timestamp=pa.array([1_999_999, -1, None, 7_000], pa.timestamp("us", "UTC")),
         headers=pa.array([[{"key": "h", "value": b"1"}], None, [], None], HEADERS),
     )
-    found = {
-        int(one.value): (topic, partition, one) for topic, partition, all_ in packed(given, topic=None) for one in all_
+    records_by_number = {
+        int(one.value): (topic, partition, one)
+        for topic, partition, all_ in pack_rows(row_batch, topic=None)
+        for one in all_
     }
-    assert {number: place[:2] for number, place in found.items()} == {
+    assert {number: place[:2] for number, place in records_by_number.items()} == {
         0: ("t", 0),
         1: ("u", 2),
         2: ("t", partition_of(b"k2", 4)),
         3: ("u", 1),
     }
-    assert [found[number][2].timestamp for number in range(4)] == [1_999, -1, NOW, 7]
-    assert [[(h.key, h.value) for h in found[n][2].headers] for n in (0, 1, 2)] == [[("h", b"1")], [], []]
+    assert [records_by_number[number][2].timestamp for number in range(4)] == [1_999, -1, NOW, 7]
+    assert [[(h.key, h.value) for h in records_by_number[n][2].headers] for n in (0, 1, 2)] == [[("h", b"1")], [], []]
 
 
 def test_columns_that_are_null_all_through():
     nulls = pa.record_batch({name: pa.nulls(2) for name in ("key", "value", "headers", "timestamp", "partition")})
-    ((_, _, records),) = packed(nulls)
+    ((_, _, records),) = pack_rows(nulls)
     assert [(one.key, one.value, one.headers, one.timestamp) for one in records] == [(None, None, (), NOW)] * 2
 
 
 def test_rows_without_a_key_stay_together_and_move_on():
-    given = [pa.record_batch({"value": pa.array([b"v"] * 10, pa.binary())}) for _ in range(3)]
-    (one,) = packed(given, turn=6)
+    row_batches = [pa.record_batch({"value": pa.array([b"v"] * 10, pa.binary())}) for _ in range(3)]
+    (one,) = pack_rows(row_batches, turn=6)
     assert one[1] == 6 % 4
 
 
 def test_batches_are_bounded_and_each_is_whole():
     value = pa.array(np.random.default_rng(1).bytes(3_000 * 100)[n * 100 : n * 100 + 100] for n in range(3_000))
-    given = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
-    ((part,),) = packer(codec="none", batch_bytes=10_000).pack([given])
+    row_batch = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
+    ((part,),) = packer(codec="none", batch_bytes=10_000).pack([row_batch])
     assert len(part.batches) > 20
     assert max(len(data) for data, _ in part.batches) <= 10_000
     assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_values(data))
@@ -94,7 +103,7 @@ def test_batches_are_bounded_and_each_is_whole():
 
 
 @pytest.mark.parametrize(
-    ("columns", "given", "error", "message"),
+    ("columns", "options", "error", "message"),
     [
         ({"partition": pa.array([0, 4], pa.int32())}, {}, OptionError, "topic t has no partition 4, it has 4"),
         ({"partition": pa.array([None, -1], pa.int32())}, {}, EncodeError, "column partition is -1; must be null or"),
@@ -107,9 +116,9 @@ def test_batches_are_bounded_and_each_is_whole():
         ),
     ],
 )
-def test_what_cannot_be_sent_is_named(columns, given, error, message):
+def test_what_cannot_be_sent_is_named(columns, options, error, message):
     with pytest.raises(error, match=message):
-        packed(rows(2, **columns), **given)
+        pack_rows(rows(2, **columns), **options)
 
 
 def test_small_batches_are_put_together_and_empty_ones_left_out():

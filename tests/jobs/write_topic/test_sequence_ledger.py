@@ -76,14 +76,14 @@ def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
         ledger.settle({})
 
 
-@pytest.mark.parametrize("told", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
-def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, told):
+@pytest.mark.parametrize("reported_counts", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
+def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, reported_counts):
     ledger.lease(0, {A: 3})
     ledger.note_written(0, [A])
     ledger.leave(0)
     ledger.leave(1)
     with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks report \d"):
-        ledger.settle(told)
+        ledger.settle(reported_counts)
 
 
 @pytest.mark.parametrize(
@@ -104,19 +104,19 @@ def test_what_no_task_does_is_refused(ledger, act, message):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([A, B]), st.integers(1, 9), st.booleans()), max_size=60))
-def test_whatever_the_order_sequences_of_a_partition_follow_each_other(asked):
-    ledger, ends, held, told = with_tasks(3), {A: 0, B: 0}, {}, {}
-    for task, place, records, give_back in asked:
+def test_whatever_the_order_sequences_of_a_partition_follow_each_other(requests):
+    ledger, ends, held_partitions, reported_ends = with_tasks(3), {A: 0, B: 0}, {}, {}
+    for task, place, records, give_back in requests:
         got = ledger.lease(task, {place: records})
-        assert set(got) == (set() if place in held else {place})
+        assert set(got) == (set() if place in held_partitions else {place})
         if got:
             assert got[place] == ends[place]
-            held[place], ends[place] = task, ends[place] + records
-            told[place] = ends[place]
-        if give_back and place in held:
-            ledger.note_written(held.pop(place), [place])
-    for place, task in held.items():
+            held_partitions[place], ends[place] = task, ends[place] + records
+            reported_ends[place] = ends[place]
+        if give_back and place in held_partitions:
+            ledger.note_written(held_partitions.pop(place), [place])
+    for place, task in held_partitions.items():
         ledger.note_written(task, [place])
     for task in range(3):
         ledger.leave(task)
-    assert ledger.settle(told) == sum(ends.values())
+    assert ledger.settle(reported_ends) == sum(ends.values())

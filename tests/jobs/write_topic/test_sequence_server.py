@@ -25,8 +25,8 @@ def serving(add=lambda _: None):
 
 
 def test_the_second_waits_until_the_first_gives_back():
-    added = []
-    with serving(lambda places: added.append(sorted(places))) as (ledger, door):
+    added_partitions = []
+    with serving(lambda places: added_partitions.append(sorted(places))) as (ledger, door):
         one, two = Leases(door, 0, {}), Leases(door, 1, {})
         assert one.take({A: 3, B: 2}) == {A: 0, B: 0}
         got = []
@@ -43,7 +43,7 @@ def test_the_second_waits_until_the_first_gives_back():
         two.end()
         one.close()
         two.close()
-    assert added == [[A, B], [B], [A]]
+    assert added_partitions == [[A, B], [B], [A]]
     assert ledger.settle({A: 7, B: 3}) == 10
 
 
@@ -129,13 +129,13 @@ def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
         ledger.settle({A: 1})
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
-def test_a_stranger_gets_no_answer_and_changes_nothing(said):
+@pytest.mark.parametrize("sent_bytes", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
+def test_a_stranger_gets_no_answer_and_changes_nothing(sent_bytes):
     with serving() as (ledger, door):
         with socket.create_connection((door.host, door.port), timeout=100) as stranger:
             nonce = stranger.recv(32, socket.MSG_WAITALL)
             with suppress(ConnectionResetError):
-                stranger.sendall(said)
+                stranger.sendall(sent_bytes)
                 stranger.shutdown(socket.SHUT_WR)
                 assert stranger.recv(1) == b""
         assert len(nonce) == 32
@@ -166,8 +166,8 @@ def play_driver(listener):
 
 
 def test_a_port_that_is_taken_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as bound_socket:
+        port = bound_socket.getsockname()[1]
         with (
             pytest.raises(KafkaframesError, match=rf"cannot listen on 127\.0\.0\.1:{port} for its tasks"),
             LeaseServer(lambda _: None, **HERE, port=port),
@@ -179,11 +179,11 @@ def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
     with serving() as (_, door):
         one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 1})
-        told = []
-        waiting = threading.Thread(target=lambda: told.append(refusal(two)))
+        refusals = []
+        waiting = threading.Thread(target=lambda: refusals.append(refusal(two)))
         waiting.start()
     waiting.join(100)
-    assert "is gone from" in told[0]
+    assert "is gone from" in refusals[0]
     one.close()
     two.close()
     assert "CancelledError" not in capfd.readouterr().err

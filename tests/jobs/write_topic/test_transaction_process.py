@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 from tests.processes import descendants_of
-from tests.spark.topics import committed
+from tests.spark.topics import read_committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
@@ -51,10 +51,10 @@ def control(broker, tmp_path, monkeypatch):
     """Return how to reach the process of a sink, whose checkpoint has planned two micro-batches."""
     with tempfile.TemporaryDirectory() as short:
         monkeypatch.setattr(driver_control.tempfile, "gettempdir", lambda: short)
-        yield made(broker, tmp_path)
+        yield make_transaction(broker, tmp_path)
 
 
-def made(broker, tmp_path):
+def make_transaction(broker, tmp_path):
     topic = f"t{uuid.uuid4().hex}"
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=topic, num_partitions=3)])
@@ -67,7 +67,7 @@ def made(broker, tmp_path):
 
 
 @contextmanager
-def served(control):
+def serve_on_threads(control):
     """Serve on threads of this process, which end with the block."""
     path = socket_path(control.checkpoint)
     with Holder(control) as holder:
@@ -94,7 +94,7 @@ def work_of(control, attempt, batch=0):
 
 
 def values(control):
-    return sorted(value for _, value in committed(control.options))
+    return sorted(value for _, value in read_committed(control.options))
 
 
 def plain(counts):
@@ -109,7 +109,7 @@ def write(control, attempt, batch=0):
 
 
 def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written_again(control):
-    with served(control):
+    with serve_on_threads(control):
         work = work_of(control, "one")
         counts = write_rows(work, 0, iter([ROWS.slice(0, 30)]))
         for at, records in write_rows(work, 1, iter([ROWS.slice(30)])).items():
@@ -127,14 +127,14 @@ def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written
 
 
 def test_a_batch_without_rows_is_committed_without_a_word(control):
-    with served(control):
+    with serve_on_threads(control):
         control.announce("one")
         control.commit("one", 0, {})
         control.commit("", 1, {})
 
 
 def test_tasks_of_an_attempt_that_ended_are_refused(control):
-    with served(control):
+    with serve_on_threads(control):
         old = work_of(control, "one")
         write_rows(old, 0, iter([ROWS]))
         control.abort("one")
@@ -150,7 +150,7 @@ def test_tasks_of_an_attempt_that_ended_are_refused(control):
 
 
 def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
-    with served(control) as holder:
+    with serve_on_threads(control) as holder:
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         control.abort("another")
         assert not holder._attempt.ended.done()
@@ -160,7 +160,7 @@ def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
 
 
 def test_a_newer_attempt_ends_the_one_under_way(control):
-    with served(control):
+    with serve_on_threads(control):
         counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
         write(control, "two")
         with pytest.raises(KafkaframesError, match="micro-batch 0 is gone: it must be written again"):
@@ -169,7 +169,7 @@ def test_a_newer_attempt_ends_the_one_under_way(control):
 
 
 def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(control):
-    with served(control):
+    with serve_on_threads(control):
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="records of this batch, and Spark's tasks report 0"):
             control.commit("one", 0, {})
@@ -182,7 +182,7 @@ def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(co
 
 
 def test_a_task_that_is_repeated_fails_the_attempt(control):
-    with served(control):
+    with serve_on_threads(control):
         work = work_of(control, "one")
         counts = write_rows(work, 0, iter([ROWS]))
         with pytest.raises(LostTaskError, match="task 0 would be repeated"):
@@ -193,7 +193,7 @@ def test_a_task_that_is_repeated_fails_the_attempt(control):
 
 
 def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(control, tmp_path):
-    with served(control):
+    with serve_on_threads(control):
         write(control, "one", 1)
         with pytest.raises(KafkaframesError, match="micro-batch 0 does not fit the marker of micro-batch 1 of"):
             write_rows(work_of(control, "two"), 0, iter([ROWS]))
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(c
 
 
 def test_what_is_no_question_is_answered(control):
-    with served(control):
+    with serve_on_threads(control):
         for question in ({"commit": "x"}, {}, {"announce": []}):
             with pytest.raises(KafkaframesError, match="not a question that this process knows"):
                 control._tell(question)
@@ -220,12 +220,12 @@ def mine():
     return [each.pid for each in descendants_of(os.getpid()) if "transaction_process" in each.arguments]
 
 
-def gone(pids):
+def wait_until_gone(pids):
     """Wait until processes have ended."""
     deadline = time.monotonic() + 60
     while any(map(is_running, pids)) and time.monotonic() < deadline:
-        for started in driver_control._started:
-            started.poll()
+        for process in driver_control._started:
+            process.poll()
         time.sleep(0.02)
     return not any(map(is_running, pids))
 
@@ -236,7 +236,7 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
     [holder] = mine()
     os.kill(holder, signal.SIGKILL)
-    assert gone([holder])
+    assert wait_until_gone([holder])
     with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch is gone"):
         control.commit("one", 0, plain(counts))
     control.announce("of the commit")
@@ -249,7 +249,7 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     assert values(control) == sorted([*WANTED, *WANTED])
     [holder] = mine()
     parent.communicate(b"\n")  # as when Spark is gone
-    assert gone([holder])
+    assert wait_until_gone([holder])
     assert not socket_path(control.checkpoint).exists()
 
 
@@ -262,17 +262,17 @@ def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_op
     [holder] = mine()
     other = replace(first, options=replace(first.options, client={**control.options.client, "linger.ms": "7"}))
     write(other, "two")
-    assert gone([holder])
+    assert wait_until_gone([holder])
     [holder] = mine()
     assert values(control) == WANTED
     parent.communicate(b"\n")
-    assert gone([holder])
+    assert wait_until_gone([holder])
     assert not list(socket_path(control.checkpoint).parent.iterdir())
 
 
 def test_a_sink_that_waits_for_its_cluster_holds_up_no_other_sink(control, broker, tmp_path):
     other = replace(control, checkpoint=f"{control.checkpoint}2")
-    with hold_lock(socket_path(control.checkpoint)), served(other):
+    with hold_lock(socket_path(control.checkpoint)), serve_on_threads(other):
         other.announce("one")
 
 
@@ -285,22 +285,22 @@ def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attemp
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     counts = plain(write_rows(work_of(control, "one"), 0, iter([ROWS])))
-    [stopped] = mine()
+    [stopped_pid] = mine()
     monkeypatch.setattr(driver_control, "SILENCE_S", 3)  # longer than PULSE_S, which a busy process keeps
-    os.kill(stopped, signal.SIGSTOP)
-    with pytest.raises(KafkaframesError, match=rf"process {stopped} has not answered for 3 s and was killed"):
+    os.kill(stopped_pid, signal.SIGSTOP)
+    with pytest.raises(KafkaframesError, match=rf"process {stopped_pid} has not answered for 3 s and was killed"):
         control.commit("one", 0, counts)
-    assert gone([stopped])
+    assert wait_until_gone([stopped_pid])
     monkeypatch.setattr(driver_control, "SILENCE_S", 60)  # to start takes longer than this test waits for silence
     work_of(control, "two")
-    [stopped] = mine()
-    os.kill(stopped, signal.SIGSTOP)
+    [stopped_pid] = mine()
+    os.kill(stopped_pid, signal.SIGSTOP)
     monkeypatch.setattr(driver_control, "SILENCE_S", 3)
     write(control, "three")  # a new start of the query
-    assert gone([stopped])
+    assert wait_until_gone([stopped_pid])
     assert values(control) == WANTED
     parent.communicate(b"\n")
-    assert gone(mine())
+    assert wait_until_gone(mine())
 
 
 def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(control, monkeypatch):
@@ -312,12 +312,12 @@ def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(
     for file in socket_path(sink.checkpoint).parent.iterdir():  # as systemd-tmpfiles does
         file.unlink()
     write(sink, "two")
-    assert gone([first])
+    assert wait_until_gone([first])
     with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
         sink.commit("one", 0, counts)
     assert values(sink) == WANTED
     parent.communicate(b"\n")
-    assert gone(mine())
+    assert wait_until_gone(mine())
 
 
 def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
@@ -335,7 +335,7 @@ def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
 
 def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
     monkeypatch.setattr(driver_control, "_PORT_RETRY_S", 0)
-    taken = TransactionProcess(
+    process = TransactionProcess(
         topic_write_options(
             {
                 "kafka.bootstrap.servers": broker.bootstrap_servers,
@@ -346,7 +346,7 @@ def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
         control.checkpoint,
     )
     with pytest.raises(KafkaframesError, match=r"does not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
-        taken.announce("one")
+        process.announce("one")
     monkeypatch.setattr(process_control, "_MODULE", "kafkaframes.no_such_module")
     with pytest.raises(KafkaframesError, match="it printed nothing; see Spark's log"):
         control.announce("one")

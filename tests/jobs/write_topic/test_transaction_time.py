@@ -9,9 +9,15 @@ from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 def test_time_outs_follow_what_was_measured():
     times = TransactionTime(limit_ms=900_000)
     assert times.timeout_ms == 900_000
-    for open_ms, wanted in ((100, 60_000), (20_000, 80_000), (300_000, 900_000), *[(10, 900_000)] * 4, (10, 60_000)):
+    for open_ms, expected_ms in (
+        (100, 60_000),
+        (20_000, 80_000),
+        (300_000, 900_000),
+        *[(10, 900_000)] * 4,
+        (10, 60_000),
+    ):
         times.add(open_ms)
-        assert times.timeout_ms == wanted
+        assert times.timeout_ms == expected_ms
     assert times.warning() is None
     assert TransactionTime().timeout_ms == 60_000  # brokers that do not tell
 

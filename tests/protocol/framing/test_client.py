@@ -28,7 +28,7 @@ API_VERSIONS, HEARTBEAT, INIT_PRODUCER_ID, OFFSET_DELETE = 18, 12, 22, 47
 ApiVersionsResponse = message("ApiVersionsResponse")
 
 
-def served(specs=None):
+def list_served_apis(specs=None):
     """What a broker with these specs lists."""
     return {api.key: find_supported_versions(api.key, specs) for api in catalog.apis()}
 
@@ -44,34 +44,34 @@ def test_two_ends_with_the_rewrite_speak_its_versions(tmp_path):
     for name, spec in DONE.specs.items():
         (tmp_path / f"{name}.json").write_text(to_text(spec))
     assert find_supported_versions(HEARTBEAT, tmp_path) == Versions(0, 5)
-    theirs = served(DONE.specs)
+    theirs = list_served_apis(DONE.specs)
     for api in DONE.apis:
-        expected = 5 if api.key == INIT_PRODUCER_ID else api.version
-        assert choose_version(api.key, theirs, specs=DONE.specs) == expected
+        expected_version = 5 if api.key == INIT_PRODUCER_ID else api.version
+        assert choose_version(api.key, theirs, specs=DONE.specs) == expected_version
 
 
 @pytest.mark.parametrize("api", [pytest.param(one, id=one.response) for one in DONE.apis])
 def test_an_unmodified_client_beside_a_rewritten_server_takes_the_old_version_and_sees_the_same_bytes(api):
-    version = choose_version(api.key, served(DONE.specs))
-    assert version == choose_version(api.key, served()) == (api.before if api.key != INIT_PRODUCER_ID else 5)
+    version = choose_version(api.key, list_served_apis(DONE.specs))
+    assert version == choose_version(api.key, list_served_apis()) == (api.before if api.key != INIT_PRODUCER_ID else 5)
     for name in (api.request, api.response):
         raw = make_value(class_of(SPECS[name]), version, 2).encode(version)
         assert class_of(DONE.specs[name]).decode(raw, version).encode(version) == raw
 
 
 def test_a_rewritten_client_beside_an_unmodified_server_takes_the_old_version():
-    assert choose_version(HEARTBEAT, served(), specs=DONE.specs) == 4
-    assert choose_version(OFFSET_DELETE, served(), specs=DONE.specs) == 0
+    assert choose_version(HEARTBEAT, list_served_apis(), specs=DONE.specs) == 4
+    assert choose_version(OFFSET_DELETE, list_served_apis(), specs=DONE.specs) == 0
 
 
-def raised(name, highest):
+def raise_highest(name, highest):
     spec = SPECS[name]
     return replace(spec, struct=replace(spec.struct, versions=Versions(0, highest)))
 
 
 def test_a_client_of_the_future_asks_again_at_the_version_that_the_broker_lists():
     """KIP-511: both the question and the answer at version 0 are read by whoever does not know the other's newest."""
-    future = SPECS | {f"ApiVersions{half}": raised(f"ApiVersions{half}", 8) for half in ("Request", "Response")}
+    future = SPECS | {f"ApiVersions{half}": raise_highest(f"ApiVersions{half}", 8) for half in ("Request", "Response")}
     assert find_supported_versions(API_VERSIONS, future).highest == 8
     assert fallback_version(refusal(min_version=0, max_version=5), specs=future) == 5
     assert fallback_version(refusal(min_version=0, max_version=3), specs=future) == 3
@@ -102,6 +102,6 @@ def test_what_a_broker_lists_is_its_choice():
 
 def test_released_versions_only_and_of_both_halves():
     assert find_supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
-    shorter = [SPECS["HeartbeatRequest"], raised("HeartbeatResponse", 2)]
+    shorter = [SPECS["HeartbeatRequest"], raise_highest("HeartbeatResponse", 2)]
     assert find_supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
     assert versions_of_release("4.0")[0].lowest == 3  # what it accepts; it advertises Produce from 0

@@ -16,19 +16,19 @@ HeartbeatRequest, HeartbeatResponse = message("HeartbeatRequest"), message("Hear
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
 def test_frames_come_out_whole_however_they_are_cut(payloads, step):
     stream = b"".join(map(frame, payloads))
-    reader, found = FrameBuffer(), []
+    reader, frames = FrameBuffer(), []
     for at in range(0, len(stream), step):
         reader.receive_data(stream[at : at + step])
         while (one := reader.next_frame()) is not None:
-            found.append(one)
-    assert (found, reader.waiting_bytes) == (payloads, 0)
+            frames.append(one)
+    assert (frames, reader.waiting_bytes) == (payloads, 0)
 
 
 @pytest.mark.parametrize("step", [1_000, 65_540, 10**6])
 def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step):
     payloads = [b"a" * size for size in (0, 5, 65_536, 65_537, 200_000, 3, 70_000)]
     stream = b"".join(frame(bytes([number]) + payload) for number, payload in enumerate(payloads))
-    sizes, found = [], []
+    sizes, frames = [], []
 
     def allocate(size):
         sizes.append(size)
@@ -38,12 +38,12 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
     for at in range(0, len(stream), step):
         reader.receive_data(stream[at : at + step])
         while (one := reader.next_frame_or_view()) is not None:
-            found.append(one)
-    assert [bytes(one) for one in found] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
+            frames.append(one)
+    assert [bytes(one) for one in frames] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
     assert reader.waiting_bytes == 0
     if step < 10**6:  # what is whole already when it is asked for is copied
         assert sizes == [65_537, 65_538, 200_001, 70_001]
-        views = [isinstance(one, memoryview) and one.readonly for one in found]
+        views = [isinstance(one, memoryview) and one.readonly for one in frames]
         assert views == [False] * 2 + [True] * 3 + [False, True]
 
 
@@ -58,12 +58,12 @@ def test_no_memory_is_asked_for_a_size_that_cannot_be():
 @given(
     sizes=st.lists(st.sampled_from([0, 10, 16_000, 40_000, 65_532, 140_000]), max_size=12),
     steps=st.lists(st.sampled_from([1_000, 20_000, 50_000, 70_000]), min_size=1, max_size=5),
-    taken=st.lists(st.integers(0, 3), min_size=1, max_size=5),
+    taken_counts=st.lists(st.integers(0, 3), min_size=1, max_size=5),
 )
-def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken):
+def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken_counts):
     """What waits is moved to the front of the same buffer, or of a larger or smaller one."""
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    stream, reader, found = b"".join(map(frame, payloads)), FrameBuffer(), []
+    stream, reader, frames = b"".join(map(frame, payloads)), FrameBuffer(), []
     at, turn = 0, 0
     while at < len(stream):
         free = reader.get_buffer()
@@ -71,13 +71,13 @@ def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, t
         free[:count] = stream[at : at + count]
         reader.buffer_updated(count)
         at += count
-        for _ in range(taken[turn % len(taken)]):
+        for _ in range(taken_counts[turn % len(taken_counts)]):
             one = reader.next_frame()
-            found += [] if one is None else [one]
+            frames += [] if one is None else [one]
         turn += 1
     while (one := reader.next_frame()) is not None:
-        found.append(one)
-    assert (found == payloads, reader.waiting_bytes) == (True, 0)
+        frames.append(one)
+    assert (frames == payloads, reader.waiting_bytes) == (True, 0)
 
 
 @pytest.mark.parametrize("size", ["80000000", "ffffffff", "00000065"])
@@ -94,9 +94,11 @@ def test_requests_are_numbered_and_their_answers_come_in_their_order(step):
     numbers = [client.send_request(HeartbeatRequest(group_id=f"g{i}"), 4) for i in range(3)]
     assert numbers == [2**31 - 2, 2**31 - 1, 0]
     requests.receive_data(client.data_to_send())
-    seen = [decode_request(requests.next_frame()) for _ in numbers]
-    assert [one.body.group_id for one in seen] == ["g0", "g1", "g2"]
-    assert [(one.header.client_id, one.correlation_id) for one in seen] == [("me", number) for number in numbers]
+    requests_seen = [decode_request(requests.next_frame()) for _ in numbers]
+    assert [one.body.group_id for one in requests_seen] == ["g0", "g1", "g2"]
+    assert [(one.header.client_id, one.correlation_id) for one in requests_seen] == [
+        ("me", number) for number in numbers
+    ]
     answers = b"".join(
         frame(encode_response(HeartbeatResponse(error_code=code), 4, correlation_id=number))
         for code, number in enumerate(numbers)
@@ -132,11 +134,11 @@ def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions()
 
 def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
     """librdkafka 2.16 sends Metadata 13 with three bytes too many; ``strict`` refuses them."""
-    sent = bytes.fromhex("0003000d0000000300077264 6b61666b6100 00000000 010000".replace(" ", ""))
-    expected = message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
-    assert decode_request(sent, allow_surplus=True).body == expected
+    request_bytes = bytes.fromhex("0003000d0000000300077264 6b61666b6100 00000000 010000".replace(" ", ""))
+    expected_body = message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
+    assert decode_request(request_bytes, allow_surplus=True).body == expected_body
     with pytest.raises(DecodeError, match="3 bytes left over"):
-        decode_request(sent, mode="strict")
+        decode_request(request_bytes, mode="strict")
 
 
 def test_a_client_refuses_what_it_did_not_ask_for():

@@ -44,7 +44,7 @@ def values_at_borders(
     Arrays of structs have at most ``most_structs`` elements, texts at most what a string may have.
     """
     plan = cls.codec(version).plan
-    for path in _sized(plan.root, ()):
+    for path in _sized_paths(plan.root, ()):
         for count in counts:
             if path[-1].struct is None or count <= most_structs:
                 names = ".".join(one.name for one in path)
@@ -61,12 +61,12 @@ def values_at_borders(
             )
 
 
-def _sized(plan: StructPlan, path: tuple[FieldPlan, ...]) -> Iterator[tuple[FieldPlan, ...]]:
+def _sized_paths(plan: StructPlan, path: tuple[FieldPlan, ...]) -> Iterator[tuple[FieldPlan, ...]]:
     for one in (*plan.fields, *plan.tagged_fields):
         if one.array or one.type in ("string", "bytes", "records"):
             yield (*path, one)
         if one.struct is not None:
-            yield from _sized(one.struct, (*path, one))
+            yield from _sized_paths(one.struct, (*path, one))
 
 
 def _make(

@@ -66,21 +66,21 @@ SHAPES = {
 def check(cls, version, cases):
     """Hold every executor against the interpreter, each case as often as makes functions of its own, and shuffled."""
     codec = cls.codec(version)
-    expected = [codec.interpret_encode(value) for _, value in cases]
+    expected_bytes = [codec.interpret_encode(value) for _, value in cases]
     order = [index for index in range(len(cases)) for _ in range(TIMES)]
     random.Random(1).shuffle(order)
     for index in order:
         what, value = cases[index]
-        data = expected[index]
+        data = expected_bytes[index]
         assert value.encode(version) == data, f"{cls.__name__} v{version} {what}"
         assert cls.decode(data, version, mode="strict") == value, f"{cls.__name__} v{version} {what}"
-    for (what, value), data in zip(cases, expected, strict=True):
+    for (what, value), data in zip(cases, expected_bytes, strict=True):
         assert value.size(version) == len(data), what
-    columns = cls.decode_columns(expected, version, mode="strict")
+    columns = cls.decode_columns(expected_bytes, version, mode="strict")
     assert columns.field("_error").null_count == len(cases)
     for row, (what, value) in zip(columns, cases, strict=True):
         assert row.as_py() == row_of(value, codec.plan.root), f"{cls.__name__} v{version} {what}"
-    assert cls.encode_columns(columns, version).to_pylist() == expected
+    assert cls.encode_columns(columns, version).to_pylist() == expected_bytes
 
 
 LINES = {(line["message"], line["version"]): None for line in read_lines(TRUTH)}
@@ -156,9 +156,9 @@ class TestOneTagTwice:
 
     fetch = message("FetchRequest")
 
-    @pytest.mark.parametrize("known", [{"cluster_id": "c"}, {}], ids=["set", "at its default"])
-    def test_an_unknown_tag_with_the_number_of_a_known_field_is_refused_by_both_names(self, known):
-        value = self.fetch(**known, unknown_tags=[(0, b"x")])
+    @pytest.mark.parametrize("known_fields", [{"cluster_id": "c"}, {}], ids=["set", "at its default"])
+    def test_an_unknown_tag_with_the_number_of_a_known_field_is_refused_by_both_names(self, known_fields):
+        value = self.fetch(**known_fields, unknown_tags=[(0, b"x")])
         for _ in range(TIMES):
             with pytest.raises(EncodeError, match=r"unknown tag 0 .*ClusterId"):
                 value.encode(17)

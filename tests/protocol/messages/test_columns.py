@@ -88,12 +88,12 @@ class TestEncode:
         tags = [{"tag": 5, "data": b""}, {"tag": 5, "data": b""}]
         self.refuse([{"_unknown_tags": []}, {"_unknown_tags": tags}], r"row 1, field _unknown_tags: tags must ascend")
 
-    @pytest.mark.parametrize("listed", [pa.list_, pa.large_list])
-    def test_unknown_tags_are_taken_by_name(self, listed: Callable[..., pa.DataType]) -> None:
-        tags = listed(pa.struct([("data", pa.large_binary()), ("tag", pa.int64())]))  # pyarrow 18 casts by position
+    @pytest.mark.parametrize("list_type", [pa.list_, pa.large_list])
+    def test_unknown_tags_are_taken_by_name(self, list_type: Callable[..., pa.DataType]) -> None:
+        tags = list_type(pa.struct([("data", pa.large_binary()), ("tag", pa.int64())]))  # pyarrow 18 casts by position
         rows = pa.array([{"_unknown_tags": [{"tag": 7, "data": b"x"}]}], pa.struct([("_unknown_tags", tags)]))
-        (encoded,) = encode_columns(self.plan, rows).to_pylist()
-        assert encoded == message("MetadataRequest")(unknown_tags=[(7, b"x")]).encode(12)
+        (encoded_message,) = encode_columns(self.plan, rows).to_pylist()
+        assert encoded_message == message("MetadataRequest")(unknown_tags=[(7, b"x")]).encode(12)
 
     def test_unknown_tags_of_other_types_name_the_field(self) -> None:
         self.refuse([{"_unknown_tags": [7]}], "field _unknown_tags is int64, not a struct")

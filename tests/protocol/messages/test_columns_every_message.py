@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.protocol.messages.rows import row_of
-from tests.protocol.messages.test_every_message import SEEDS, _damaged
+from tests.protocol.messages.test_every_message import SEEDS, _damage
 from tests.protocol.messages.values import every_pair, make_value
 
 from kafkaframes.errors import DecodeError
@@ -38,7 +38,7 @@ def test_damaged_messages_end_as_the_objects_say(name):
     rng = random.Random(name)
     for version in cls.spec.valid_versions:
         good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in SEEDS]
-        bad = [_damaged(data, rng) for data in good if data for _ in range(4)]
+        bad = [_damage(data, rng) for data in good if data for _ in range(4)]
         for mode in ("reference", "strict"):
             columns = cls.decode_columns([*bad, *good], version, mode=mode)
             columns.validate(full=True)
@@ -55,7 +55,7 @@ def _outcome(cls, data, version, mode):
         return nothing | {"_error": str(error)}
 
 
-def refused(data):
+def refuse(data):
     """Stand for the objects' words: without them an error tells the byte, and runs of fields tell it less exactly."""
     raise DecodeError(f"{len(data)} bytes")
 
@@ -71,7 +71,7 @@ def test_straight_line_code_does_what_the_interpreter_does(name, version):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     rng = random.Random(name)
     good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in range(20)]
-    messages = good + [_damaged(data, rng) for data in good if data for _ in range(20)]
-    fast, slow = (decode_columns(plan, messages, specialized=one, decode=refused) for one in (True, False))
+    messages = good + [_damage(data, rng) for data in good if data for _ in range(20)]
+    fast, slow = (decode_columns(plan, messages, specialized=one, decode=refuse) for one in (True, False))
     fast.validate(full=True)
     assert repr(fast.to_pylist()) == repr(slow.to_pylist())

@@ -116,11 +116,11 @@ def test_no_python_frame_runs_per_message():
     data = METADATA().encode(13)
 
     def calls(count):
-        messages, seen = pa.array([data] * count), 0
+        messages, call_count = pa.array([data] * count), 0
 
         def count_one(frame, event, arg):
-            nonlocal seen
-            seen += event == "call"
+            nonlocal call_count
+            call_count += event == "call"
 
         gc.collect()
         gc.disable()  # what it finds, of other tests too, and those who listen to it are called
@@ -131,7 +131,7 @@ def test_no_python_frame_runs_per_message():
         finally:
             sys.setprofile(None)
             gc.enable()
-        return seen
+        return call_count
 
     calls(2)
     assert calls(10_000) < calls(20) + 200  # a few more where the arena grows or straight-line code is loaded
@@ -140,8 +140,10 @@ def test_no_python_frame_runs_per_message():
 def test_threads_may_decode_the_same_kind_at_once():
     batches = [[HEARTBEAT(group_id=str(k), member_id="m" * k).encode(4)] * (k + 1) for k in range(200)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda batch: HEARTBEAT.decode_columns(batch, 4).field("groupId").to_pylist(), batches))
-    assert found == [[str(k)] * (k + 1) for k in range(200)]
+        decoded_lists = list(
+            pool.map(lambda batch: HEARTBEAT.decode_columns(batch, 4).field("groupId").to_pylist(), batches)
+        )
+    assert decoded_lists == [[str(k)] * (k + 1) for k in range(200)]
 
 
 def test_tags_take_linear_time():

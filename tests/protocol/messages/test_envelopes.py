@@ -110,9 +110,9 @@ def test_versioned_values_of_the_consumer_protocol():
     assert decode_versioned(cls.__name__, data) == (value, 1)
     newer = b"\x00\x63" + cls(topics=["a"]).encode(3) + b"of a later version"
     assert decode_versioned(cls.__name__, newer) == (cls(topics=["a"]), 99)
-    for broken in (data + b"!", data[:-1], b"\xff\xff", b""):
+    for broken_bytes in (data + b"!", data[:-1], b"\xff\xff", b""):
         with pytest.raises(DecodeError):
-            decode_versioned(cls.__name__, broken)
+            decode_versioned(cls.__name__, broken_bytes)
 
 
 def test_other_topics_and_messages_are_refused():

@@ -36,7 +36,7 @@ def _outcome(read):
         return type(error)
 
 
-def _damaged(data, rng):
+def _damage(data, rng):
     """Return ``data`` with a byte changed, dropped, put in, or cut off."""
     at = rng.randrange(len(data))
     byte = bytes([rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)))])
@@ -76,7 +76,7 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
     for seed in SEEDS:
         data = make_value(cls, version, seed, unknown_tags=True).encode(version)
         for _ in range(6 if data else 0):
-            bad = _damaged(data, rng)
+            bad = _damage(data, rng)
             for mode in ("reference", "strict"):
                 strict = mode == "strict"
                 outcome = _outcome(lambda bad=bad, mode=mode: cls.decode_prefix(bad, version, mode=mode))
@@ -91,11 +91,11 @@ def test_damaged_bytes_give_a_value_or_an_error_and_the_twin_says_the_same(name,
 def test_a_message_that_is_cut_is_an_error_that_names_a_byte(name, version):
     cls = message(name)
     data = make_value(cls, version, 3).encode(version)
-    for cut in sorted({*range(min(len(data), 4)), *range(0, len(data), max(1, len(data) // 8))}):
+    for cut_at in sorted({*range(min(len(data), 4)), *range(0, len(data), max(1, len(data) // 8))}):
         with pytest.raises(TruncatedError) as caught:
-            cls.decode(data[:cut], version)
+            cls.decode(data[:cut_at], version)
         assert caught.value.position is not None
-        assert caught.value.position <= cut
+        assert caught.value.position <= cut_at
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -151,10 +151,17 @@ def test_a_field_that_a_version_lacks_is_refused_by_name_and_first_version(name)
     cls = message(name)
     for version in cls.spec.valid_versions:
         for absent in cls.codec(version).plan.root.absent:
-            changed = {"int8": 5, "int16": 5, "int32": 5, "int64": 5, "string": "other", "bool": not absent.default}
-            if absent.array or absent.type not in changed:
+            changed_values = {
+                "int8": 5,
+                "int16": 5,
+                "int32": 5,
+                "int64": 5,
+                "string": "other",
+                "bool": not absent.default,
+            }
+            if absent.array or absent.type not in changed_values:
                 continue
-            value = cls(**{absent.attribute: changed[absent.type]})
+            value = cls(**{absent.attribute: changed_values[absent.type]})
             probe = make_value(cls, version, 0).replace(**{absent.attribute: getattr(value, absent.attribute)})
             if absent.ignorable:
                 assert getattr(cls.decode(probe.encode(version), version), absent.attribute) == absent.default
@@ -184,14 +191,14 @@ def _kafka_python_modules():
 
     import kafka.protocol
 
-    found = {}
+    modules = {}
     for info in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
         if ".old" in info.name or ".schemas" in info.name:
             continue
         module = importlib.import_module(info.name)
         names = [name for name in vars(module) if name.endswith(("Request", "Response"))]
-        found |= {name: module for name in names if hasattr(getattr(module, name), "decode")}
-    return found
+        modules |= {name: module for name in names if hasattr(getattr(module, name), "decode")}
+    return modules
 
 
 _KAFKA_PYTHON: dict = {}
@@ -221,7 +228,7 @@ def test_other_libraries_read_our_bytes_and_write_the_same():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _KAFKA_PYTHON.update(_kafka_python_modules())
-    compared = {"kafka-python": 0, "kio": 0}
+    compared_counts = {"kafka-python": 0, "kio": 0}
     for api in map(catalog.api, PEER_APIS):
         for type_, name in (("request", api.request), ("response", api.response)):
             for version in api.current_versions:
@@ -230,8 +237,8 @@ def test_other_libraries_read_our_bytes_and_write_the_same():
                 for peer, again in theirs.items():
                     if again is not None:
                         assert again == data, (peer, name, version)
-                        compared[peer] += 1
-    assert min(compared.values()) > 90, compared
+                        compared_counts[peer] += 1
+    assert min(compared_counts.values()) > 90, compared_counts
 
 
 def test_decoding_many_tags_takes_linear_time():

@@ -24,7 +24,7 @@ Header = request_header_class()
 
 
 @pytest.mark.parametrize(
-    ("version", "client_id", "expected"),
+    ("version", "client_id", "expected_hex"),
     [
         (0, "cli", "0012000300000007"),  # the client id is ignorable
         (1, None, "0012000300000007ffff"),
@@ -32,12 +32,12 @@ Header = request_header_class()
         (3, None, "0012000300000007ffff" + "00" * 15 + "01" + "00"),
     ],
 )
-def test_request_headers(version, client_id, expected):
+def test_request_headers(version, client_id, expected_hex):
     header = Header(request_api_key=18, request_api_version=3, correlation_id=7, client_id=client_id)
     if version == 3:
         header.client_instance_id = UUID(int=1)
-    assert header.encode(version).hex() == expected
-    back = Header.decode(bytes.fromhex(expected), version)
+    assert header.encode(version).hex() == expected_hex
+    back = Header.decode(bytes.fromhex(expected_hex), version)
     assert back == (header if version else header.replace(client_id=Header().client_id))
 
 
@@ -137,8 +137,8 @@ def test_a_response_read_as_views_is_the_same_and_its_records_are_not_copied(nam
             read = decode_response(memoryview(data), key, version, views=True)
             assert read == decode_response(data, key, version)
             assert encode_response(read.body, version, correlation_id=seed) == data
-            for cut in range(0, len(data), 1 + len(data) // 40):
-                assert outcome(data[:cut], key, version, views=True) == outcome(data[:cut], key, version)
+            for cut_at in range(0, len(data), 1 + len(data) // 40):
+                assert outcome(data[:cut_at], key, version, views=True) == outcome(data[:cut_at], key, version)
 
 
 def test_records_of_a_large_answer_are_views():

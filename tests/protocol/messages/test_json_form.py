@@ -69,9 +69,9 @@ def test_data_that_is_no_bytes_is_an_error():
 
 def test_records_of_internal_topics_show_them():
     key = bytes.fromhex("0001") + message("OffsetCommitKey")(group="g", topic="t", partition=0).encode(0)
-    opened = open_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
-    assert opened.error is None
-    assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened.value
+    opened_record = open_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
+    assert opened_record.error is None
+    assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened_record.value
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
@@ -82,11 +82,13 @@ def test_numbers_that_json_does_not_have_are_texts_as_kafka_writes_them(number):
     assert repr(message("ClientQuotaRecord").from_json(form, 0).value) == repr(float(number))
 
 
-@pytest.mark.parametrize(("given", "taken"), [(127, 127), (128, 0), (255, 127), (256, -128), (-128, -128)])
-def test_an_int8_is_read_as_kafkas_converter_reads_it(given, taken):
+@pytest.mark.parametrize(
+    ("given_number", "expected_number"), [(127, 127), (128, 0), (255, 127), (256, -128), (-128, -128)]
+)
+def test_an_int8_is_read_as_kafkas_converter_reads_it(given_number, expected_number):
     form = message("DescribeConfigsRequest")().to_json(1)
-    form["resources"] = [{"resourceType": given, "resourceName": "", "configurationKeys": None}]
-    assert message("DescribeConfigsRequest").from_json(form, 1).resources[0].resource_type == taken
+    form["resources"] = [{"resourceType": given_number, "resourceName": "", "configurationKeys": None}]
+    assert message("DescribeConfigsRequest").from_json(form, 1).resources[0].resource_type == expected_number
 
 
 def test_an_int8_above_256_is_refused():

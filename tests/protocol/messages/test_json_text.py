@@ -14,7 +14,7 @@ from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.json_text import has_text, to_json_text
 from kafkaframes.protocol.spec import catalog
 
-dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+dump_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def both(cls, version, values, records="empty"):
@@ -23,7 +23,7 @@ def both(cls, version, values, records="empty"):
     array = decode_columns(cls.codec(version).plan, data)
     texts = to_json_text(array, cls.codec(version), records=records)
     texts.validate(full=True)
-    return texts.to_pylist(), [dumped(cls.decode(one, version).to_json(version, records=records)) for one in data]
+    return texts.to_pylist(), [dump_json(cls.decode(one, version).to_json(version, records=records)) for one in data]
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -31,34 +31,34 @@ def test_every_message_at_every_version(name):
     cls = message(name)
     for version in catalog.load(name).valid_versions:
         values = [cls(), *(make_value(cls, version, seed) for seed in range(3))]
-        found, expected = both(cls, version, values, "size" if version % 2 else "empty")
+        actual_text, expected_text = both(cls, version, values, "size" if version % 2 else "empty")
         if has_text(cls.codec(version).plan.root):
-            assert found == expected
+            assert actual_text == expected_text
         else:
-            assert found == [None] * len(values)
+            assert actual_text == [None] * len(values)
 
 
 def test_some_versions_have_floats_and_most_have_not():
     pairs = every_pair()
-    left = [pair for pair in pairs if not has_text(message(pair[0]).codec(pair[1]).plan.root)]
-    assert 0 < len(left) < len(pairs) / 50
+    without_text = [pair for pair in pairs if not has_text(message(pair[0]).codec(pair[1]).plan.root)]
+    assert 0 < len(without_text) < len(pairs) / 50
 
 
 def test_text_is_escaped_as_json_asks():
     cls = message("HeartbeatRequest")
     texts = ["".join(map(chr, range(0x80))), '{"', "[", "\\", "é€𝄞\u2028", '"' * 300]
-    found, expected = both(cls, 4, [cls(group_id=text) for text in texts])
-    assert found == expected
-    assert [json.loads(text)["groupId"] for text in found] == texts
+    actual_text, expected_text = both(cls, 4, [cls(group_id=text) for text in texts])
+    assert actual_text == expected_text
+    assert [json.loads(text)["groupId"] for text in actual_text] == texts
 
 
 def test_numbers():
     cls = message("DescribeTransactionsResponse")
     numbers = [0, 9, 10, -1, -9, -10, 99, 100, 2**63 - 1, -(2**63), -(2**63) + 1, 10**18, -(10**18)]
     values = [cls.from_json({"throttleTimeMs": 0, "transactionStates": [_state(one)]}, 0) for one in numbers]
-    found, expected = both(cls, 0, values)
-    assert found == expected
-    assert [json.loads(text)["transactionStates"][0]["producerId"] for text in found] == numbers
+    actual_text, expected_text = both(cls, 0, values)
+    assert actual_text == expected_text
+    assert [json.loads(text)["transactionStates"][0]["producerId"] for text in actual_text] == numbers
 
 
 def _state(number):
@@ -80,13 +80,13 @@ def test_tags_that_nobody_declared_and_bad_messages_are_left_out():
     array = decode_columns(cls.codec(4).plan, [good, odd, good[:3], good])
     texts = to_json_text(array, cls.codec(4), left_out=array.field("_error").is_valid()).to_pylist()
     assert [text is None for text in texts] == [False, True, True, False]
-    assert texts[0] == texts[3] == dumped(cls.decode(good, 4).to_json(4))
+    assert texts[0] == texts[3] == dump_json(cls.decode(good, 4).to_json(4))
 
 
 def test_room_grows_where_texts_are_longer_than_bytes():
     cls = message("HeartbeatRequest")
-    found, expected = both(cls, 4, [cls(group_id="\1" * 30000)] * 20)
-    assert found == expected
+    actual_text, expected_text = both(cls, 4, [cls(group_id="\1" * 30000)] * 20)
+    assert actual_text == expected_text
 
 
 def test_nothing_and_forms_that_there_are_not():

@@ -63,9 +63,9 @@ def _value(fields):
     return Foo(**{**fields, "foos": [Foo.Foo(**one) for one in fields.get("foos", ())]})
 
 
-@pytest.mark.parametrize(("version", "fields", "expected"), CASES)
-def test_the_example_of_the_kip(version, fields, expected):
-    data = bytes.fromhex(expected)
+@pytest.mark.parametrize(("version", "fields", "expected_hex"), CASES)
+def test_the_example_of_the_kip(version, fields, expected_hex):
+    data = bytes.fromhex(expected_hex)
     assert _value(fields).encode(version) == data
     for mode in ("reference", "strict"):
         assert Foo.decode(data, version, mode=mode) == _value(fields)
@@ -103,13 +103,13 @@ def test_raw_tags_must_ascend_and_be_numbers_with_bytes(tags):
 
 def test_the_drafts_header_takes_one_byte_where_the_adopted_takes_two():
     value = _value({"user_agent": "ua", "foos": [{"bar": "hi", "baz": 1}]})
-    drafted = value.encode(9, tag_header="interleaved")
+    drafted_bytes = value.encode(9, tag_header="interleaved")
     # length 3 and tag 0 interleave to 0b000101 = 05
-    assert drafted.hex(" ") == "02 00 01 01 05 03 68 69 01 05 03 75 61"
-    assert Foo.decode(drafted, 9, tag_header="interleaved", mode="strict") == value
-    assert len(drafted) == len(value.encode(9)) - 2
+    assert drafted_bytes.hex(" ") == "02 00 01 01 05 03 68 69 01 05 03 75 61"
+    assert Foo.decode(drafted_bytes, 9, tag_header="interleaved", mode="strict") == value
+    assert len(drafted_bytes) == len(value.encode(9)) - 2
     with pytest.raises(DecodeError):
-        Foo.decode(drafted, 9)
+        Foo.decode(drafted_bytes, 9)
     with pytest.raises(OptionError, match="interleaved"):
         value.encode(9, tag_header="other")
 

@@ -55,8 +55,8 @@ def test_equality_and_repr():
     assert value != same
     assert value != "value"
     assert Topic() != Partition()
-    expected = "[MetadataResponseTopic(name='a', partitions=[MetadataResponsePartition(replica_nodes=[1, 2])])]"
-    assert repr(value) == f"MetadataResponse(cluster_id='c', topics={expected})"
+    expected_repr = "[MetadataResponseTopic(name='a', partitions=[MetadataResponsePartition(replica_nodes=[1, 2])])]"
+    assert repr(value) == f"MetadataResponse(cluster_id='c', topics={expected_repr})"
     assert repr(same).endswith("unknown_tags=[(5, b'')])])")
     assert "<100 bytes 0000000000000000...>" in repr(message("FetchResponse").PartitionData(records=bytes(100)))
     with pytest.raises(TypeError, match="unhashable"):
@@ -72,9 +72,9 @@ def test_an_unknown_field_is_refused():
 
 def test_replace_copies_and_changes():
     value = Metadata(cluster_id="c", unknown_tags=[(1, b"x")])
-    changed = value.replace(controller_id=7)
-    assert (changed.cluster_id, changed.controller_id, value.controller_id) == ("c", 7, -1)
-    assert changed.unknown_tags == [(1, b"x")]
+    changed_copy = value.replace(controller_id=7)
+    assert (changed_copy.cluster_id, changed_copy.controller_id, value.controller_id) == ("c", 7, -1)
+    assert changed_copy.unknown_tags == [(1, b"x")]
     assert value.replace(unknown_tags=[]).unknown_tags == []
     deep = copy.deepcopy(Metadata(topics=[Topic(name="a")]))
     assert deep == Metadata(topics=[Topic(name="a")])
@@ -224,9 +224,9 @@ def test_elements_of_many_shapes():
         many = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1] * a)] * 8)])
         assert Metadata.decode(many.encode(13), 13) == many
     assert len(hot) <= HotShapes.MAX_SHAPES
-    for cut in range(len(data)):
+    for cut_at in range(len(data)):
         with pytest.raises(DecodeError):
-            Metadata.decode(data[:cut], 13)
+            Metadata.decode(data[:cut_at], 13)
 
 
 @pytest.mark.parametrize("value", [128, 300, 2**14, 2**21 - 1, 2**28, 2**31 - 1])

@@ -37,8 +37,12 @@ def test_every_version_of_every_api_back_to_zero():
 def test_removed_versions_are_there_and_marked():
     produce = catalog.api("Produce")
     assert (str(produce.versions), str(produce.current_versions), produce.flexible_since) == ("0-13", "3-13", 9)
-    gone = catalog.api(4)
-    assert (gone.name, str(gone.versions), gone.current_versions.is_empty) == ("LeaderAndIsr", "0-7", True)
+    removed_api = catalog.api(4)
+    assert (removed_api.name, str(removed_api.versions), removed_api.current_versions.is_empty) == (
+        "LeaderAndIsr",
+        "0-7",
+        True,
+    )
     assert catalog.api(56).name == "AlterPartition"
     assert catalog.load("AlterIsrRequest").api_key == 56
 
@@ -76,8 +80,10 @@ def test_one_message_loads_alone(monkeypatch):
 def test_the_catalog_needs_nothing_heavy():
     code = "import sys; from kafkaframes.protocol.spec import catalog; catalog.load('MetadataResponse')"
     code += "; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert not {"numba", "numpy", "pyarrow", "pyspark", "click", "rich"} & set(loaded)
+    loaded_modules = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert not {"numba", "numpy", "pyarrow", "pyspark", "click", "rich"} & set(loaded_modules)
 
 
 def test_versions():
@@ -90,7 +96,7 @@ def test_every_api_has_a_sentence_and_every_sentence_a_subject():
         api.name for api in catalog.apis() if not catalog.about(api.request) or not catalog.about(api.response)
     ] == []
     table = json.loads(ABOUT.read_bytes())
-    known = {one for name in catalog.names() for one in (name, name.removesuffix("Request"))}
-    assert table["messages"].keys() - known == set()
+    known_subjects = {one for name in catalog.names() for one in (name, name.removesuffix("Request"))}
+    assert table["messages"].keys() - known_subjects == set()
     fields = {field.name for name in catalog.names() for _, field in fields_of(catalog.load(name))}
     assert table["fields"].keys() - fields == set()

@@ -35,19 +35,19 @@ def test_came_and_went():
 
 def test_renamed_by_its_key():
     assert rules([REQUEST], [source("BarRequest", A)]) == {("message-renamed", "BarRequest")}
-    changed = source("BarRequest", {**A, "type": "int8"})
-    assert ("field-type", "BarRequest") in rules([REQUEST], [changed])
+    changed_spec = source("BarRequest", {**A, "type": "int8"})
+    assert ("field-type", "BarRequest") in rules([REQUEST], [changed_spec])
 
 
 def test_a_response_is_as_unreleased_as_its_request():
     """``latestVersionUnstable`` stands in the request alone, and holds for both."""
     unstable = source("FooRequest", A, latestVersionUnstable=True)
-    changed = source("FooResponse", A, {**A, "name": "B", "versions": "3+"}, type="response")
+    changed_spec = source("FooResponse", A, {**A, "name": "B", "versions": "3+"}, type="response")
     for request, verdict in ((unstable, "note"), (REQUEST, "breaking")):
-        found = list(check_sets(specs(request, RESPONSE), specs(request, changed)))
-        assert [(one.rule.name, one.verdict) for one in found] == [("field-added", verdict)]
+        findings = list(check_sets(specs(request, RESPONSE), specs(request, changed_spec)))
+        assert [(one.rule.name, one.verdict) for one in findings] == [("field-added", verdict)]
 
 
 def test_halves_must_agree():
-    found = rules([REQUEST, RESPONSE], [REQUEST, source("FooResponse", A, type="response", validVersions="0-4")])
-    assert ("pair-versions", "FooRequest") in found
+    findings = rules([REQUEST, RESPONSE], [REQUEST, source("FooResponse", A, type="response", validVersions="0-4")])
+    assert ("pair-versions", "FooRequest") in findings

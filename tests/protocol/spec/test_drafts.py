@@ -33,9 +33,11 @@ def test_fields_are_added_dropped_and_an_api_is_bumped():
     rack.drop()
     kip.bump("Heartbeat")
     after = kip.specs()
-    changed = {name for name, spec in after.items() if spec != SPECS[name]}
-    assert changed == {f"{api}{half}" for api in ("Metadata", "Fetch", "Heartbeat") for half in ("Request", "Response")}
-    for name in changed:
+    changed_names = {name for name, spec in after.items() if spec != SPECS[name]}
+    assert changed_names == {
+        f"{api}{half}" for api in ("Metadata", "Fetch", "Heartbeat") for half in ("Request", "Response")
+    }
+    for name in changed_names:
         load_message(to_text(after[name]))
     metadata = class_of(after["MetadataResponse"])
     topic = metadata.MetadataResponseTopic(name="t", owner="me")

@@ -22,7 +22,7 @@ def spec(*fields, **top):
     return load_message(json.dumps({**base, **top, "fields": list(fields)}))
 
 
-def listed(*fields, kind="S", name="L"):
+def list_field(*fields, kind="S", name="L"):
     return {"name": name, "type": f"[]{kind}", "versions": "0+", "fields": list(fields)}
 
 
@@ -71,7 +71,7 @@ CHANGES = {
     ),
     "struct of one field": (
         spec(with_(A, name="L", type="[]int8"), **INFLEXIBLE),
-        spec(listed(X), **INFLEXIBLE),
+        spec(list_field(X), **INFLEXIBLE),
         {("array-of-struct", "L", "0-3")},
     ),
     "nullable": (spec(B), spec(with_(B, nullableVersions="1+")), {("field-nullable", "B", "1")}),
@@ -85,8 +85,8 @@ CHANGES = {
         spec(with_(A, type="string", **INFLEXIBLE)),
         {("field-compact", "A", "2-3")},
     ),
-    "inner field": (spec(listed(X)), spec(listed(with_(X, type="int16"))), {("field-type", "L.X", "0-3")}),
-    "struct renamed": (spec(listed(X)), spec(listed(X, kind="Other")), {("struct-renamed", "L", "0-3")}),
+    "inner field": (spec(list_field(X)), spec(list_field(with_(X, type="int16"))), {("field-type", "L.X", "0-3")}),
+    "struct renamed": (spec(list_field(X)), spec(list_field(X, kind="Other")), {("struct-renamed", "L", "0-3")}),
     "mandatory to tagged": (
         spec(A),
         spec(with_(A, tag=0, taggedVersions="3+")),
@@ -128,17 +128,21 @@ CHANGES = {
         spec(with_(TAGGED_STRUCT, fields=[with_(X, versions="2+", type="int16")])),
         {("field-type", "T.X", "2-3")},
     ),
-    "tag below a renamed field": (spec(listed(X, T)), spec(listed(X, T, name="M")), {("field-renamed", "M", "0-3")}),
+    "tag below a renamed field": (
+        spec(list_field(X, T)),
+        spec(list_field(X, T, name="M")),
+        {("field-renamed", "M", "0-3")},
+    ),
     "default": (spec(A), spec(with_(A, default="1")), {("default-changed", "A", "")}),
     "empty to null, carried by every version": (spec(TEXT), spec(NULL_TEXT), {("default-to-null", "M", "")}),
     "empty to null, in structs of an array that is new": (
-        spec(with_(listed(with_(TEXT, versions="1+")), versions="1+")),
-        spec(with_(listed(with_(NULL_TEXT, versions="1+")), versions="1+")),
+        spec(with_(list_field(with_(TEXT, versions="1+")), versions="1+")),
+        spec(with_(list_field(with_(NULL_TEXT, versions="1+")), versions="1+")),
         {("default-to-null", "L.M", "")},
     ),
     "empty to null, in a struct that a version lacks": (
-        spec(with_(listed(TEXT), versions="1+", type="S")),
-        spec(with_(listed(NULL_TEXT), versions="1+", type="S")),
+        spec(with_(list_field(TEXT), versions="1+", type="S")),
+        spec(with_(list_field(NULL_TEXT), versions="1+", type="S")),
         {("default-changed", "L.M", "")},
     ),
     "empty to null, not in the oldest version": (
@@ -160,7 +164,7 @@ CHANGES = {
     "default told otherwise": (spec(with_(A, default="0x10")), spec(with_(A, default="16")), set()),
     "NaN": (spec(NAN), spec(NAN), set()),
     "ignorable": (spec(A), spec(with_(A, ignorable=True)), {("ignorable", "A", "")}),
-    "map key": (spec(listed(X)), spec(listed(with_(X, mapKey=True))), {("map-key", "L.X", "")}),
+    "map key": (spec(list_field(X)), spec(list_field(with_(X, mapKey=True))), {("map-key", "L.X", "")}),
     "stability": (spec(A), spec(A, **UNSTABLE), {("stability", "-", "")}),
     "convention of keys": (key("data", "2", None), key("coordinator-key", "0", 2), {("record-convention", "-", "")}),
 }
@@ -168,10 +172,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_change(name):
-    old, new, expected = CHANGES[name]
-    found = compare(old, new)
-    assert {(one.rule.name, one.where, one.versions) for one in found} == expected
-    assert all(one.verdict == one.rule.verdict for one in found)
+    old, new, expected_findings = CHANGES[name]
+    findings = compare(old, new)
+    assert {(one.rule.name, one.where, one.versions) for one in findings} == expected_findings
+    assert all(one.verdict == one.rule.verdict for one in findings)
 
 
 def test_a_common_struct_is_followed_wherever_it_is_used():
@@ -183,15 +187,15 @@ def test_a_common_struct_is_followed_wherever_it_is_used():
 
 
 def test_an_unstable_version_may_change():
-    found = compare(spec(A, **UNSTABLE), spec(A, with_(X, versions="3+"), **UNSTABLE))
-    assert [(one.rule.name, one.verdict) for one in found] == [("field-added", "note")]
+    findings = compare(spec(A, **UNSTABLE), spec(A, with_(X, versions="3+"), **UNSTABLE))
+    assert [(one.rule.name, one.verdict) for one in findings] == [("field-added", "note")]
     assert worst(compare(spec(A, **UNSTABLE), spec(A, X, **UNSTABLE))) == "breaking"
 
 
 def test_every_rule_is_tried():
-    tried = {rule for _, _, expected in CHANGES.values() for rule, _, _ in expected}
+    tried_rules = {rule for _, _, expected_findings in CHANGES.values() for rule, _, _ in expected_findings}
     of_sets = {"message-gone", "message-added", "pair-versions", "language"}  # tests/protocol/spec/test_check.py
-    assert tried == RULES.keys() - of_sets
+    assert tried_rules == RULES.keys() - of_sets
 
 
 def test_version_text():

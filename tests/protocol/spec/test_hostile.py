@@ -31,8 +31,8 @@ def fields_of(children):
         "ignorable": st.booleans(),
         "fields": children,
     }
-    required = {"name": st.sampled_from("ABCDE"), "type": TYPES, "versions": RANGES}
-    return st.lists(st.fixed_dictionaries(required, optional=optional), max_size=4)
+    required_fields = {"name": st.sampled_from("ABCDE"), "type": TYPES, "versions": RANGES}
+    return st.lists(st.fixed_dictionaries(required_fields, optional=optional), max_size=4)
 
 
 FIELDS = st.recursive(st.just([]), fields_of, max_leaves=6)
@@ -53,7 +53,7 @@ SPECS = st.fixed_dictionaries(
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
 
 
-def loaded(source):
+def load_or_error(source):
     try:
         return load_message(source)
     except SpecError:
@@ -66,22 +66,22 @@ def loaded(source):
 @example(b"[" * 50_000)
 @example(b'{"a":' * 50_000)
 def test_any_bytes_are_a_spec_or_a_spec_error(raw):
-    loaded(raw)
+    load_or_error(raw)
 
 
 @given(JSON)
 def test_any_json_is_a_spec_or_a_spec_error(value):
-    loaded(json.dumps(value))
+    load_or_error(json.dumps(value))
 
 
 @given(SPECS, st.sampled_from(["apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "x"]), SCALARS)
 def test_any_value_under_any_key(spec, key, value):
-    loaded(json.dumps({**spec, key: value}))
+    load_or_error(json.dumps({**spec, key: value}))
 
 
 @given(SPECS, SPECS)
 def test_what_is_accepted_can_be_laid_out_written_and_compared(one, other):
-    old, new = loaded(json.dumps(one)), loaded(json.dumps(other))
+    old, new = load_or_error(json.dumps(one)), load_or_error(json.dumps(other))
     if old is None:
         return
     again = load_message(to_text(old))

@@ -23,13 +23,13 @@ APIS = [pytest.param(one, id=f"{one.response}-v{one.version}") for one in DONE.a
 
 def pair(*fields, request=None, valid="0-1", flexible="1+", **top):
     base = {"apiKey": 9000, "validVersions": valid, "flexibleVersions": flexible}
-    asked = {**base, "type": "request", "name": "FooRequest", "fields": [], **(request or {})}
-    answered = {**base, "type": "response", "name": "FooResponse", "fields": list(fields), **top}
-    return {spec.name: spec for spec in (load_message(json.dumps(one)) for one in (asked, answered))}
+    request_spec = {**base, "type": "request", "name": "FooRequest", "fields": [], **(request or {})}
+    response_spec = {**base, "type": "response", "name": "FooResponse", "fields": list(fields), **top}
+    return {spec.name: spec for spec in (load_message(json.dumps(one)) for one in (request_spec, response_spec))}
 
 
-def one_field(done, name="ErrorCode"):
-    return done.specs["FooResponse"].struct.field(name)
+def one_field(report, name="ErrorCode"):
+    return report.specs["FooResponse"].struct.field(name)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -53,12 +53,12 @@ def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_messa
     """The document's figures, for what stands at the top: an answer of defaults has no elements."""
     old, new = class_of(SPECS[api.response]), class_of(DONE.specs[api.response])
     top = [one for one in DONE.fields if one.message == api.response and len(one.path) == 1]
-    saved = sum(2 if one.kind == "code" else 1 for one in top)
+    saved_bytes = sum(2 if one.kind == "code" else 1 for one in top)
     null = dict.fromkeys(new.spec.struct.field(one.path[0]).snake_name for one in top if one.kind == "message")
     if api.is_flexible_new:  # OffsetDelete: an array's count is shorter by three bytes, and a tag section is new
-        saved += 3 - 1
+        saved_bytes += 3 - 1
     before = old(**null).size(api.before)
-    assert before - new().size(api.version) == saved
+    assert before - new().size(api.version) == saved_bytes
     if ("ErrorCode",) in [one.path for one in top]:
         assert new(error_code=1).size(api.version) - new().size(api.version) == 4
 
@@ -72,79 +72,86 @@ def test_a_rewrite_of_a_rewrite_changes_nothing_and_the_same_input_gives_the_sam
 
 
 def test_what_the_catalogs_rewrite_comes_to():
-    found = numbers(DONE)
-    assert found.keys() == TRUNK_OF_OCTOBER_2024.keys()
-    assert (found["responses"], found["responses rewritten"], found["codes tagged"], found["messages tagged"]) == (
+    figures = numbers(DONE)
+    assert figures.keys() == TRUNK_OF_OCTOBER_2024.keys()
+    assert (
+        figures["responses"],
+        figures["responses rewritten"],
+        figures["codes tagged"],
+        figures["messages tagged"],
+    ) == (
         95,
         93,
         119,
         56,
     )
-    kept = {".".join((one.message, *one.path)): one.reason for one in DONE.unchanged}
-    assert kept.keys() == {
+    kept_reasons = {".".join((one.message, *one.path)): one.reason for one in DONE.unchanged}
+    assert kept_reasons.keys() == {
         "SaslHandshakeResponse", "ApiVersionsResponse", "OffsetFetchResponse.ErrorCode",
         "FindCoordinatorResponse.ErrorCode", "FindCoordinatorResponse.ErrorMessage",
     }  # fmt: skip
-    assert "KAFKA-9577" in kept["SaslHandshakeResponse"]
-    assert "KIP-511" in kept["ApiVersionsResponse"]
+    assert "KAFKA-9577" in kept_reasons["SaslHandshakeResponse"]
+    assert "KIP-511" in kept_reasons["ApiVersionsResponse"]
     assert [one.response for one in DONE.apis if one.is_flexible_new] == ["OffsetDeleteResponse"]
     assert [one.response for one in DONE.apis if one.version == one.before] == ["InitProducerIdResponse"]
 
 
 def test_as_written_and_by_suffix():
-    done = rewrite(SPECS, suffix=True, as_written=True)
-    assert len(done.apis) == 94
+    report = rewrite(SPECS, suffix=True, as_written=True)
+    assert len(report.apis) == 94
     assert {"PartitionErrorCode", "AcknowledgeErrorMessage", "BatchIndexErrorMessage"} <= {
-        one.path[-1] for one in done.fields
+        one.path[-1] for one in report.fields
     }
-    assert {one.response: one.version for one in done.apis}["InitProducerIdResponse"] == 7
-    assert "ApiVersionsResponse" in {one.message for one in done.fields}
-    kept = {".".join((one.message, *one.path)): one.reason for one in done.unchanged}
-    assert kept["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
-    assert "SaslHandshakeResponse" in kept
-    assert rewrite(done.specs, suffix=True, as_written=True).specs == done.specs
+    assert {one.response: one.version for one in report.apis}["InitProducerIdResponse"] == 7
+    assert "ApiVersionsResponse" in {one.message for one in report.fields}
+    kept_reasons = {".".join((one.message, *one.path)): one.reason for one in report.unchanged}
+    assert kept_reasons["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
+    assert "SaslHandshakeResponse" in kept_reasons
+    assert rewrite(report.specs, suffix=True, as_written=True).specs == report.specs
 
 
 def test_the_checker_calls_all_but_three_defaults_harmless():
     """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
-    found = list(check_sets(SPECS, DONE.specs))
-    breaking = [(one.message, one.where, one.rule.name) for one in found if one.verdict == "breaking"]
+    findings = list(check_sets(SPECS, DONE.specs))
+    breaking = [(one.message, one.where, one.rule.name) for one in findings if one.verdict == "breaking"]
     assert breaking == [
         ("CreateTopicsResponse", "Topics.ErrorMessage", "default-changed"),
         ("DescribeQuorumResponse", "ErrorMessage", "default-changed"),
         ("DescribeQuorumResponse", "Topics.Partitions.ErrorMessage", "default-changed"),
     ]
-    assert sum(one.rule.name == "default-to-null" for one in found) == 24
+    assert sum(one.rule.name == "default-to-null" for one in findings) == 24
 
 
 def test_tags_go_on_where_the_struct_has_some():
-    tagged = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
-    done = rewrite(pair(TEXT, tagged, CODE))
-    assert [(one.path, one.tag, one.version) for one in done.fields] == [
+    tagged_field = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
+    report = rewrite(pair(TEXT, tagged_field, CODE))
+    assert [(one.path, one.tag, one.version) for one in report.fields] == [
         (("ErrorMessage",), 1, 2),
         (("ErrorCode",), 2, 2),
     ]
-    assert one_field(done, "ErrorMessage").default is None
-    assert done.specs["FooRequest"].valid_versions == done.specs["FooResponse"].valid_versions
+    assert one_field(report, "ErrorMessage").default is None
+    assert report.specs["FooRequest"].valid_versions == report.specs["FooResponse"].valid_versions
 
 
 def test_ranges_that_end_at_the_newest_version_go_on():
-    ended = {"name": "A", "type": "string", "versions": "0-1", "nullableVersions": "1", "flexibleVersions": "1"}
-    closed = {**CODE, "versions": "0-1"}
+    ended_field = {"name": "A", "type": "string", "versions": "0-1", "nullableVersions": "1", "flexibleVersions": "1"}
+    closed_field = {**CODE, "versions": "0-1"}
     top = {
         "commonStructs": [
             {"name": "S", "versions": "0-1", "fields": [{"name": "X", "type": "int8", "versions": "0-1"}]}
         ]
     }
     uses = {"name": "L", "type": "[]S", "versions": "0-1"}
-    done = rewrite(
-        pair(closed, ended, uses, request={"fields": [{"name": "R", "type": "int8", "versions": "1"}]}, **top)
+    report = rewrite(
+        pair(
+            closed_field, ended_field, uses, request={"fields": [{"name": "R", "type": "int8", "versions": "1"}]}, **top
+        )
     )
-    response = done.specs["FooResponse"]
-    assert str(one_field(done).versions) == "0+"
-    assert [str(one_field(done, "A").versions), str(one_field(done, "A").nullable_versions)] == ["0-2", "1-2"]
+    response = report.specs["FooResponse"]
+    assert str(one_field(report).versions) == "0+"
+    assert [str(one_field(report, "A").versions), str(one_field(report, "A").nullable_versions)] == ["0-2", "1-2"]
     assert str(response.structs["S"].fields[0].versions) == "0-2"
-    assert str(done.specs["FooRequest"].struct.field("R").versions) == "1-2"
+    assert str(report.specs["FooRequest"].struct.field("R").versions) == "1-2"
 
 
 @pytest.mark.parametrize("where", ["request", "response"])
@@ -156,23 +163,23 @@ def test_a_field_that_waits_for_the_next_version_is_an_error(where):
 
 
 def test_a_message_that_some_version_cannot_be_null_in_keeps_its_default():
-    done = rewrite(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
-    assert (one_field(done, "ErrorMessage").default, done.fields[1].is_null_default_new) == ("", False)
-    done = rewrite(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
-    assert one_field(done, "ErrorMessage").default == ""
-    assert load_message(to_text(done.specs["FooResponse"])) == done.specs["FooResponse"]
+    report = rewrite(pair(CODE, {**TEXT, "nullableVersions": "1+"}))
+    assert (one_field(report, "ErrorMessage").default, report.fields[1].is_null_default_new) == ("", False)
+    report = rewrite(pair(CODE, {"name": "ErrorMessage", "type": "string", "versions": "0+"}))
+    assert one_field(report, "ErrorMessage").default == ""
+    assert load_message(to_text(report.specs["FooResponse"])) == report.specs["FooResponse"]
 
 
 def test_a_struct_used_twice_is_tagged_once():
     common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [CODE, TEXT]}]}
     uses = [{"name": name, "type": kind, "versions": "0+"} for name, kind in (("A", "[]S"), ("B", "S"))]
-    done = rewrite(pair(*uses, **common))
-    assert [(one.path, one.arrays) for one in done.fields] == [(("A", "ErrorCode"), 1), (("A", "ErrorMessage"), 1)]
+    report = rewrite(pair(*uses, **common))
+    assert [(one.path, one.arrays) for one in report.fields] == [(("A", "ErrorCode"), 1), (("A", "ErrorMessage"), 1)]
 
 
 def test_an_inflexible_api_turns_flexible_with_its_headers():
-    done = rewrite(pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}}))
-    request, response = done.specs["FooRequest"], done.specs["FooResponse"]
+    report = rewrite(pair(CODE, flexible="none", headerVersions={"0+": "0"}, request={"headerVersions": {"0+": "1"}}))
+    request, response = report.specs["FooRequest"], report.specs["FooResponse"]
     assert (str(request.flexible_versions), str(response.flexible_versions)) == ("2+", "2+")
     assert [(request.header_version(v), response.header_version(v)) for v in (1, 2)] == [(1, 0), (2, 1)]
     load_message(to_text(request))
@@ -180,11 +187,11 @@ def test_an_inflexible_api_turns_flexible_with_its_headers():
 
 def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised():
     specs = pair(CODE, request={"latestVersionUnstable": True})
-    done = rewrite(specs)
-    assert (str(done.specs["FooResponse"].valid_versions), str(one_field(done).tagged_versions)) == ("0-1", "1+")
-    assert rewrite(done.specs).specs == done.specs
+    report = rewrite(specs)
+    assert (str(report.specs["FooResponse"].valid_versions), str(one_field(report).tagged_versions)) == ("0-1", "1+")
+    assert rewrite(report.specs).specs == report.specs
     assert str(rewrite(specs, as_written=True).specs["FooResponse"].valid_versions) == "0-2"
-    assert {one.verdict for one in check_sets(specs, done.specs)} == {"note", "compatible"}
+    assert {one.verdict for one in check_sets(specs, report.specs)} == {"note", "compatible"}
 
 
 @pytest.mark.parametrize(
@@ -203,9 +210,9 @@ def test_an_unreleased_version_is_changed_in_place_but_as_written_it_is_raised()
     ],
 )  # fmt: skip
 def test_what_cannot_be_rewritten_stays_and_says_why(specs, reason):
-    done = rewrite(specs)
-    assert done.specs == specs
-    assert any(reason in one.reason for one in done.unchanged), done.unchanged
+    report = rewrite(specs)
+    assert report.specs == specs
+    assert any(reason in one.reason for one in report.unchanged), report.unchanged
 
 
 def test_what_is_no_request_or_response_is_passed_on():
@@ -231,7 +238,7 @@ def add_fields(spec, *fields, struct=None):
     return load_message(json.dumps(value))
 
 
-def untagged(spec, **options):
+def find_untagged(spec, **options):
     return [".".join(error.path) for error in find_untagged_errors(spec, **options)]
 
 
@@ -239,8 +246,8 @@ def test_no_spec_of_kafka_and_no_rewritten_one_has_an_untagged_error():
     every = [catalog.load(name) for name in catalog.names()]
     assert [spec.name for spec in every if find_untagged_errors(spec)] == []
     for options in ({}, {"suffix": True}, {"suffix": True, "as_written": True}):
-        done = rewrite(SPECS, **options)
-        assert [name for name, spec in done.specs.items() if find_untagged_errors(spec)] == []
+        report = rewrite(SPECS, **options)
+        assert [name for name, spec in report.specs.items() if find_untagged_errors(spec)] == []
 
 
 @pytest.mark.parametrize("suffix", [False, True], ids=["exact names", "suffix"])
@@ -250,22 +257,22 @@ def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_ta
     newest = f"{api.version}+"
     code, text = {**SECOND_CODE, "versions": newest}, {**SECOND_TEXT, "versions": newest, "nullableVersions": newest}
     specs |= {api.response: add_fields(specs[api.response], code, text)}
-    assert untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
+    assert find_untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
     again = rewrite(specs, suffix=suffix)
     assert [one.path for one in again.fields] == [("SecondErrorCode",), ("SecondErrorMessage",)]
-    assert untagged(again.specs[api.response]) == []
+    assert find_untagged(again.specs[api.response]) == []
 
 
 def test_errors_in_new_and_in_common_structs_are_found():
     inner = {"name": "Parts", "type": "[]Part", "versions": "2+", "fields": [CODE]}
     specs = rewrite(pair(CODE)).specs
-    assert untagged(add_fields(specs["FooResponse"], inner)) == ["Parts.ErrorCode"]
-    shared = {"name": "Node", "versions": "0+", "fields": [{**CODE, "versions": "2+"}]}
+    assert find_untagged(add_fields(specs["FooResponse"], inner)) == ["Parts.ErrorCode"]
+    shared_structs = {"name": "Node", "versions": "0+", "fields": [{**CODE, "versions": "2+"}]}
     uses = {"name": "Left", "type": "Node", "versions": "0+"}, {"name": "Right", "type": "[]Node", "versions": "2+"}
     response = pair(
-        {**CODE, "tag": 0, "taggedVersions": "2+"}, *uses, valid="0-2", commonStructs=[shared]
+        {**CODE, "tag": 0, "taggedVersions": "2+"}, *uses, valid="0-2", commonStructs=[shared_structs]
     )["FooResponse"]  # fmt: skip
-    assert untagged(response) == ["Left.ErrorCode"]
+    assert find_untagged(response) == ["Left.ErrorCode"]
 
 
 def test_only_names_and_types_of_errors_and_only_versions_in_use_are_found():
@@ -277,16 +284,16 @@ def test_only_names_and_types_of_errors_and_only_versions_in_use_are_found():
         {"name": "LaterErrorCode", "type": "int16", "versions": "3+"},
         {"name": "OlderErrorCode", "type": "int16", "versions": "1+"},  # the rewrite by exact names left it
     ]
-    assert untagged(add_fields(specs["FooResponse"], *others)) == []
-    assert untagged(add_fields(specs["FooResponse"], *others), is_required=True) == ["OlderErrorCode"]
+    assert find_untagged(add_fields(specs["FooResponse"], *others)) == []
+    assert find_untagged(add_fields(specs["FooResponse"], *others), is_required=True) == ["OlderErrorCode"]
 
 
 def test_responses_that_were_never_rewritten_are_held_to_the_rule_by_the_flag_alone():
     plain = pair(CODE, TEXT, {**SECOND_CODE, "versions": "1+"})["FooResponse"]
-    assert untagged(plain) == []
-    assert untagged(plain, is_required=True) == ["ErrorCode", "ErrorMessage", "SecondErrorCode"]
+    assert find_untagged(plain) == []
+    assert find_untagged(plain, is_required=True) == ["ErrorCode", "ErrorMessage", "SecondErrorCode"]
     tags_by_suffix = pair(CODE, {**SECOND_CODE, "versions": "1+", "tag": 0, "taggedVersions": "1+"})["FooResponse"]
     new = {"name": "ThirdErrorCode", "type": "int16", "versions": "1+"}
-    assert untagged(add_fields(tags_by_suffix, new)) == []  # as CreateTopicsResponse, whose ErrorCode is mandatory
-    assert untagged(SPECS["ApiVersionsResponse"], is_required=True) == []
-    assert untagged(SPECS["SaslHandshakeResponse"], is_required=True) == []
+    assert find_untagged(add_fields(tags_by_suffix, new)) == []  # as CreateTopicsResponse, whose ErrorCode is mandatory
+    assert find_untagged(SPECS["ApiVersionsResponse"], is_required=True) == []
+    assert find_untagged(SPECS["SaslHandshakeResponse"], is_required=True) == []

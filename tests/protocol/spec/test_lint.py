@@ -56,8 +56,8 @@ def test_a_good_spec_has_no_warning():
 
 
 def test_every_lint_is_tried():
-    named = {rule.name for table in (FIELD_LINTS, STRUCT_LINTS, MESSAGE_LINTS) for rule in table}
-    assert named <= WARNED.keys()
+    named_rules = {rule.name for table in (FIELD_LINTS, STRUCT_LINTS, MESSAGE_LINTS) for rule in table}
+    assert named_rules <= WARNED.keys()
 
 
 def test_a_set_has_each_key_once_and_both_halves():

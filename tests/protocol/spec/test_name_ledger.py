@@ -52,8 +52,8 @@ def test_a_version_that_changed_its_shape_names_nothing():
 )
 def test_names_of_fetch_over_the_releases(release, names):
     path = ("Responses", "Partitions", "AbortedTransactions")
-    found = [ReleaseNames(release).field("FetchResponse", path[: depth + 1]) for depth in range(3)]
-    assert [name or now for name, now in zip(found, path, strict=True)] == names
+    names_found = [ReleaseNames(release).field("FetchResponse", path[: depth + 1]) for depth in range(3)]
+    assert [name or now for name, now in zip(names_found, path, strict=True)] == names
 
 
 def test_the_json_of_a_message_in_the_names_of_a_release():

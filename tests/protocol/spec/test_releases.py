@@ -18,7 +18,7 @@ def ranges(name, key):
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "accepted", "advertised"),
+    ("name", "key", "accepted_range", "advertised_range"),
     [
         ("0.8.2", PRODUCE, "0", "0"),
         ("0.8.2", OFFSET_COMMIT, "0-1", "0-1"),
@@ -38,8 +38,8 @@ def ranges(name, key):
         ("4.0", METADATA, "0-13", "0-13"),
     ],
 )
-def test_ranges_that_kafka_is_known_for(name, key, accepted, advertised):
-    assert ranges(name, key) == (accepted, advertised)
+def test_ranges_that_kafka_is_known_for(name, key, accepted_range, advertised_range):
+    assert ranges(name, key) == (accepted_range, advertised_range)
 
 
 def test_only_produce_is_advertised_below_what_is_accepted():
@@ -88,19 +88,19 @@ def test_a_listener_serves_its_own_apis():
 def test_deprecated_is_what_4_0_took_away():
     before, after = release("3.9"), release("4.0.0")
     for key, one in before.all_apis.items():
-        gone = [version for version in one.deprecated_versions if after.accepts(key, version)]
-        assert gone == [], key
+        accepted_again = [version for version in one.deprecated_versions if after.accepts(key, version)]
+        assert accepted_again == [], key
     assert before.all_apis[PRODUCE].deprecated_versions == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected_name"),
     [("4.3", "4.3.1"), ("4.3.0", "4.3.1"), ("4.0", "4.0.1"), ("4.0.0", "4.0.0"), ("0.10", "0.10.2.2"),
      ("0.8.2", "0.8.2.2"), ("0.8.2.0", "0.8.2.2"), ("0.9", "0.9.0.1"), ("1.0", "1.0.2"), ("2.8.2", "2.8.2"),
      ("4.4.0", "4.4.0")],
 )  # fmt: skip
-def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(name, found):
-    assert release(name).name == found
+def test_a_line_is_its_last_release_and_a_patch_that_is_not_there_the_next_one(name, expected_name):
+    assert release(name).name == expected_name
 
 
 @pytest.mark.parametrize(

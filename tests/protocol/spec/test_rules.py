@@ -31,7 +31,7 @@ def a(**changes):
 # rule: specs that break it
 
 
-def doubled(depth):
+def doubling_structs(depth):
     """Return structs of which each uses the next twice: 2^depth of the last one."""
     uses = [{"name": f"S{i}", "versions": "0+", "fields": [a(type=f"S{i + 1}"), a(name="B", type=f"S{i + 1}")]}
             for i in range(depth)]  # fmt: skip
@@ -109,9 +109,9 @@ BROKEN = {
         text(a(type="S"), commonStructs=[{**S, "fields": [a(type="S")]}]),
     ],
     "expansion": [
-        text(a(type="S0"), commonStructs=doubled(40)),
-        text(a(type="S0"), commonStructs=doubled(13)),
-        text(a(type="S0"), commonStructs=doubled(6), validVersions="0-32766"),
+        text(a(type="S0"), commonStructs=doubling_structs(40)),
+        text(a(type="S0"), commonStructs=doubling_structs(13)),
+        text(a(type="S0"), commonStructs=doubling_structs(6), validVersions="0-32766"),
     ],
     "common-struct-capital": [text(A, commonStructs=[{**S, "name": "s"}])],
     "common-struct-once": [text(A, commonStructs=[S, S])],
@@ -159,7 +159,7 @@ def test_refused(rule, spec):
 
 
 def test_structs_that_expand_to_less_than_the_limit_are_accepted():
-    load_message(text(a(type="S0"), commonStructs=doubled(11)))
+    load_message(text(a(type="S0"), commonStructs=doubling_structs(11)))
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "99999", "9" * 7])
@@ -177,8 +177,8 @@ def test_leading_zeros_are_read_as_kafka_reads_them():
 
 
 def test_every_rule_is_tried():
-    named = {rule.name for table in (FIELD_RULES, STRUCT_RULES, MESSAGE_RULES) for rule in table}
-    assert named <= BROKEN.keys()
+    named_rules = {rule.name for table in (FIELD_RULES, STRUCT_RULES, MESSAGE_RULES) for rule in table}
+    assert named_rules <= BROKEN.keys()
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ def test_a_common_struct_that_nobody_uses_may_hold_itself_from_a_later_version_o
 
     assert load_message(holding("1+")).common_structs
     assert load_message(holding("2+", versions="1+"))
-    for refused in (holding("0+"), holding("1+", versions="1+"), holding("1+", a(name="B", type="S"))):
+    for refused_spec in (holding("0+"), holding("1+", versions="1+"), holding("1+", a(name="B", type="S"))):
         with pytest.raises(SpecError, match="contains itself"):
-            load_message(refused)
+            load_message(refused_spec)
 
 
 def test_deep_chains_of_common_structs_are_no_crash():

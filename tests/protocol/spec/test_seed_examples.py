@@ -88,9 +88,9 @@ def test_kip_636_in_a_new_version():
     assert worst(compare(response(False, "0"), response(False, "0-1"))) == "compatible"
     # Without a default of null a null message is written in three bytes. With it, the default has changed: of a field
     # that every version carries, so that no bytes stand for it.
-    found = compare(response(False, "0"), response(True, "0-1"))
-    assert worst(found) == "note"
-    assert [(one.rule.name, one.where) for one in found if one.verdict == "note"] == [
+    changes = compare(response(False, "0"), response(True, "0-1"))
+    assert worst(changes) == "note"
+    assert [(one.rule.name, one.where) for one in changes if one.verdict == "note"] == [
         ("default-to-null", "ErrorMessage")
     ]
     assert worst(compare(response(False, "0-1"), response(True, "0-1"))) == "breaking"  # version 1 has it as a tag

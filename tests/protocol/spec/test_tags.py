@@ -24,8 +24,8 @@ def proposal(name, struct="", **tags):
 
 
 def test_every_tag_of_the_catalog_has_its_first_release():
-    declared = [tag for name in catalog.names() for tag in tags_of(catalog.load(name))]
-    assert [tag._replace(since=None, before=()) for tag in registry().values()] == declared
+    declared_tags = [tag for name in catalog.names() for tag in tags_of(catalog.load(name))]
+    assert [tag._replace(since=None, before=()) for tag in registry().values()] == declared_tags
     assert all(tag.since for tag in registry().values())
 
 
@@ -42,8 +42,8 @@ def test_a_field_that_was_renamed_keeps_its_tag_and_its_names():
 
 
 def test_a_tag_that_a_release_has_is_a_collision_and_the_next_free_one_is_not():
-    taken, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
-    (clash,) = collisions({"mine": [taken]})
+    taken_tag, free = proposal("VoteResponse", Mood=(0, "int8")), proposal("VoteResponse", Mood=(1, "int8"))
+    (clash,) = collisions({"mine": [taken_tag]})
     assert (clash.tag.field, clash.text) == ("Mood", "NodeEndpoints ([]NodeEndpoint) has it since 3.9.1; 1 is free")
     assert list(collisions({"mine": [free]})) == []
 
@@ -63,7 +63,7 @@ def test_two_proposals_that_take_one_tag_collide():
 
 def test_the_ledger_keeps_the_first_release_of_each_name():
     spec = proposal("VoteResponse", Mood=(1, "int8"))
-    renamed = proposal("VoteResponse", Humour=(1, "int8"))
-    found = tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed)])
-    assert found["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
+    renamed_field = proposal("VoteResponse", Humour=(1, "int8"))
+    ledger = tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed_field)])
+    assert ledger["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
     assert read_tags()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]

@@ -40,7 +40,7 @@ NAMES = (
 )
 
 
-def sealed(raw: bytes, layout: HeaderLayout) -> bytes:
+def seal_batch(raw: bytes, layout: HeaderLayout) -> bytes:
     """Give a batch the length and the CRC of its bytes."""
     out = bytearray(raw)
     struct.pack_into(">i", out, layout.position_of("size"), len(out) - 12)
@@ -51,12 +51,12 @@ def sealed(raw: bytes, layout: HeaderLayout) -> bytes:
 
 def batches_of(raw: bytes) -> list[bytes]:
     """Cut whole batches apart."""
-    found, at = [], 0
+    batches, at = [], 0
     while at + 12 <= len(raw):
         end = at + 12 + int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
-        found.append(raw[at:end])
+        batches.append(raw[at:end])
         at = end
-    return found
+    return batches
 
 
 def with_header(choose: random.Random, raw: bytes, layout: HeaderLayout) -> bytes:
@@ -67,7 +67,7 @@ def with_header(choose: random.Random, raw: bytes, layout: HeaderLayout) -> byte
         value = raw[layout.end_of("attributes") - 1] & CODEC_MASK | value & 0x7F & ~CODEC_MASK
     out = bytearray(raw)
     struct.pack_into(f">{field.format}", out, layout.position_of(field.name), value)
-    return sealed(bytes(out), layout)
+    return seal_batch(bytes(out), layout)
 
 
 def with_content(choose: random.Random, raw: bytes, layout: HeaderLayout, magic: int) -> bytes:
@@ -75,18 +75,20 @@ def with_content(choose: random.Random, raw: bytes, layout: HeaderLayout, magic:
     codec = Codec(raw[layout.end_of("attributes") - 1] & CODEC_MASK)
     start = layout.size if magic == 2 else layout.size + 8
     if magic < 2 and codec is Codec.NONE:
-        return sealed(flipped(choose, raw, layout.end_of("crc")), layout)
+        return seal_batch(flip_bit(choose, raw, layout.end_of("crc")), layout)
     inner = bytes(decompress(codec, raw[start:], magic=magic).data)
     edit = choose.choice(
-        (flipped, cut_short, longer, named) if magic == 2 else (flipped, cut_short, longer, resealed, renumbered)
+        (flip_bit, cut_end, longer, spoil_header_names)
+        if magic == 2
+        else (flip_bit, cut_end, longer, reseal_inner, renumber_inner)
     )
     content = edit(choose, inner, 0)
-    packed = content if codec is Codec.NONE else compress(codec, content, magic=magic)
-    length = b"" if magic == 2 else struct.pack(">i", len(packed))
-    return sealed(raw[: start - len(length)] + length + packed, layout)
+    payload = content if codec is Codec.NONE else compress(codec, content, magic=magic)
+    length = b"" if magic == 2 else struct.pack(">i", len(payload))
+    return seal_batch(raw[: start - len(length)] + length + payload, layout)
 
 
-def flipped(choose: random.Random, raw: bytes, start: int) -> bytes:
+def flip_bit(choose: random.Random, raw: bytes, start: int) -> bytes:
     """Flip a bit, more often near the start of the records than behind it."""
     out = bytearray(raw)
     if len(out) > start:
@@ -94,12 +96,12 @@ def flipped(choose: random.Random, raw: bytes, start: int) -> bytes:
     return bytes(out)
 
 
-def named(choose: random.Random, raw: bytes, _: int) -> bytes:
+def spoil_header_names(choose: random.Random, raw: bytes, _: int) -> bytes:
     """Put bytes that are no UTF-8 in the place of headers' names."""
     return raw.replace(b"NAMENAME", choose.choice(NAMES))
 
 
-def cut_short(choose: random.Random, raw: bytes, _: int) -> bytes:
+def cut_end(choose: random.Random, raw: bytes, _: int) -> bytes:
     return raw[: choose.randrange(len(raw) + 1)]
 
 
@@ -107,7 +109,7 @@ def longer(choose: random.Random, raw: bytes, _: int) -> bytes:
     return raw + choose.randbytes(choose.randrange(1, 30))
 
 
-def resealed(choose: random.Random, raw: bytes, _: int) -> bytes:
+def reseal_inner(choose: random.Random, raw: bytes, _: int) -> bytes:
     """Change a header field of one inner message, and give it the CRC of its bytes."""
     inner = batches_of(raw)
     place = choose.randrange(len(inner))
@@ -115,7 +117,7 @@ def resealed(choose: random.Random, raw: bytes, _: int) -> bytes:
     return b"".join(inner)
 
 
-def renumbered(choose: random.Random, raw: bytes, _: int) -> bytes:
+def renumber_inner(choose: random.Random, raw: bytes, _: int) -> bytes:
     """Give inner messages other offsets: holes, repeats, or large ones."""
     inner, step = batches_of(raw), choose.choice((0, 1, 2, 7))
     first = choose.choice((0, 0, 1, 100))
@@ -126,7 +128,7 @@ def hole_at_end(raw: bytes, by: int) -> bytes:
     """Let a batch of format 2 end ``by`` offsets behind its last record, as a compacted one may."""
     at, out = BATCH_V2.position_of("last_offset_delta"), bytearray(raw)
     struct.pack_into(">i", out, at, struct.unpack_from(">i", raw, at)[0] + by)
-    return sealed(bytes(out), BATCH_V2)
+    return seal_batch(bytes(out), BATCH_V2)
 
 
 def a_set(choose: random.Random) -> bytes:
@@ -164,7 +166,7 @@ def a_set(choose: random.Random) -> bytes:
     if kind > 0.95:
         if choose.random() < 0.3:
             return whole + b"\0" * 8 + struct.pack(">i", choose.choice((2**31 - 1, 2**31 - 12, 13, -1))) + bytes(30)
-        return cut_short(choose, whole, 0) if choose.random() < 0.5 else flipped(choose, whole, 0)
+        return cut_end(choose, whole, 0) if choose.random() < 0.5 else flip_bit(choose, whole, 0)
     return whole
 
 
@@ -182,19 +184,19 @@ def a_question(choose: random.Random) -> dict[str, Any]:
 
 def some_settings(choose: random.Random) -> AppendSettings:
     """Choose settings of a topic, those that Kafka does not have among them."""
-    asked = a_question(choose)
-    while asked["op"] != "append":
-        asked = a_question(choose)
+    question = a_question(choose)
+    while question["op"] != "append":
+        question = a_question(choose)
     return AppendSettings(
-        record_format=asked["target_magic"],
-        codec=asked["target_codec"],
-        timestamp_type=asked["ts_type"],
+        record_format=question["target_magic"],
+        codec=question["target_codec"],
+        timestamp_type=question["ts_type"],
         now_ms=NOW,
-        before_max_ms=asked["before_max"],
-        after_max_ms=asked["after_max"],
-        is_compacted=asked["compacted"],
-        origin=asked["origin"],
-        leader_epoch=asked["leader_epoch"],
+        before_max_ms=question["before_max"],
+        after_max_ms=question["after_max"],
+        is_compacted=question["compacted"],
+        origin=question["origin"],
+        leader_epoch=question["leader_epoch"],
         max_batch_bytes=choose.choice((None, None, None, 120, 300)),
         on_noncontiguous=choose.choice(("kafka", "kafka", "reassign", "reject", "keep")),
     )

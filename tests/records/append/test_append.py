@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.append.append_sets import hole_at_end, sealed
+from tests.records.append.append_sets import hole_at_end, seal_batch
 
 import kafkaframes
 from kafkaframes.errors import AppendRefusedError, ErrorCode
@@ -32,48 +32,50 @@ def contents(records: bytes) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("codec", [*CODECS, "zstd"])
 def test_v2_in_place_touches_the_base_offset_and_the_leader_epoch_and_nothing_else(codec):
-    sent = build_records(ROWS, codec=codec)
-    appended = validate_and_assign(sent, 500, AppendSettings(leader_epoch=7))
-    assert appended.in_place
-    assert offsets(appended.records) == [500, 501, 502]
-    changed = {place for place, (one, other) in enumerate(zip(sent, appended.records, strict=True)) if one != other}
-    assert changed <= {*range(8), *range(12, 16)}
-    assert appended.recompressed_bytes == 0
+    sent_set = build_records(ROWS, codec=codec)
+    append_result = validate_and_assign(sent_set, 500, AppendSettings(leader_epoch=7))
+    assert append_result.in_place
+    assert offsets(append_result.records) == [500, 501, 502]
+    changed_positions = {
+        place for place, (one, other) in enumerate(zip(sent_set, append_result.records, strict=True)) if one != other
+    }
+    assert changed_positions <= {*range(8), *range(12, 16)}
+    assert append_result.recompressed_bytes == 0
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_v1_in_place_touches_the_wrappers_offset_only_and_it_is_the_last_inner_one(codec):
-    sent = build_records(ROWS, record_format=1, codec=codec)
-    appended = validate_and_assign(sent, 500, AppendSettings(record_format=1))
-    assert appended.in_place
-    assert int.from_bytes(appended.records[:8], "big") == 502
-    assert appended.records[8:] == sent[8:]
-    assert offsets(appended.records) == [500, 501, 502]
+    sent_set = build_records(ROWS, record_format=1, codec=codec)
+    append_result = validate_and_assign(sent_set, 500, AppendSettings(record_format=1))
+    assert append_result.in_place
+    assert int.from_bytes(append_result.records[:8], "big") == 502
+    assert append_result.records[8:] == sent_set[8:]
+    assert offsets(append_result.records) == [500, 501, 502]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_v0_is_always_rebuilt(codec):
-    appended = validate_and_assign(
+    append_result = validate_and_assign(
         build_records(ROWS, record_format=0, codec=codec), 500, AppendSettings(record_format=0)
     )
-    assert not appended.in_place
-    assert appended.recompressed_bytes > 0
-    assert offsets(appended.records) == [500, 501, 502]
+    assert not append_result.in_place
+    assert append_result.recompressed_bytes > 0
+    assert offsets(append_result.records) == [500, 501, 502]
 
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_append_time_rewrites_the_timestamp_and_the_crc(magic):
-    sent = build_records(ROWS, record_format=magic, codec="lz4")
+    sent_set = build_records(ROWS, record_format=magic, codec="lz4")
     settings = AppendSettings(record_format=magic, timestamp_type="LogAppendTime", now_ms=9999)
-    appended = validate_and_assign(sent, 0, settings)
-    batches = list(read_values(appended.records))
-    assert appended.in_place
-    assert appended.max_timestamp == 9999
+    append_result = validate_and_assign(sent_set, 0, settings)
+    batches = list(read_values(append_result.records))
+    assert append_result.in_place
+    assert append_result.max_timestamp == 9999
     assert [(b.valid, b.timestamp_type) for b in batches] == [(True, "LogAppendTime")]
     assert {r.timestamp for b in batches for r in b.records} == {9999}
 
 
-def mirrored(magic: int, codec: int = 3) -> bytes:
+def mirrored_set(magic: int, codec: int = 3) -> bytes:
     """A set out of a compacted topic: offsets 0, 3, 4, as a mirror copies it."""
     if codec or magic == 2:
         return build_batch(rows_of(HOLES), record_format=magic, codec=codec, fields=BatchFields())
@@ -81,12 +83,12 @@ def mirrored(magic: int, codec: int = 3) -> bytes:
 
 
 def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
-    rebuilt = validate_and_assign(mirrored(1), 100, AppendSettings(record_format=1))
+    rebuilt = validate_and_assign(mirrored_set(1), 100, AppendSettings(record_format=1))
     assert not rebuilt.in_place
     assert offsets(rebuilt.records) == [100, 101, 102]
-    with pytest.raises(AppendRefusedError, match="1, 2") as refused:
-        validate_and_assign(mirrored(2), 100, AppendSettings(origin="REPLICATION"))
-    assert refused.value.exception == "UnsupportedOperationException"
+    with pytest.raises(AppendRefusedError, match="1, 2") as error_info:
+        validate_and_assign(mirrored_set(2), 100, AppendSettings(origin="REPLICATION"))
+    assert error_info.value.exception == "UnsupportedOperationException"
 
 
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
@@ -94,9 +96,9 @@ def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
     settings = AppendSettings(record_format=magic, origin=origin, on_noncontiguous="reassign")
-    appended = validate_and_assign(mirrored(magic, codec), 100, settings)
-    assert (offsets(appended.records), appended.next_offset) == ([100, 101, 102], 103)
-    assert contents(appended.records) == contents(mirrored(magic, codec))
+    append_result = validate_and_assign(mirrored_set(magic, codec), 100, settings)
+    assert (offsets(append_result.records), append_result.next_offset) == ([100, 101, 102], 103)
+    assert contents(append_result.records) == contents(mirrored_set(magic, codec))
 
 
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
@@ -104,22 +106,22 @@ def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
 @pytest.mark.parametrize("base_offset", [0, 7])
 def test_a_hole_at_the_end_of_a_batch_is_a_hole(codec, origin, base_offset):
     """What compaction leaves: offsets 0, 1, 2 inside, and a header that says it ends at 5."""
-    sent = hole_at_end(build_records(ROWS, codec=codec, base_offset=base_offset), 3)
+    sent_set = hole_at_end(build_records(ROWS, codec=codec, base_offset=base_offset), 3)
     settings = AppendSettings(origin=origin, on_noncontiguous="reassign")
-    appended = validate_and_assign(sent, 3, settings)
-    (batch,) = read_values(appended.records)
-    assert (batch.base_offset, offsets(appended.records), appended.next_offset) == (3, [3, 4, 5], 6)
-    assert contents(appended.records) == contents(sent)
-    with pytest.raises(AppendRefusedError) as refused:
-        validate_and_assign(sent, 3, AppendSettings(origin=origin, on_noncontiguous="reject"))
-    assert refused.value.code is ErrorCode.INVALID_RECORD
+    append_result = validate_and_assign(sent_set, 3, settings)
+    (batch,) = read_values(append_result.records)
+    assert (batch.base_offset, offsets(append_result.records), append_result.next_offset) == (3, [3, 4, 5], 6)
+    assert contents(append_result.records) == contents(sent_set)
+    with pytest.raises(AppendRefusedError) as error_info:
+        validate_and_assign(sent_set, 3, AppendSettings(origin=origin, on_noncontiguous="reject"))
+    assert error_info.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", ["none", *CODECS, "zstd"])
 def test_a_batch_without_holes_is_renumbered_in_place_whatever_its_base_offset(codec):
-    sent = build_records(ROWS, codec=codec, base_offset=700)
-    appended = validate_and_assign(sent, 3, AppendSettings(on_noncontiguous="reassign"))
-    assert (appended.in_place, offsets(appended.records)) == (True, [3, 4, 5])
+    sent_set = build_records(ROWS, codec=codec, base_offset=700)
+    append_result = validate_and_assign(sent_set, 3, AppendSettings(on_noncontiguous="reassign"))
+    assert (append_result.in_place, offsets(append_result.records)) == (True, [3, 4, 5])
 
 
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
@@ -127,12 +129,12 @@ def test_a_batch_without_holes_is_renumbered_in_place_whatever_its_base_offset(c
 def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
     settings = AppendSettings(record_format=magic, origin=origin, on_noncontiguous="keep")
     later = build_batch(rows_of(ROWS | {"offset": [10, 12, 15]}), record_format=magic, codec=3)
-    first = validate_and_assign(mirrored(magic), 0, settings)
+    first = validate_and_assign(mirrored_set(magic), 0, settings)
     second = validate_and_assign(later, first.next_offset, settings)
     assert offsets(first.records + second.records) == [0, 3, 4, 10, 12, 15]
-    assert (first.records, second.records) == (mirrored(magic), later)
+    assert (first.records, second.records) == (mirrored_set(magic), later)
     with pytest.raises(AppendRefusedError, match="must increase"):
-        validate_and_assign(mirrored(magic), second.next_offset, settings)
+        validate_and_assign(mirrored_set(magic), second.next_offset, settings)
 
 
 @pytest.mark.parametrize("places", [[0], [1], [0, 1, 2]], ids=str)
@@ -140,15 +142,15 @@ def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
 def test_a_faithful_mirror_keeps_batches_that_compaction_has_emptied(places, origin):
     sets = [build_batch(rows_of(ROWS | {"offset": [n, n + 1, n + 4]}), record_format=2, codec=0) for n in (10, 20, 30)]
     for place in places:
-        sets[place] = emptied(sets[place])
+        sets[place] = empty_batch(sets[place])
     settings = AppendSettings(origin=origin, on_noncontiguous="keep")
-    appended = validate_and_assign(b"".join(sets), 10, settings)
-    assert (appended.records, appended.next_offset) == (b"".join(sets), 35)
+    append_result = validate_and_assign(b"".join(sets), 10, settings)
+    assert (append_result.records, append_result.next_offset) == (b"".join(sets), 35)
     with pytest.raises(AppendRefusedError, match="must increase"):
         validate_and_assign(b"".join(sets), 11, settings)
 
 
-def emptied(batch: bytes) -> bytes:
+def empty_batch(batch: bytes) -> bytes:
     """The batch without its records, as the cleaner writes it."""
     out = bytearray(batch[: BATCH_V2.size])
     out[8:12] = (BATCH_V2.size - 12).to_bytes(4, "big")
@@ -160,22 +162,22 @@ def emptied(batch: bytes) -> bytes:
 def test_records_at_fault_are_collected_and_a_wrong_timestamp_decides():
     rows = {"key": [None, b"b", None], "value": [b"1", b"2", b"3"], "timestamp": [1000, 1, 1000]}
     settings = AppendSettings(is_compacted=True, now_ms=1000, before_max_ms=100)
-    with pytest.raises(AppendRefusedError) as refused:
+    with pytest.raises(AppendRefusedError) as error_info:
         validate_and_assign(build_records(rows, codec="gzip"), 0, settings)
-    assert [(error.batch_index, error.code) for error in refused.value.record_errors] == [
+    assert [(error.batch_index, error.code) for error in error_info.value.record_errors] == [
         (0, ErrorCode.INVALID_RECORD),
         (1, ErrorCode.INVALID_TIMESTAMP),
         (2, ErrorCode.INVALID_RECORD),
     ]
-    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert error_info.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_a_flipped_bit_is_refused_before_anything_else():
-    sent = bytearray(build_records(ROWS, codec="zstd"))
-    sent[BATCH_V2.size + 5] ^= 1
-    with pytest.raises(AppendRefusedError, match="CRC") as refused:
-        validate_and_assign(sent, 0)
-    assert (refused.value.code, refused.value.valid_bytes) == (ErrorCode.CORRUPT_MESSAGE, None)
+    sent_set = bytearray(build_records(ROWS, codec="zstd"))
+    sent_set[BATCH_V2.size + 5] ^= 1
+    with pytest.raises(AppendRefusedError, match="CRC") as error_info:
+        validate_and_assign(sent_set, 0)
+    assert (error_info.value.code, error_info.value.valid_bytes) == (ErrorCode.CORRUPT_MESSAGE, None)
 
 
 def test_a_batch_above_the_limit_is_refused():
@@ -188,15 +190,15 @@ def test_names_of_headers_that_are_not_text_are_mended_where_a_batch_is_built_an
     """As LogValidator does; in place they stay as they came (judged by ``tests/interop/test_append_truth.py``)."""
     raw = bytearray(build_records({"value": [b"v"], "headers": [[("NAME", b"1")]], "timestamp": [5]}))
     raw[raw.index(b"NAME") : raw.index(b"NAME") + 4] = b"\xff\xc3ME"
-    sent = sealed(bytes(raw), BATCH_V2)
-    appended = validate_and_assign(sent, 0, AppendSettings(codec=codec))
-    (found,) = pa.Table.from_batches(kafkaframes.read_records(appended.records))["headers"].to_pylist()
-    assert appended.in_place == (codec == "none")
-    assert found == [{"key": "\ufffd\ufffdME", "value": b"1"}]
+    sent_set = seal_batch(bytes(raw), BATCH_V2)
+    append_result = validate_and_assign(sent_set, 0, AppendSettings(codec=codec))
+    (headers,) = pa.Table.from_batches(kafkaframes.read_records(append_result.records))["headers"].to_pylist()
+    assert append_result.in_place == (codec == "none")
+    assert headers == [{"key": "\ufffd\ufffdME", "value": b"1"}]
     if codec == "none":
-        assert b"\xff\xc3ME" in appended.records
+        assert b"\xff\xc3ME" in append_result.records
     else:
-        payload = appended.records[BATCH_V2.size :]
+        payload = append_result.records[BATCH_V2.size :]
         content = decompress(codec_of(codec), payload, magic=2).data
         assert "\ufffd\ufffdME".encode() in content
 
@@ -204,15 +206,15 @@ def test_names_of_headers_that_are_not_text_are_mended_where_a_batch_is_built_an
 @pytest.mark.parametrize("before", [b"", build_records({"value": [b"v"]})])
 def test_down_conversion_of_a_size_near_two_gib_fails_as_kafka_does(before):
     size = (2**31 - 1).to_bytes(4, "big")
-    with pytest.raises(AppendRefusedError) as refused:
+    with pytest.raises(AppendRefusedError) as error_info:
         down_convert(before + bytes(8) + size + bytes(60), 1)
-    assert refused.value.exception == "IllegalArgumentException"
+    assert error_info.value.exception == "IllegalArgumentException"
 
 
 def test_down_conversion_counts_what_is_lost():
     rows = ROWS | {"headers": [[("h", b"1")], [], []], "offset": [5, 7, 9]}
-    sent = build_records(rows, codec="gzip", producer_id=1, producer_epoch=0, base_sequence=0)
-    result = down_convert(sent, 0)
+    sent_set = build_records(rows, codec="gzip", producer_id=1, producer_epoch=0, base_sequence=0)
+    result = down_convert(sent_set, 0)
     assert offsets(result.records) == [5, 7, 9]
     assert result.lost == {"records with headers": 1, "batches with a producer": 1, "timestamps": 3}
 
@@ -220,11 +222,11 @@ def test_down_conversion_counts_what_is_lost():
 @given(raw=st.binary(max_size=200), magic=st.sampled_from([0, 1, 2]), flip=st.integers(0, 2000))
 def test_any_bytes_are_appended_or_refused(raw, magic, flip):
     settings = AppendSettings(record_format=magic)
-    sent = bytearray(build_records(ROWS, record_format=min(magic, 1) if flip % 2 else 2, codec="gzip"))
-    sent[flip % len(sent)] ^= 1 << (flip % 8)
-    for data in (raw, bytes(sent), bytes(sent[: flip % len(sent)])):
+    sent_set = bytearray(build_records(ROWS, record_format=min(magic, 1) if flip % 2 else 2, codec="gzip"))
+    sent_set[flip % len(sent_set)] ^= 1 << (flip % 8)
+    for data in (raw, bytes(sent_set), bytes(sent_set[: flip % len(sent_set)])):
         try:
-            appended = validate_and_assign(data, 7, settings)
+            append_result = validate_and_assign(data, 7, settings)
         except AppendRefusedError:
             continue
-        assert offsets(appended.records) == list(range(7, appended.next_offset))
+        assert offsets(append_result.records) == list(range(7, append_result.next_offset))

@@ -10,9 +10,9 @@ RECORD_SET = build_records([{"value": b"a"}, {"value": b"b"}])
 
 
 def test_settings_by_name_are_stronger_than_the_value():
-    appended = validate_and_assign(RECORD_SET, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
-    assert appended == validate_and_assign(RECORD_SET, 7, leader_epoch=3, codec="none")
-    assert appended.next_offset == 9
+    append_result = validate_and_assign(RECORD_SET, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
+    assert append_result == validate_and_assign(RECORD_SET, 7, leader_epoch=3, codec="none")
+    assert append_result.next_offset == 9
 
 
 def test_an_unknown_setting_and_an_invalid_offset_are_rejected():

@@ -76,7 +76,7 @@ def test_many_partitions_asked_for_are_many_partitions_planned():
     options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
     works = plan_log(options, cores=2).works
     assert len(works) >= 20
-    planned = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
-    for path in {path for path, _, _ in planned}:
+    planned_pieces = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
+    for path in {path for path, _, _ in planned_pieces}:
         starts = {0, *batch_starts(Path(path)), Path(path).stat().st_size}
-        assert all({start, end} <= starts for piece_path, start, end in planned if piece_path == path)
+        assert all({start, end} <= starts for piece_path, start, end in planned_pieces if piece_path == path)

@@ -33,13 +33,15 @@ def test_segments_are_cut_at_batches_whatever_the_index_says(index, tmp_path):
     elif index == "odd":
         file.write_bytes(file.read_bytes() + b"\x00\x01\x02")
     segment = next(s for s in discover_logs((str(partition),)).segments if s.path == str(log))
-    wanted = [segment.size_bytes * n // 8 for n in range(1, 8)]
-    found = find_boundaries(segment, wanted)
+    positions = [segment.size_bytes * n // 8 for n in range(1, 8)]
+    boundaries = find_boundaries(segment, positions)
     starts = batch_starts(log)
-    assert set(found) <= set(starts)
-    assert len(found) >= 4
+    assert set(boundaries) <= set(starts)
+    assert len(boundaries) >= 4
     if index == "none":
-        assert found == sorted({next(s for s in starts if s >= place) for place in wanted if place <= starts[-1]})
+        assert boundaries == sorted(
+            {next(s for s in starts if s >= place) for place in positions if place <= starts[-1]}
+        )
 
 
 def test_a_segment_that_is_damaged_in_the_middle_is_walked_up_to_there(tmp_path):

@@ -43,8 +43,8 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
     return path
 
 
-def follower(folder, **given):
-    return Follower(log_options({"path": str(folder), **given})).check_options()
+def follower(folder, **options):
+    return Follower(log_options({"path": str(folder), **options})).check_options()
 
 
 def latest(follow, start, **limits):
@@ -102,8 +102,8 @@ def test_a_batch_is_read_when_it_is_there_as_a_whole(tmp_path):
     raw = batch(10)
     path = tmp_path / "t-0" / f"{0:020}.log"
     whole = path.read_bytes()
-    for cut in (1, 17, 61, len(raw) - 1):
-        path.write_bytes(whole + raw[:cut])
+    for cut_at in (1, 17, 61, len(raw) - 1):
+        path.write_bytes(whole + raw[:cut_at])
         assert latest(follow, {("t", 0): 0}) == {("t", 0): 10}
     path.write_bytes(whole + raw)
     assert drain(follow, {("t", 0): 10})[0] == [(0, n) for n in range(10, 20)]
@@ -170,10 +170,12 @@ def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_
     write_log(tmp_path, (30, b"old"))
     write_log(tmp_path, (20, b"same"), partition=1)
     at = follower(tmp_path).next_offsets(StreamOffsets({}))
-    nested = json.loads(json.dumps(at.to_json()))
-    assert nested["t"] == {"0": 30, "1": 20}
-    assert [name.startswith("t@/") and len(name.split(",")) == 6 for name in nested if nested[name] == {}] == [True]
-    at = StreamOffsets.from_json(nested)
+    offsets_json = json.loads(json.dumps(at.to_json()))
+    assert offsets_json["t"] == {"0": 30, "1": 20}
+    assert [
+        name.startswith("t@/") and len(name.split(",")) == 6 for name in offsets_json if offsets_json[name] == {}
+    ] == [True]
+    at = StreamOffsets.from_json(offsets_json)
     assert follower(tmp_path).next_offsets(at) == at
     write_log(tmp_path, (count, b"new"))
     running = follower(tmp_path)
@@ -204,12 +206,12 @@ def test_a_log_that_is_replaced_under_a_running_stream_is_reported(tmp_path):
 
 def test_fingerprints_are_read_only_after_the_files_have_changed(tmp_path, monkeypatch):
     append(tmp_path, 0, 200)
-    compared = []
+    compared_offsets = []
     find_fingerprints = following.find_fingerprints
 
-    def find(entry, expected):
-        compared.append([row.offset for row in expected])
-        return find_fingerprints(entry, expected)
+    def find(entry, expected_rows):
+        compared_offsets.append([row.offset for row in expected_rows])
+        return find_fingerprints(entry, expected_rows)
 
     monkeypatch.setattr(following, "find_fingerprints", find)
     follow = follower(tmp_path)
@@ -217,12 +219,12 @@ def test_fingerprints_are_read_only_after_the_files_have_changed(tmp_path, monke
     while (end := follow.next_offsets(at, max_offsets=15)) != at:
         rows(follow, at, end)
         at = end
-    assert (compared, [row.offset for row in at.fingerprints["t", 0]]) == ([], [197, 198, 199])
+    assert (compared_offsets, [row.offset for row in at.fingerprints["t", 0]]) == ([], [197, 198, 199])
     append(tmp_path, 200, 10)
     rows(follow, at, follow.next_offsets(at))
-    assert compared == [[197, 198, 199]]
+    assert compared_offsets == [[197, 198, 199]]
     follower(tmp_path).next_offsets(at)
-    assert len(compared) == 2
+    assert len(compared_offsets) == 2
 
 
 def test_fingerprints_of_markers_gaps_and_lost_records(tmp_path, caplog):
@@ -278,8 +280,8 @@ def test_spark_s_reader_stores_fingerprints_and_compares_them_after_a_restart(tm
     log_stream = pytest.importorskip("kafkaframes.spark.sources.log_stream")
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    def reader(**given):
-        return log_stream.KafkaLogStreamReader(log_options({"path": str(tmp_path), **given}), COLUMNS)
+    def reader(**options):
+        return log_stream.KafkaLogStreamReader(log_options({"path": str(tmp_path), **options}), COLUMNS)
 
     write_log(tmp_path, (30, b"old"))
     at = reader().latestOffset(reader(startingOffsets="earliest").initialOffset(), ReadAllAvailable())
@@ -343,11 +345,11 @@ def test_where_a_stream_starts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{"endingOffsets": '{"t": {"0": 9}}'}, {"endingTimestamp": "9"}, {"table": "batches"}]
+    "options", [{"endingOffsets": '{"t": {"0": 9}}'}, {"endingTimestamp": "9"}, {"table": "batches"}]
 )
-def test_what_does_not_fit_a_stream_is_told(given, tmp_path):
+def test_what_does_not_fit_a_stream_is_told(options, tmp_path):
     with pytest.raises(OptionError, match="batch reads"):
-        follower(tmp_path, **given)
+        follower(tmp_path, **options)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b-1"]), st.integers(0, 30)), st.integers(0, 2**62)))
@@ -363,7 +365,7 @@ def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
         source.streamReader(None)
 
 
-def appended(path):
+def appended_rows(path):
     return AppendedRows([str(path)], columns=("offset", "value"), where=NO_CONDITIONS, storage={})
 
 
@@ -382,7 +384,7 @@ def test_a_segment_that_the_cleaner_rewrites_brings_nothing_twice(tmp_path):
     partition = tmp_path / "t-0"
     write_values(partition, 0, b"0", b"1", b"2")
     write_values(partition, 3, b"3")
-    rows = appended(tmp_path)
+    rows = appended_rows(tmp_path)
     assert values_of(rows) == [b"0", b"1", b"2", b"3"]
     write_values(partition, 0, b"0", b"1", suffix=".swap")
     assert values_of(rows) == []
@@ -400,5 +402,5 @@ def test_a_log_that_was_recreated_is_read_from_its_start(tmp_path, topic_ids):
         if topic_id:
             (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
         if values is old:
-            rows = appended(tmp_path)
+            rows = appended_rows(tmp_path)
         assert values_of(rows) == values

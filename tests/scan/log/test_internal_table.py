@@ -42,7 +42,7 @@ def plain_count(path, **given):
 
 
 @pytest.fixture
-def broken(tmp_path):
+def broken_log(tmp_path):
     """Three records of a topic of offsets: one whole, one of an unknown type, one with a broken value."""
     key, value = COMMIT
     pairs = [(key, value), (b"\x7f\x00", value), (key, value[:5])]
@@ -73,24 +73,24 @@ def test_columns_can_be_chosen_facts_of_the_batch_too():
     assert [list(row) for row in read(LOG, "offset", "recordType")][:1] == [["offset", "recordType"]]
 
 
-def test_what_cannot_be_decoded_in_each_mode(broken, caplog):
+def test_what_cannot_be_decoded_in_each_mode(broken_log, caplog):
     with caplog.at_level(logging.ERROR):
-        whole, unknown, bad = read(broken)
+        whole, unknown, bad = read(broken_log)
     assert (whole["recordType"], whole["version"], whole["error"]) == ("OffsetCommit", 3, None)
     assert json.loads(whole["value"])["offset"] == 7
     assert unknown["recordType"] is None
     assert "no record of type 32512" in unknown["error"]
     assert (bad["recordType"], bad["key"], bad["value"]) == ("OffsetCommit", whole["key"], None)
     assert "value" in bad["error"]
-    assert [row["offset"] for row in read(broken, on_damage="drop")] == [0]
+    assert [row["offset"] for row in read(broken_log, on_damage="drop")] == [0]
     with pytest.raises(CorruptRecordError, match="__consumer_offsets-3, offset 1: "):
-        read(broken, on_damage="fail")
+        read(broken_log, on_damage="fail")
 
 
 def test_topics_of_users_are_refused():
-    for given in ({"subscribe": frozenset({"ledger", "__consumer_offsets"})}, {"assign": {"ledger": (0,)}}):
+    for options in ({"subscribe": frozenset({"ledger", "__consumer_offsets"})}, {"assign": {"ledger": (0,)}}):
         with pytest.raises(OptionError, match="ledger is not one of Kafka's topics"):
-            read(LOG, **given)
+            read(LOG, **options)
     with pytest.raises(OptionError, match="ledger"):
         read(LOG / "ledger-0")
     with pytest.raises(OptionError, match="batches"):

@@ -31,16 +31,16 @@ def segment(topic, partition, base_offset, size_bytes=MB, **more):
     return Segment(path, size_bytes, base_offset, topic, partition, f"/logs/{topic}-{partition}", **more)
 
 
-def options(**given):
-    return ReadOptions(paths=("/logs",), **given)
+def options(**settings):
+    return ReadOptions(paths=("/logs",), **settings)
 
 
-def every_batch(segment, wanted):
+def every_batch(segment, positions):
     """Boundaries of a file of equal batches."""
-    return [-(-position // BATCH) * BATCH for position in wanted]
+    return [-(-position // BATCH) * BATCH for position in positions]
 
 
-def no_boundaries(segment, wanted):
+def no_boundaries(segment, positions):
     return []
 
 
@@ -71,7 +71,7 @@ def test_segments_come_in_the_order_of_topic_partition_and_offset_without_intern
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "selection",
     [
         {"subscribe": frozenset({"__consumer_offsets"})},
         {"assign": {"__consumer_offsets": (0,)}},
@@ -79,8 +79,8 @@ def test_segments_come_in_the_order_of_topic_partition_and_offset_without_intern
         {"include_internal": True, "subscribe_pattern": re.compile("__con.*")},
     ],
 )
-def test_an_internal_topic_can_be_asked_for(asked):
-    assert ("__consumer_offsets", 0, 0) in names(select_segments(LOG, options(**asked)))
+def test_an_internal_topic_can_be_asked_for(selection):
+    assert ("__consumer_offsets", 0, 0) in names(select_segments(LOG, options(**selection)))
 
 
 def test_an_internal_topic_is_read_when_the_path_leads_to_it():
@@ -100,15 +100,15 @@ def test_assign_chooses_partitions():
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("selection", "message"),
     [
         ({"subscribe": frozenset({"order"})}, "no topic order in /logs; found .*orders, payments"),
         ({"assign": {"orders": (0, 7)}}, "no topic partition orders-7 in /logs"),
     ],
 )
-def test_what_is_not_there_is_an_error(asked, message):
+def test_what_is_not_there_is_an_error(selection, message):
     with pytest.raises(OptionError, match=message):
-        select_segments(LOG, options(**asked))
+        select_segments(LOG, options(**selection))
 
 
 def test_a_reader_of_one_log_refuses_two_replicas():
@@ -126,7 +126,7 @@ def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "planned"),
+    ("start", "end", "base_offsets"),
     [
         (-2, -1, [0, 100, 200]),
         (99, -1, [0, 100, 200]),
@@ -138,10 +138,10 @@ def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at
         (0, 0, []),
     ],
 )
-def test_segments_outside_the_offsets_are_not_planned(start, end, planned):
+def test_segments_outside_the_offsets_are_not_planned(start, end, base_offsets):
     log = [segment("t", 0, base) for base in (0, 100, 200)]
     slices = prune_segments(log, options(start={("t", 0): start}, end={("t", 0): end}))
-    assert [s.segment.base_offset for s in slices] == planned
+    assert [s.segment.base_offset for s in slices] == base_offsets
 
 
 def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():

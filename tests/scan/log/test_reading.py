@@ -59,8 +59,8 @@ def build(first, count, codec="none", **more):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, mode, names):
     """Three headers are claimed and none is there; the next batch lies behind it."""
-    claimed, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
-    section = b"".join(varint(len(body)) + body for body in (claimed, sound))
+    claimed_body, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
+    section = b"".join(varint(len(body)) + body for body in (claimed_body, sound))
     write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
     if mode == "fail":
         with pytest.raises(CorruptRecordError, match="count of headers"):
@@ -85,15 +85,15 @@ def test_a_segment_that_is_cut_while_it_is_read_is_an_error(tmp_path, table):
 
 def test_sequences_and_first_offsets_of_batches_are_those_of_kafka():
     rows = read(SHOP, "topic", "partition", "offset", "sequence", "baseOffset", subscribe=frozenset({"payments"}))
-    expected, batch = set(), None
+    expected_rows, batch = set(), None
     for line in truth.lines_of(SHOP):
         if line["type"] == "batch":
             batch = line
         elif line["type"] == "record" and batch["topic"] == "payments" and not batch["control"]:
-            expected.add((batch["partition"], line["offset"], line["sequence"], batch["base_offset"]))
-    assert {(row["partition"], row["offset"], row["sequence"], row["baseOffset"]) for row in rows} == expected
-    wrapped = {row["baseOffset"] for row in read(CLICKS / "clickstream-0", "baseOffset")}
-    assert wrapped == {
+            expected_rows.add((batch["partition"], line["offset"], line["sequence"], batch["base_offset"]))
+    assert {(row["partition"], row["offset"], row["sequence"], row["baseOffset"]) for row in rows} == expected_rows
+    wrapper_offsets = {row["baseOffset"] for row in read(CLICKS / "clickstream-0", "baseOffset")}
+    assert wrapper_offsets == {
         line["base_offset"]
         for line in truth.lines_of(CLICKS)
         if line["type"] == "batch" and (line["topic"], line["partition"]) == ("clickstream", 0)
@@ -102,9 +102,9 @@ def test_sequences_and_first_offsets_of_batches_are_those_of_kafka():
 
 @pytest.mark.parametrize("read_bytes", [70, 1000, 1 << 20])
 def test_the_size_of_a_read_does_not_matter(read_bytes, monkeypatch):
-    expected = read(SHOP / "orders-0", "offset", "value")
+    expected_rows = read(SHOP / "orders-0", "offset", "value")
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", read_bytes)
-    assert read(SHOP / "orders-0", "offset", "value") == expected
+    assert read(SHOP / "orders-0", "offset", "value") == expected_rows
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -125,8 +125,8 @@ def test_every_format_and_codec(magic, codec, tmp_path):
 def test_offsets_cut_batches_in_two(tmp_path):
     write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
-        asked = {"start": {("t", 0): start}, "end": {("t", 0): end}, "fail_on_data_loss": end <= 300}
-        rows = read(tmp_path, "offset", **asked)
+        bounds = {"start": {("t", 0): start}, "end": {("t", 0): end}, "fail_on_data_loss": end <= 300}
+        rows = read(tmp_path, "offset", **bounds)
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
 
 
@@ -144,7 +144,7 @@ def test_headers_that_are_no_text_and_timestamps_beyond_all_time(tmp_path):
     assert second["timestamp"].isoformat() == "1969-12-31T23:59:59.999000+00:00"
 
 
-def damaged(kind, raw):
+def damage_batch(kind, raw):
     """Damage the second of three batches of ten records; return what each mode keeps."""
     size = len(raw) // 3
     if kind == "checksum":  # only the checksum: all can be read
@@ -166,7 +166,7 @@ def damaged(kind, raw):
 def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
     raw = bytearray().join(build(n, 10, base_sequence=-1) for n in (10, 20, 30))
     position = len(raw) // 3
-    kept = damaged(kind, raw)
+    offsets_by_mode = damage_batch(kind, raw)
     path = write_segment(tmp_path, raw, base_offset=10)
     if mode == "fail":
         with pytest.raises(CorruptRecordError) as caught:
@@ -176,7 +176,7 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
         return
     with caplog.at_level(logging.WARNING, logger="kafkaframes.scan"):
         offsets = [row["offset"] for row in read(tmp_path, "offset", on_damage=mode)]
-    assert len(offsets) == kept[mode]
+    assert len(offsets) == offsets_by_mode[mode]
     assert offsets[:10] == list(range(10, 20))
     assert kind == "framing" or offsets[-10:] == list(range(30, 40))
     assert f"{path}, byte {position}" in caplog.text
@@ -184,7 +184,7 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
 
 def test_damage_outside_the_offsets_asked_for_is_nobodys_business(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
-    damaged("codec", raw)
+    damage_batch("codec", raw)
     write_segment(tmp_path, raw)
     rows = read(tmp_path, "offset", on_damage="fail", start={("t", 0): 30})
     assert [row["offset"] for row in rows] == list(range(30, 40))

@@ -21,14 +21,14 @@ CASES = ["kraft-4x-transactions", "zk-28-mixed"]
 
 
 def plan(*paths, **options):
-    parsed = log_options({"paths": json.dumps([str(path) for path in paths]), **options})
-    return parsed, plan_log(parsed, cores=2)
+    options_read = log_options({"paths": json.dumps([str(path) for path in paths]), **options})
+    return options_read, plan_log(options_read, cores=2)
 
 
 def read(*paths, columns="key,value,topic,partition,offset,timestamp,headers", **options):
-    parsed, planned = plan(*paths, **options)
-    chosen = choose_columns(columns.split(","), table=parsed.layout)
-    batches = [batch for work in planned.works for batch in read_table(work, chosen, parsed)]
+    options_read, log_plan = plan(*paths, **options)
+    selected_columns = choose_columns(columns.split(","), table=options_read.layout)
+    batches = [batch for work in log_plan.works for batch in read_table(work, selected_columns, options_read)]
     table = pa.Table.from_batches(batches)
     return table.sort_by(
         [(name, "ascending") for name in ("topic", "partition", "offset") if name in table.column_names]
@@ -98,9 +98,11 @@ def test_a_damaged_batch_is_healed_when_it_is_read(case, caplog):
     assert any("is damaged; it is read from" in message for message in caplog.messages)
     with pytest.raises(CorruptRecordError):
         read(one, mode="FAILFAST")
-    parsed, planned = plan(one, two, table="batches")
+    options_read, log_plan = plan(one, two, table="batches")
     columns = choose_columns(["crcOk", "error", "source"], table="batches")
-    rows = pa.Table.from_batches([batch for work in planned.works for batch in read_table(work, columns, parsed)])
+    rows = pa.Table.from_batches(
+        [batch for work in log_plan.works for batch in read_table(work, columns, options_read)]
+    )
     assert set(rows["crcOk"].to_pylist()) == {True}
 
 
@@ -117,9 +119,13 @@ def test_the_plan_says_what_was_decided(tmp_path):
     new = [*batches[:3], Batch("new", 15, 2, 1)]
     one = write_partition(tmp_path / "1", {0: b"".join(b.raw() for b in batches)}, epochs=[(0, 0)], high_watermark=20)
     two = write_partition(tmp_path / "2", {0: b"".join(b.raw() for b in new)}, epochs=[(0, 0), (1, 15)])
-    _, planned = plan(one, two)
-    (cut,) = planned.decisions
-    assert (cut.check, cut.as_json()["first_offset"], cut.as_json()["topic"]) == ("divergent-tail", 15, "orders")
+    _, log_plan = plan(one, two)
+    (truncation,) = log_plan.decisions
+    assert (truncation.check, truncation.as_json()["first_offset"], truncation.as_json()["topic"]) == (
+        "divergent-tail",
+        15,
+        "orders",
+    )
     assert read(one, two, columns="offset")["offset"].to_pylist() == list(range(17))
     assert read(one, two, columns="offset", startingOffsets='{"orders": {"0": 14}}')["offset"].to_pylist() == [
         14,
@@ -144,9 +150,9 @@ def test_renamed_directories_are_copies_only_when_they_are_named(tmp_path):
     live = write_partition(tmp_path / "1", {0: b"".join(raw[:3])}, epochs=[(0, 0)])
     for state in ("future", "delete", "stray"):
         name = f"orders-0.{'0' * 32}-{state}"
-        renamed = write_partition(tmp_path / "2" / state, {0: b"".join(raw)}, epochs=[(0, 0)], name=name)
+        renamed_dir = write_partition(tmp_path / "2" / state, {0: b"".join(raw)}, epochs=[(0, 0)], name=name)
         assert read(tmp_path / "1", tmp_path / "2", columns="offset").num_rows == 15
-        assert read(live, renamed, columns="offset").num_rows == 20
+        assert read(live, renamed_dir, columns="offset").num_rows == 20
 
 
 def test_a_stream_follows_one_copy(case):

@@ -37,8 +37,8 @@ def read(path, *names, meter=None, **given):
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
-def offsets(path, **given):
-    return [row["offset"] for row in read(path, "offset", **given)]
+def offsets(path, **options):
+    return [row["offset"] for row in read(path, "offset", **options)]
 
 
 @pytest.mark.parametrize("case", ["kraft-4x-transactions", "zk-28-mixed"])
@@ -56,35 +56,35 @@ def test_records_are_what_a_consumer_got(case, isolation, without, tmp_path):
         got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
     assert len(truth) > 1
     for name, consumed in truth.items():
-        expected = [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
-        assert got.get(name, []) == expected, name
+        expected_offsets = [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
+        assert got.get(name, []) == expected_offsets, name
 
 
-def looked_up():
+def looked_up_times():
     for case in ("kraft-4x-transactions", "zk-28-mixed"):
-        for topic, partition, asked, offset, _ in json.loads((CASES / f"{case}.lookups.json").read_text())[
+        for topic, partition, timestamp, offset, _ in json.loads((CASES / f"{case}.lookups.json").read_text())[
             "offsets_for_times"
         ]:
             if (CASES / case / f"{topic}-{partition}").is_dir():
-                yield case, topic, partition, asked, offset
+                yield case, topic, partition, timestamp, offset
 
 
 def test_a_range_of_times_is_that_of_the_offsets_that_a_broker_answered():
-    tried = 0
-    for case, topic, partition, asked, offset in looked_up():
+    lookup_count = 0
+    for case, topic, partition, timestamp, offset in looked_up_times():
         path = CASES / case / f"{topic}-{partition}"
         if offset is None or offset < 0:
             with pytest.raises(OptionError, match=r"no record of .* is at or after"):
-                offsets(path, startingTimestamp=str(asked))
-            assert offsets(path, startingTimestamp=str(asked), startingOffsetsByTimestampStrategy="latest") == []
+                offsets(path, startingTimestamp=str(timestamp))
+            assert offsets(path, startingTimestamp=str(timestamp), startingOffsetsByTimestampStrategy="latest") == []
             continue
-        if tried < 60:
-            known = offsets(path)
-            times = json.dumps({topic: {str(partition): asked}})
-            assert offsets(path, startingOffsetsByTimestamp=times) == [n for n in known if n >= offset]
-            assert offsets(path, endingTimestamp=str(asked)) == [n for n in known if n < offset]
-        tried += 1
-    assert tried > 20
+        if lookup_count < 60:
+            all_offsets = offsets(path)
+            times = json.dumps({topic: {str(partition): timestamp}})
+            assert offsets(path, startingOffsetsByTimestamp=times) == [n for n in all_offsets if n >= offset]
+            assert offsets(path, endingTimestamp=str(timestamp)) == [n for n in all_offsets if n < offset]
+        lookup_count += 1
+    assert lookup_count > 20
 
 
 def test_no_record_below_the_log_start_offset_is_a_row():
@@ -124,12 +124,12 @@ def test_offsets_lost_to_retention_are_an_error_and_holes_of_compaction_are_none
 def test_what_lies_outside_the_range_is_not_read(tmp_path):
     partition = log_of(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
     size = (partition / f"{1000:020}.log").stat().st_size
-    given = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
+    bounds = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
     meter = Meter()
-    rows = read(partition, "offset", meter=meter, **given)
+    rows = read(partition, "offset", meter=meter, **bounds)
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
     assert meter.bytes_read == size // 50  # two batches of a hundred
-    plan = plan_log(log_options({"path": str(partition), **given}), cores=1)
+    plan = plan_log(log_options({"path": str(partition), **bounds}), cores=1)
     assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
     whole = Meter()
     assert len(read(partition, "offset", meter=whole)) == 3000
@@ -145,13 +145,13 @@ WHOLE = {
 @given(st.sampled_from(sorted(WHOLE)), st.data())
 def test_a_range_of_offsets_is_that_part_of_the_whole(log, data):
     path, topic = log
-    known = WHOLE[log]
-    start = data.draw(st.integers(known[0], known[-1]))
-    end = data.draw(st.integers(start, known[-1] + 1))
+    all_offsets = WHOLE[log]
+    start = data.draw(st.integers(all_offsets[0], all_offsets[-1]))
+    end = data.draw(st.integers(start, all_offsets[-1] + 1))
     starting, ending = (json.dumps({topic: {"0": at}}) for at in (start, end))
     parts = data.draw(st.sampled_from(["1", "5"]))
     got = offsets(path, startingOffsets=starting, endingOffsets=ending, minPartitions=parts)
-    assert got == [n for n in known if start <= n < end]
+    assert got == [n for n in all_offsets if start <= n < end]
 
 
 def test_part_of_a_log_does_not_know_its_open_transactions():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.scan.log.test_reading import build, damaged, read, write_segment
+from tests.scan.log.test_reading import build, damage_batch, read, write_segment
 from tests.spark import truth
 from tests.spark.truth import CLICKS, SHOP
 
@@ -11,12 +11,12 @@ from tests.spark.truth import CLICKS, SHOP
 @pytest.mark.parametrize("log", [SHOP, CLICKS], ids=lambda log: log.name)
 def test_every_batch_is_what_kafka_reads(log):
     rows = read(log, table="batches", deep=True, include_internal=True)
-    expected = [
+    expected_rows = [
         line for line in truth.lines_of(log) if line["type"] == "batch" and not line["segment"].endswith(".checkpoint")
     ]
-    assert len(rows) == len(expected)
+    assert len(rows) == len(expected_rows)
     by_place = {(row["topic"], row["partition"], Path(row["file"]).name, row["position"]): row for row in rows}
-    for line in expected:
+    for line in expected_rows:
         row = by_place[line["topic"], line["partition"], line["segment"], line["position"]]
         assert (row["sizeBytes"], row["magic"], row["codec"]) == (line["size"], line["magic"], line["codec"])
         assert (row["lastOffset"], row["crcOk"], row["control"]) == (line["last_offset"], True, line["control"])
@@ -31,7 +31,7 @@ def test_every_batch_is_what_kafka_reads(log):
 
 def test_the_table_of_batches_tells_of_damage_in_every_mode(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
-    damaged("a length in the fourth record", raw)
+    damage_batch("a length in the fourth record", raw)
     write_segment(tmp_path, raw)
     shallow = read(tmp_path, "crcOk", "error", "readableRecords", table="batches", on_damage="fail")
     assert [row["crcOk"] for row in shallow] == [True, False, True]
@@ -42,5 +42,5 @@ def test_the_table_of_batches_tells_of_damage_in_every_mode(tmp_path):
         (3, 10, False),
         (10, 10, True),
     ]
-    unchecked = read(tmp_path, "crcOk", "error", table="batches", verify_crc=False)
-    assert {row["crcOk"] for row in unchecked} == {row["error"] for row in unchecked} == {None}
+    unchecked_rows = read(tmp_path, "crcOk", "error", table="batches", verify_crc=False)
+    assert {row["crcOk"] for row in unchecked_rows} == {row["error"] for row in unchecked_rows} == {None}

@@ -29,9 +29,9 @@ class Clock:
 
 
 def follower(servers: str, topic: str, clock: Clock | None = None, **options: str) -> TopicFollower:
-    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
+    topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
     clock = clock or Clock()
-    return TopicFollower(topic_options(given, is_stream=True), clock=lambda: clock.now_s, sleep=clock.sleep)
+    return TopicFollower(topic_options(topic_settings, is_stream=True), clock=lambda: clock.now_s, sleep=clock.sleep)
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
@@ -56,9 +56,9 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
 def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_batch_for_nothing(servers):
     make(servers, "few", 5)
     now = [0.0]
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
-    given |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
-    one = TopicFollower(topic_options(given, is_stream=True), clock=lambda: now[0])
+    topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
+    topic_settings |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
+    one = TopicFollower(topic_options(topic_settings, is_stream=True), clock=lambda: now[0])
     place = TopicPartition("few", 0)
     first = one.latest({place: 0})
     assert first == {place: 5}

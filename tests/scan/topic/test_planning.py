@@ -15,7 +15,7 @@ NOON_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
-def filled(servers):
+def filled_topic(servers):
     """Two partitions: a hundred small records, then a hundred large ones, a second apart; and an empty one."""
     make_anew(servers, "planned", 2)
     sizes = [10] * 100 + [1000] * 100
@@ -30,48 +30,54 @@ def filled(servers):
 
 
 def lookups(servers, **options):
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "planned", **options}
-    return TopicLookups(topic_options(given, is_stream=False))
+    topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": "planned", **options}
+    return TopicLookups(topic_options(topic_settings, is_stream=False))
 
 
 ZERO, ONE = TopicPartition("planned", 0), TopicPartition("planned", 1)
 
 
-def test_partitions_are_chosen_by_name_pattern_or_assignment(filled):
+def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
     for options in ({}, {"subscribe": None, "subscribePattern": "plan.*"}):
-        given = {name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None}
-        with TopicLookups(topic_options({"kafka.bootstrap.servers": filled, **given}, is_stream=False)) as asked:
+        topic_settings = {
+            name: value for name, value in ({"subscribe": "planned"} | options).items() if value is not None
+        }
+        with TopicLookups(
+            topic_options({"kafka.bootstrap.servers": filled_topic, **topic_settings}, is_stream=False)
+        ) as asked:
             assert asked.partitions() == [ZERO, ONE]
-    assigned = {"kafka.bootstrap.servers": filled, "assign": '{"planned": [1, 7]}'}
+    assigned_settings = {"kafka.bootstrap.servers": filled_topic, "assign": '{"planned": [1, 7]}'}
     with (
-        TopicLookups(topic_options(assigned, is_stream=False)) as asked,
+        TopicLookups(topic_options(assigned_settings, is_stream=False)) as lookups_used,
         pytest.raises(OptionError, match="there is no topic partition planned-7"),
     ):
-        asked.partitions()
+        lookups_used.partitions()
 
 
-def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled):
+def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_topic):
     starting = json.dumps({"planned": {"0": 7, "1": -2}})
-    with lookups(filled, startingOffsets=starting) as asked:
+    with lookups(filled_topic, startingOffsets=starting) as asked:
         assert asked.starts([ZERO, ONE]) == {ZERO: 7, ONE: 0}
         with pytest.raises(OptionError, match="names planned-1, which is not among"):
             asked.starts([ZERO])
-    with lookups(filled, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)) as asked:
-        assert (asked.starts([ZERO]), asked.ends([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
+    with lookups(
+        filled_topic, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)
+    ) as lookups_used:
+        assert (lookups_used.starts([ZERO]), lookups_used.ends([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
         with pytest.raises(OptionError, match="start_time`: no record of planned-1 is at or after the time"):
-            asked.starts([ZERO, ONE])
+            lookups_used.starts([ZERO, ONE])
 
 
-def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled):
-    with lookups(filled) as asked:
+def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
+    with lookups(filled_topic) as asked:
         assert [(one.first, one.end) for one in asked.ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [(0, 200)]
-    with lookups(filled, minPartitions="4") as asked:
+    with lookups(filled_topic, minPartitions="4") as asked:
         pieces = asked.ranges({ZERO: 0}, {ZERO: 200})
         assert [one.first for one in pieces] == [0, *(one.end for one in pieces[:-1])]
         assert len(pieces) == 4
         assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
-    with lookups(filled, maxRecordsPerPartition="60") as asked:
-        assert [(one.first, one.end) for one in asked.ranges({ZERO: 0}, {ZERO: 200})] == [
+    with lookups(filled_topic, maxRecordsPerPartition="60") as lookups_used:
+        assert [(one.first, one.end) for one in lookups_used.ranges({ZERO: 0}, {ZERO: 200})] == [
             (0, 50),
             (50, 100),
             (100, 150),
@@ -79,39 +85,48 @@ def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled):
         ]
 
 
-def test_offsets_that_are_not_there_are_an_error_or_left_out(filled, caplog):
+def test_offsets_that_are_not_there_are_an_error_or_left_out(filled_topic, caplog):
     with (
-        lookups(filled) as asked,
+        lookups(filled_topic) as asked,
         pytest.raises(OptionError, match="offset 900 of planned-0 is beyond the log's end 200"),
     ):
         asked.check_kept({ZERO: 900})
-    with lookups(filled, failOnDataLoss="false") as asked:
-        assert asked.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
+    with lookups(filled_topic, failOnDataLoss="false") as lookups_used:
+        assert lookups_used.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
     assert "what is there is read" in caplog.text
 
 
-def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled):
+def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled_topic):
     from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader
 
     starts = '{"planned": {"0": 30, "1": 0}}'
-    given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "startingOffsets": starts}
-    for ends, lost in (('{"planned": {"0": 20, "1": 0}}', "true"), ('{"planned": {"0": 29, "1": 0}}', "false")):
-        options = topic_options({**given, "endingOffsets": ends, "failOnDataLoss": lost}, is_stream=False)
+    topic_settings = {"kafka.bootstrap.servers": filled_topic, "subscribe": "planned", "startingOffsets": starts}
+    for ends, fails_on_data_loss in (
+        ('{"planned": {"0": 20, "1": 0}}', "true"),
+        ('{"planned": {"0": 29, "1": 0}}', "false"),
+    ):
+        options = topic_options(
+            {**topic_settings, "endingOffsets": ends, "failOnDataLoss": fails_on_data_loss}, is_stream=False
+        )
         with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
             KafkaTopicReader(options, ()).partitions()
-    nothing = topic_options({**given, "endingOffsets": starts}, is_stream=False)
+    nothing = topic_options({**topic_settings, "endingOffsets": starts}, is_stream=False)
     assert [piece.value for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
 
 
-def test_only_a_plan_with_a_report_looks_up_open_transactions(filled, monkeypatch):
-    planned = []
-    monkeypatch.setattr(TopicLookups, "open_transactions", lambda self, bounds: planned.append(bounds) or [])
-    given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "kafka.isolation.level": "read_committed"}
-    options = topic_options(given, is_stream=False)
+def test_only_a_plan_with_a_report_looks_up_open_transactions(filled_topic, monkeypatch):
+    plans = []
+    monkeypatch.setattr(TopicLookups, "open_transactions", lambda self, bounds: plans.append(bounds) or [])
+    topic_settings = {
+        "kafka.bootstrap.servers": filled_topic,
+        "subscribe": "planned",
+        "kafka.isolation.level": "read_committed",
+    }
+    options = topic_options(topic_settings, is_stream=False)
     ranges = plan_topic(options)
     assert [(one.partition, one.first, one.end) for one in ranges] == [(0, 0, 200)]
-    assert planned == []
+    assert plans == []
     notes = []
     assert plan_topic(options, report=notes.append) == ranges
     assert notes == []
-    assert len(planned) == 1
+    assert len(plans) == 1

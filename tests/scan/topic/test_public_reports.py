@@ -39,20 +39,20 @@ def write_transaction(servers: str, topic: str, values: list[bytes], *, commits:
 
 def read(ranges: list[Range], servers: str, topic: str, **options: str) -> list[bytes]:
     """Return the values that tasks read in these ranges."""
-    parsed = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
-    batches = [batch for part in ranges for batch in read_range(part, COLUMNS, parsed)]
-    close_idle(parsed)
+    read_options = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    batches = [batch for part in ranges for batch in read_range(part, COLUMNS, read_options)]
+    close_idle(read_options)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))["value"].to_pylist()
 
 
 def read_topic(servers: str, topic: str, **options: str) -> list[bytes]:
-    parsed = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
-    return read(plan_topic(parsed), servers, topic, **options)
+    read_options = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
+    return read(plan_topic(read_options), servers, topic, **options)
 
 
 def stream(servers: str, topic: str, **options: str) -> TopicFollower:
-    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
-    return TopicFollower(topic_options(given, is_stream=True))
+    topic_settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest", **options}
+    return TopicFollower(topic_options(topic_settings, is_stream=True))
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,10 @@ def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, va
     by_offset = {0: b"a", 1: b"b", 3: b"x", 4: b"y", 6: b"c"}
     for first in range(8):
         for end in range(first + 1, 9):
-            expected = [value for offset, value in by_offset.items() if first <= offset < end and value in values]
-            assert read([Range(topic, 0, first, end)], servers, topic, **isolation) == expected, (first, end)
+            expected_values = [
+                value for offset, value in by_offset.items() if first <= offset < end and value in values
+            ]
+            assert read([Range(topic, 0, first, end)], servers, topic, **isolation) == expected_values, (first, end)
 
 
 def test_a_long_aborted_transaction_is_no_silence(servers):

@@ -22,7 +22,7 @@ COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
 
 @pytest.fixture(scope="module")
-def filled(servers):
+def filled_topic(servers):
     fill(servers, "read")
     return servers
 
@@ -48,34 +48,38 @@ def options_of(servers, topic="read", **options):
 
 
 def read(servers, first, end, *, topic="read", **options):
-    given = topic_options(options_of(servers, topic, **options), is_stream=False)
-    batches = read_range(Range(topic, 0, first, end), COLUMNS, given)
+    read_options = topic_options(options_of(servers, topic, **options), is_stream=False)
+    batches = read_range(Range(topic, 0, first, end), COLUMNS, read_options)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
-def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
-    rows = read(filled, 17, 60).to_pylist()
+def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled_topic):
+    rows = read(filled_topic, 17, 60).to_pylist()
     assert [(row["offset"], row["value"]) for row in rows] == [(n, b"v%d" % n) for n in range(17, 60)]
     assert {(row["topic"], row["partition"]) for row in rows} == {("read", 0)}
-    ((_, kept),) = topic_reading._pool._idle
-    read(filled, 0, 1)
-    assert [one for _, one in topic_reading._pool._idle] == [kept]
+    ((_, pooled_consumer),) = topic_reading._pool._idle
+    read(filled_topic, 0, 1)
+    assert [one for _, one in topic_reading._pool._idle] == [pooled_consumer]
 
 
-def test_a_consumer_that_is_kept_asks_for_nothing(filled):
-    work, options = Range("read", 0, 0, 200), topic_options(options_of(filled), is_stream=False)
-    answers = topic_reading.read_fetched(work, options, lambda fetched, memory: [fetched.next_offset])
+def test_a_consumer_that_is_kept_asks_for_nothing(filled_topic):
+    work, options = Range("read", 0, 0, 200), topic_options(options_of(filled_topic), is_stream=False)
+    answers = topic_reading.read_fetched(work, options, lambda batches, memory: [batches.next_offset])
     assert next(answers) <= 100
     answers.close()  # a LIMIT was met
-    ((_, kept),) = topic_reading._pool._idle
-    assert not [state for state in kept._twin._positions.states.values() if state.is_selected or state.is_requested]
-    assert read(filled, 90, 100).num_rows == 10
-    assert not [state for state in kept._twin._positions.states.values() if state.is_selected or state.is_requested]
+    ((_, pooled_consumer),) = topic_reading._pool._idle
+    assert not [
+        state for state in pooled_consumer._twin._positions.states.values() if state.is_selected or state.is_requested
+    ]
+    assert read(filled_topic, 90, 100).num_rows == 10
+    assert not [
+        state for state in pooled_consumer._twin._positions.states.values() if state.is_selected or state.is_requested
+    ]
 
 
-def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled, monkeypatch):
+def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled_topic, monkeypatch):
     monkeypatch.setattr(topic_reading, "_MAX_BATCH_BYTES", 1)
-    assert read(filled, 3, 99)["offset"].to_pylist() == list(range(3, 99))
+    assert read(filled_topic, 3, 99)["offset"].to_pylist() == list(range(3, 99))
 
 
 def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
@@ -89,7 +93,7 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
 
 
 def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(
-    filled, caplog, monkeypatch
+    filled_topic, caplog, monkeypatch
 ):
     fetch, place = topic_reading.Consumer.fetch, TopicPartition("read", 0)
 
@@ -102,19 +106,19 @@ def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the
         OptionError,
         match=r"ends at offset 100, but offsets up to 101 were expected: no records arrived .*fail_on_data_loss",
     ):
-        read(filled, 90, 101, **short)
-    assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
+        read(filled_topic, 90, 101, **short)
+    assert read(filled_topic, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
     assert "ends at offset 100, but offsets up to 101 were expected" in caplog.text
 
 
-def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled, monkeypatch):
+def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled_topic, monkeypatch):
     monkeypatch.setattr(Consumer, "fetch", lambda *_: None)
     with pytest.raises(NetworkError, match="no records arrived from offset 90 on for 10 ms"):
-        read(filled, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
+        read(filled_topic, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
 
 
 @pytest.fixture
-def cleaned(tmp_path):
+def compacted_broker(tmp_path):
     """A broker of a log as the cleaner leaves it: it ends at offset 100, and nothing is left behind offset 0."""
     record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
     for topic in ("read", MARKERS):
@@ -126,13 +130,13 @@ def cleaned(tmp_path):
         yield broker.bootstrap_servers
 
 
-def test_a_range_ends_where_nothing_is_left_before_its_end(cleaned):
+def test_a_range_ends_where_nothing_is_left_before_its_end(compacted_broker):
     begin = time.monotonic()
-    assert read(cleaned, 0, 100)["offset"].to_pylist() == [0]
-    assert read(cleaned, 1, 100).num_rows == 0
+    assert read(compacted_broker, 0, 100)["offset"].to_pylist() == [0]
+    assert read(compacted_broker, 1, 100).num_rows == 0
     assert time.monotonic() - begin < 60  # kafkaConsumer.pollTimeoutMs is twice that
 
 
-def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(cleaned):
-    options = topic_write_options({"kafka.bootstrap.servers": cleaned, "topic": "t"})
+def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(compacted_broker):
+    options = topic_write_options({"kafka.bootstrap.servers": compacted_broker, "topic": "t"})
     assert json.loads(read_markers(options)["sink"]) == {"batchId": 7}

@@ -24,9 +24,9 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
     dice = random.Random(seed)
     topics = [f"t{n}" for n in range(3)]
     partitions = [partition(n, topic) for topic in topics for n in range(dice.randrange(1, 5))]
-    planned = {one: (first := dice.randrange(10), first + dice.choice([0, 0, 7, 40])) for one in partitions}
+    planned_ranges = {one: (first := dice.randrange(10), first + dice.choice([0, 0, 7, 40])) for one in partitions}
     ranges = []
-    for one, (first, end) in planned.items():
+    for one, (first, end) in planned_ranges.items():
         cuts = sorted({first, *(dice.randrange(first, end) for _ in range(3) if end > first), end})
         ranges += [Range(one.topic, one.partition, a, b) for a, b in pairwise(cuts)]
     shares = share_out(partitions, ranges, cores=dice.randrange(1, 5), can_grow=True)
@@ -36,11 +36,11 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
         bounds |= {partition(n, "t0"): (0, dice.randrange(3)) for n in range(5, 8)}
         bounds |= {partition(0, f"new{dice.randrange(3)}"): (0, 2)}
         bounds.pop(dice.choice(partitions))  # its topic was deleted
-        found = [(entry, index) for index, share in enumerate(shares) for entry in offsets_of(share, bounds)]
-        assert sorted(entry for entry, _ in found) == sorted(
+        offsets_read = [(entry, index) for index, share in enumerate(shares) for entry in offsets_of(share, bounds)]
+        assert sorted(entry for entry, _ in offsets_read) == sorted(
             (one, offset) for one, (first, end) in bounds.items() for offset in range(first, end)
         )
-        for entry, index in found:
+        for entry, index in offsets_read:
             assert owners.setdefault(entry, index) == index
 
 

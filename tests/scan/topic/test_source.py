@@ -55,11 +55,11 @@ def test_conditions_and_bounds(servers):
     scan = kafkaframes.scan_topic(servers, [TOPIC[:4] + "*"])
     rows = scan.select("partition", "offset", "timestamp").to_arrow().to_pylist()
     first, last = rows[10]["timestamp"], rows[-10]["timestamp"]
-    kept = scan.where(timestamp=(first, last), partition=0).select("partition", "offset", "timestamp")
-    assert kept.to_arrow().to_pylist() == [
+    kept_scan = scan.where(timestamp=(first, last), partition=0).select("partition", "offset", "timestamp")
+    assert kept_scan.to_arrow().to_pylist() == [
         row for row in rows if row["partition"] == 0 and first <= row["timestamp"] < last
     ]
-    assert kept.count() == kept.to_arrow().num_rows
+    assert kept_scan.count() == kept_scan.to_arrow().num_rows
     assert scan.where(offset=(3, 5)).count() == 4
     offsets = kafkaframes.scan_topic(servers, TOPIC, start=2, end={TOPIC: {0: 4, 1: 3}}).select("offset").to_arrow()
     assert offsets.column(0).to_pylist() == [2, 3, 2]
@@ -133,16 +133,16 @@ def test_partitions_and_control_records_of_live_topics_are_selected_as_those_of_
 
 def test_damage_in_an_answer_is_kept_dropped_or_an_error():
     batches = [kafkaframes.build_records({"value": [b"v"] * 5}, base_offset=start) for start in (0, 5, 10)]
-    damaged = bytearray(batches[1])
-    damaged[17] ^= 1  # the CRC
-    fetched = FetchedBatches(TopicPartition("orders", 0), 0, batches[0] + bytes(damaged) + batches[2])
+    damaged_batch = bytearray(batches[1])
+    damaged_batch[17] ^= 1  # the CRC
+    fetched_batches = FetchedBatches(TopicPartition("orders", 0), 0, batches[0] + bytes(damaged_batch) + batches[2])
     for on_damage, offsets in (("keep", list(range(15))), ("drop", [*range(5), *range(10, 15)])):
         errors = []
-        read = fetched.read(["offset"], on_damage=on_damage, errors=errors)
+        read = fetched_batches.read(["offset"], on_damage=on_damage, errors=errors)
         assert [offset for batch in read for offset in batch.column(0).to_pylist()] == offsets
         assert [error.base_offset for error in errors] == [5]
     with pytest.raises(CorruptRecordError):
-        list(fetched.read(["offset"]))
+        list(fetched_batches.read(["offset"]))
 
 
 def test_an_open_transaction_that_ends_the_read_is_named(caplog):
@@ -189,12 +189,20 @@ def test_an_end_after_an_open_transaction_does_not_wait(caplog):
         scan = kafkaframes.scan_topic(servers, "t", end={"t": {0: 3}})
         assert scan.to_arrow().num_rows == 1
         assert scan.plan().notes[0].end_offset == 3
-        committed = {"kafka.bootstrap.servers": servers, "subscribe": "t", "kafka.isolation.level": "read_committed"}
-        given = {**committed, "startingOffsets": '{"t": {"0": 0}}', "endingOffsets": '{"t": {"0": 3}}'}
-        (work,) = KafkaTopicReader(topic_options(given, is_stream=False), ()).partitions()
+        committed_settings = {
+            "kafka.bootstrap.servers": servers,
+            "subscribe": "t",
+            "kafka.isolation.level": "read_committed",
+        }
+        topic_settings = {
+            **committed_settings,
+            "startingOffsets": '{"t": {"0": 0}}',
+            "endingOffsets": '{"t": {"0": 3}}',
+        }
+        (work,) = KafkaTopicReader(topic_options(topic_settings, is_stream=False), ()).partitions()
         assert (work.value.first, work.value.end) == (0, 1)
         assert "t-0: the transaction of producer" in caplog.text
-        hidden = []
-        plan_shares(topic_options(committed, is_stream=False), cores=1, report=hidden.append)
-        assert [(one.first_offset, one.end_offset) for one in hidden] == [(1, 4)]
+        hidden_transactions = []
+        plan_shares(topic_options(committed_settings, is_stream=False), cores=1, report=hidden_transactions.append)
+        assert [(one.first_offset, one.end_offset) for one in hidden_transactions] == [(1, 4)]
         producer.abort_transaction()

@@ -65,7 +65,7 @@ class PairMaker:
             self._logical[kind] = {"logicalType": logical}
         writer = self._record(2)
         values = [self._bytes(writer) for _ in range(choose.randint(1, 4))]
-        return Pair(writer, self._changed(writer), values)
+        return Pair(writer, self._change_schema(writer), values)
 
     # ------------------------------------------------------------------------------------------------------ schemas
 
@@ -122,30 +122,30 @@ class PairMaker:
 
     # ------------------------------------------------------------------------------------------------------ changes
 
-    def _changed(self, schema: Any) -> Any:
+    def _change_schema(self, schema: Any) -> Any:
         """Return what a later schema has in a type's place."""
         choose = self._choose
         if isinstance(schema, list):
-            result = [self._changed(branch) for branch in schema if choose.random() < 0.9]
+            result = [self._change_schema(branch) for branch in schema if choose.random() < 0.9]
             result = [one for branch in result for one in (branch if isinstance(branch, list) else [branch])]
             if len(result) == 1 and choose.random() < 0.3:
                 return result[0]
             return self._union([*result, *([self._primitive()] if choose.random() < 0.3 else [])])
         kind = schema if isinstance(schema, str) else schema["type"]
         if choose.random() < 0.12 and kind != "null":
-            return self._union([self._changed(schema), *([self._primitive()] if choose.random() < 0.4 else [])])
+            return self._union([self._change_schema(schema), *([self._primitive()] if choose.random() < 0.4 else [])])
         if kind in PRIMITIVES:
             if choose.random() < 0.3 and kind in PROMOTIONS:
                 return self._primitive(choose.choice(PROMOTIONS[kind]))
             return self._primitive() if choose.random() < 0.04 else self._primitive(kind)
-        return self._changed_complex(schema, kind)
+        return self._change_complex(schema, kind)
 
-    def _changed_complex(self, schema: Any, kind: str) -> Any:
+    def _change_complex(self, schema: Any, kind: str) -> Any:
         choose = self._choose
         if kind == "array":
-            return {**schema, "items": self._with_bytes(self._changed(schema["items"]))}
+            return {**schema, "items": self._with_bytes(self._change_schema(schema["items"]))}
         if kind == "map":
-            return {**schema, "values": self._changed(schema["values"])}
+            return {**schema, "values": self._change_schema(schema["values"])}
         result = dict(schema)
         if choose.random() < 0.15:
             result |= {"name": self._name("N"), "aliases": [schema["name"]]}
@@ -158,7 +158,7 @@ class PairMaker:
             if choose.random() < 0.2 and result["size"] == 4:
                 result |= {"logicalType": "decimal", "precision": 9, "scale": 3}
         else:
-            result["fields"] = [self._changed_field(field) for field in schema["fields"] if choose.random() < 0.85]
+            result["fields"] = [self._change_field(field) for field in schema["fields"] if choose.random() < 0.85]
             for _ in range(choose.choice([0, 0, 1, 2])):
                 result["fields"].append(self._new_field())
             choose.shuffle(result["fields"])
@@ -166,8 +166,8 @@ class PairMaker:
                 result["fields"] = [{**self._field("int"), "default": 7}]
         return result
 
-    def _changed_field(self, field: dict[str, Any]) -> dict[str, Any]:
-        result = {**field, "type": self._changed(field["type"])}
+    def _change_field(self, field: dict[str, Any]) -> dict[str, Any]:
+        result = {**field, "type": self._change_schema(field["type"])}
         if self._choose.random() < 0.1:
             result |= {"name": self._name("g"), "aliases": [field["name"]]}
         return result
@@ -230,8 +230,8 @@ class PairMaker:
             "long": lambda: zigzag(choose.choice(MOMENTS if has_moments else LONGS)),
             "float": lambda: struct.pack("<f", choose.choice((0.1, -2.5, 3.0))),
             "double": lambda: struct.pack("<d", choose.choice(DOUBLES)),
-            "bytes": lambda: sized(choose.choice(DIGITS)),
-            "string": lambda: sized(choose.choice(DIGITS)),
+            "bytes": lambda: sized_bytes(choose.choice(DIGITS)),
+            "string": lambda: sized_bytes(choose.choice(DIGITS)),
         }[kind]()
 
     def _complex(self, schema: dict[str, Any]) -> bytes:
@@ -242,7 +242,7 @@ class PairMaker:
             return self._block([self._bytes(schema["items"]) for _ in range(choose.randrange(4))])
         if schema["type"] == "map":
             keys = choose.sample(TEXTS, choose.randrange(3))
-            return self._block([sized(key.encode()) + self._bytes(schema["values"]) for key in keys])
+            return self._block([sized_bytes(key.encode()) + self._bytes(schema["values"]) for key in keys])
         if schema["type"] == "enum":
             return zigzag(choose.randrange(len(schema["symbols"])))
         return choose.choice([b"\0", b"\xff"]) + choose.randbytes(schema["size"] - 1)  # 9 digits at most, as decimal
@@ -270,7 +270,7 @@ def zigzag(value: int) -> bytes:
     return bytes([*result, rest])
 
 
-def sized(value: bytes) -> bytes:
+def sized_bytes(value: bytes) -> bytes:
     return zigzag(len(value)) + value
 
 

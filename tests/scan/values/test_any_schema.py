@@ -37,9 +37,9 @@ def unlike(names):
     return st.lists(names, min_size=1, max_size=4, unique=True)
 
 
-def by_columns(row, reserved=RESERVED_COLUMNS):
+def by_columns(row, reserved_names=RESERVED_COLUMNS):
     """Return a row, its fields in the schema's order, by the names of its columns."""
-    names = column_names(row, reserved_names=reserved)
+    names = column_names(row, reserved_names=reserved_names)
     return {names[name]: one for name, one in row.items()}
 
 
@@ -55,7 +55,7 @@ def aware(moment):
     return moment.replace(tzinfo=UTC)
 
 
-def decoded(decoder, values):
+def decode_rows(decoder, values):
     """Return the rows, by names of columns, and the reasons."""
     struct, reasons = decode_to_struct(pa.array(values, pa.binary()), decoder)
     struct.validate(full=True)
@@ -63,12 +63,12 @@ def decoded(decoder, values):
     return struct.to_pylist(), reasons
 
 
-def damaged(data: bytes, cut: int, flips: list[tuple[int, int]]) -> bytes:
-    made = bytearray(data)
+def damage_value(data: bytes, cut_size: int, flips: list[tuple[int, int]]) -> bytes:
+    damaged_data = bytearray(data)
     for place, mask in flips:
-        if made:
-            made[place % len(made)] ^= mask
-    return bytes(made[: len(made) - cut % (len(made) + 1)])
+        if damaged_data:
+            damaged_data[place % len(damaged_data)] ^= mask
+    return bytes(damaged_data[: len(damaged_data) - cut_size % (len(damaged_data) + 1)])
 
 
 DAMAGE = st.tuples(st.integers(0, 9), st.lists(st.tuples(st.integers(0, 999), st.integers(1, 255)), max_size=3))
@@ -114,21 +114,21 @@ def avro_kinds(draw, depth=2):
         if choice == 2:
             return named("fixed", size=3), st.binary(min_size=3, max_size=3), same
         if choice == 3:
-            schema, values, given = kind(depth - 1)
-            return {"type": "array", "items": schema}, st.lists(values, max_size=3), lambda some: [*map(given, some)]
+            schema, values, row_of = kind(depth - 1)
+            return {"type": "array", "items": schema}, st.lists(values, max_size=3), lambda some: [*map(row_of, some)]
         if choice == 4:
-            schema, values, given = kind(depth - 1)
+            schema, values, row_of = kind(depth - 1)
             return (
                 {"type": "map", "values": schema},
                 st.dictionaries(TEXT, values, max_size=2),
-                lambda some: [(key, given(value)) for key, value in some.items()],
+                lambda some: [(key, row_of(value)) for key, value in some.items()],
             )
         if choice == 5:
-            schema, values, given = kind(0)
+            schema, values, row_of = kind(0)
             return (
                 draw(st.permutations(["null", schema])),
                 st.none() | values,
-                lambda one: None if one is None else given(one),
+                lambda one: None if one is None else row_of(one),
             )
         if choice == 6:
             return record(depth - 1, st.sampled_from("pqr"))
@@ -158,28 +158,28 @@ def plain_times(schema):
 
 @given(kind=avro_kinds(), data=st.data(), damage=DAMAGE)
 def test_avro(kind, data, damage):
-    schema, values, given = kind
+    schema, values, row_of = kind
     decoder = AvroDecoder(schema, lambda value: (None, value))
     rows = data.draw(st.lists(values, max_size=3))
-    written = [avro_bytes(schema, row) for row in rows]
-    expected = [by_columns(given(row)) for row in rows]
-    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
-    for one in written:  # neighbours of a damaged value are what they were
-        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+    encoded_values = [avro_bytes(schema, row) for row in rows]
+    expected_rows = [by_columns(row_of(row)) for row in rows]
+    assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
+    for one in encoded_values:  # neighbours of a damaged value are what they were
+        result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
 @given(kind=avro_kinds(depth=1), data=st.data())
 def test_avro_that_another_schema_wrote(kind, data):
     """Fields that the table does not have are left out, those that the writer did not have are their defaults."""
-    schema, values, given = kind
-    kept = data.draw(st.lists(st.sampled_from(schema["fields"]), unique_by=lambda field: field["name"]))
+    schema, values, row_of = kind
+    kept_fields = data.draw(st.lists(st.sampled_from(schema["fields"]), unique_by=lambda field: field["name"]))
     late = {"name": "late", "type": ["null", "int"], "default": None}
-    reader = {**schema, "fields": [*kept, late]}
+    reader = {**schema, "fields": [*kept_fields, late]}
     decoder = AvroDecoder(reader, lambda value: (schema, value))
     row = data.draw(values)
-    expected = by_columns({field["name"]: given(row)[field["name"]] for field in kept} | {"late": None})
-    assert decoded(decoder, [avro_bytes(schema, row)]) == ([expected], {})
+    expected_rows = by_columns({field["name"]: row_of(row)[field["name"]] for field in kept_fields} | {"late": None})
+    assert decode_rows(decoder, [avro_bytes(schema, row)]) == ([expected_rows], {})
 
 
 # ------------------------------------------------------------------------------------------------------------- JSON
@@ -201,9 +201,9 @@ def json_kinds(draw, depth=2):
     def kind(depth: int):
         choice = draw(st.integers(0, 2 if depth else 0))
         if choice == 1:
-            schema, values, given = kind(depth - 1)
+            schema, values, row_of = kind(depth - 1)
             some = st.none() | st.lists(values, max_size=3)
-            return {"type": "array", "items": schema}, some, lambda one: one and [*map(given, one)]
+            return {"type": "array", "items": schema}, some, lambda one: one and [*map(row_of, one)]
         return record(depth - 1, st.sampled_from("pqr")) if choice == 2 else draw(st.sampled_from(JSON_SCALARS))
 
     def record(depth: int, names):
@@ -211,24 +211,24 @@ def json_kinds(draw, depth=2):
         schema = {"type": "object", "properties": {name: one[0] for name, one in fields.items()}}
         values = st.fixed_dictionaries({}, optional={name: one[1] for name, one in fields.items()})
 
-        def given(row):
+        def row_of(row):
             return {name: one[2](row[name]) if name in row else None for name, one in fields.items()}
 
-        return schema, values, given
+        return schema, values, row_of
 
     return record(depth, NAMES)
 
 
 @given(kind=json_kinds(), data=st.data(), damage=DAMAGE)
 def test_json(kind, data, damage):
-    schema, values, given = kind
+    schema, values, row_of = kind
     decoder = JsonDecoder(schema)
     rows = data.draw(st.lists(values, max_size=3))
-    written = [json.dumps(row).encode() for row in rows]
-    expected = [by_columns(given(row), {*RESERVED_COLUMNS, OTHER}) | {OTHER: None} for row in rows]
-    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
-    for one in written:
-        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+    encoded_values = [json.dumps(row).encode() for row in rows]
+    expected_rows = [by_columns(row_of(row), {*RESERVED_COLUMNS, OTHER}) | {OTHER: None} for row in rows]
+    assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
+    for one in encoded_values:
+        result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
@@ -253,58 +253,58 @@ def protobuf_kinds(draw, depth=2):
     enum.value.add(name="NINE", number=9)
 
     def message(depth: int, names):
-        made = file.message_type.add(name=f"M{len(file.message_type)}")
+        descriptor = file.message_type.add(name=f"M{len(file.message_type)}")
         fields = {}
         for number, name in enumerate(draw(unlike(names)), 1):
             inner = draw(st.integers(0, 2 if depth else 1))
             label = draw(st.sampled_from([ONE, MANY]))
             options, default = {}, 0
             if inner == 2:
-                nested, values, given = message(depth - 1, st.sampled_from("pqr"))
-                kind, options, default = 11, {"type_name": f".p.{nested}"}, None
+                nested_name, values, row_of = message(depth - 1, st.sampled_from("pqr"))
+                kind, options, default = 11, {"type_name": f".p.{nested_name}"}, None
             elif inner == 1:
                 kind, options = 14, {"type_name": ".p.E"}
                 values, default = st.sampled_from([0, 9, 5]), "ZERO"
-                given = {0: "ZERO", 9: "NINE", 5: "5"}.get
+                row_of = {0: "ZERO", 9: "NINE", 5: "5"}.get
             else:
-                kind, values, given = draw(st.sampled_from(PROTOBUF_SCALARS))
+                kind, values, row_of = draw(st.sampled_from(PROTOBUF_SCALARS))
                 default = ZERO.get(kind, 0)
             if label == MANY:
-                one, values, default = given, st.lists(values, max_size=3), []
-                given = lambda some, one=one: [*map(one, some)]  # noqa: E731
+                one, values, default = row_of, st.lists(values, max_size=3), []
+                row_of = lambda some, one=one: [*map(one, some)]  # noqa: E731
             elif kind != 11 and draw(st.booleans()):  # optional: whether it is there is known
-                made.oneof_decl.add(name=f"_{name}")
-                options |= {"proto3_optional": True, "oneof_index": len(made.oneof_decl) - 1}
+                descriptor.oneof_decl.add(name=f"_{name}")
+                options |= {"proto3_optional": True, "oneof_index": len(descriptor.oneof_decl) - 1}
                 default = None
-            made.field.add(name=name, number=number, type=kind, label=label, **options)
-            fields[name] = (values, given, default)
+            descriptor.field.add(name=name, number=number, type=kind, label=label, **options)
+            fields[name] = (values, row_of, default)
         values = st.fixed_dictionaries({}, optional={name: one[0] for name, one in fields.items()})
 
-        def given(row):
+        def row_of(row):
             return {name: one[1](row[name]) if name in row else one[2] for name, one in fields.items()}
 
-        return made.name, values, given
+        return descriptor.name, values, row_of
 
-    name, values, given = message(depth, NAMES)
-    return file, f"p.{name}", values, given
+    name, values, row_of = message(depth, NAMES)
+    return file, f"p.{name}", values, row_of
 
 
 @given(kind=protobuf_kinds(), data=st.data(), damage=DAMAGE)
 def test_protobuf(kind, data, damage):
     from google.protobuf import descriptor_pool, message_factory
 
-    file, name, values, given = kind
-    serialized = file.SerializeToString()
+    file, name, values, row_of = kind
+    descriptor_bytes = file.SerializeToString()
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(serialized)
+    pool.AddSerializedFile(descriptor_bytes)
     written_by = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-    decoder = ProtobufDecoder([serialized], name, same)
+    decoder = ProtobufDecoder([descriptor_bytes], name, same)
     rows = data.draw(st.lists(values, max_size=3))
-    written = [written_by(**row).SerializeToString() for row in rows]
-    expected = [by_columns(given(row)) for row in rows]
-    assert decoded(decoder, [*written, None]) == ([*expected, None], {})
-    for one in written:
-        result, _ = decoded(decoder, [one, damaged(one, *damage), one])
+    encoded_values = [written_by(**row).SerializeToString() for row in rows]
+    expected_rows = [by_columns(row_of(row)) for row in rows]
+    assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
+    for one in encoded_values:
+        result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
@@ -317,7 +317,9 @@ def test_instants_that_fit_microseconds_are_values_and_others_are_bad_records():
         pa.array([avro_bytes(plain, {"at": at}) for at in milliseconds], pa.binary()), decoder
     )
     assert struct.field("at").cast(pa.int64()).to_pylist()[2:] == [at * 1000 for at in milliseconds[2:]]
-    assert {row: "(timestamp-millis) is beyond the range of its column" in said for row, said in reasons.items()} == {
+    assert {
+        row: "(timestamp-millis) is beyond the range of its column" in reason for row, reason in reasons.items()
+    } == {
         0: True,
         1: True,
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.scan.values.avro_pairs import Pair, differences, sized, zigzag
+from tests.scan.values.avro_pairs import Pair, differences, sized_bytes, zigzag
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
@@ -47,20 +47,20 @@ def resolve(writer, reader, *values):
 
 
 def test_verdicts_of_java_on_random_pairs():
-    found, refused, total = {}, 0, 0
+    found, refused_count, total = {}, 0, 0
     for number, line in enumerate(gzip.decompress(VERDICTS.read_bytes()).splitlines()):
         writer, reader, values, verdicts = json.loads(line)
-        refused += sum("error" in verdict for verdict in verdicts)
+        refused_count += sum("error" in verdict for verdict in verdicts)
         total += len(verdicts)
-        if said := differences(Pair(writer, reader, [bytes.fromhex(value) for value in values]), verdicts):
-            found[number] = said
+        if difference := differences(Pair(writer, reader, [bytes.fromhex(value) for value in values]), verdicts):
+            found[number] = difference
     assert found == {}
     assert total > 900
-    assert 0.1 < refused / total < 0.5
+    assert 0.1 < refused_count / total < 0.5
 
 
 @pytest.mark.parametrize(
-    ("kind", "default", "expected"),
+    ("kind", "default", "expected_value"),
     [
         (MILLIS, 1_700_000_000_000, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
         (MICROS, 1_700_000_000_000_000, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
@@ -77,12 +77,12 @@ def test_verdicts_of_java_on_random_pairs():
         ("double", 3, 3.0),
     ],
 )
-def test_defaults_are_what_the_schema_says(kind, default, expected):
+def test_defaults_are_what_the_schema_says(kind, default, expected_value):
     """fastavro#814, fastavro#869, AVRO-3775: defaults were left as the schema's JSON has them."""
     decoder = AvroDecoder(record(("id", "int"), ("v", kind, default)), lambda value: (record(("id", "int")), value))
     struct, reasons = decode_to_struct(pa.array([zigzag(1)], pa.binary()), decoder)
     assert reasons == {}
-    assert struct.to_pylist() == [{"id": 1, "v": expected}]
+    assert struct.to_pylist() == [{"id": 1, "v": expected_value}]
 
 
 def test_a_default_that_is_not_of_its_type_is_the_reason_of_records_that_need_it():
@@ -95,7 +95,7 @@ AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "number", "expected"),
+    ("writer", "reader", "number", "expected_value"),
     [
         ("long", MILLIS, 1_700_000_000_000, AT),
         ("long", MICROS, 1_700_000_000_000_000, AT),
@@ -116,22 +116,22 @@ AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
         ("long", "double", 2**53 + 1, 2.0**53),
     ],
 )
-def test_units_travel_with_numbers(writer, reader, number, expected):
+def test_units_travel_with_numbers(writer, reader, number, expected_value):
     """A number without a unit gets the reader's; one with a unit keeps it, and no number changes its meaning."""
-    assert resolve(writer, reader, zigzag(number)) == [expected]
+    assert resolve(writer, reader, zigzag(number)) == [expected_value]
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "value", "said"),
+    ("writer", "reader", "value", "message"),
     [
         (TIME_MILLIS, MILLIS, zigzag(1), "written as time-millis, which cannot be read as timestamp-millis"),
         (DATE, TIME_MICROS, zigzag(1), "written as date, which cannot be read as time-micros"),
-        ("string", "int", sized(b"1"), "written as string, which cannot be read as int"),
+        ("string", "int", sized_bytes(b"1"), "written as string, which cannot be read as int"),
         ("long", "int", zigzag(1), "written as long, which cannot be read as int"),
         (MILLIS, MILLIS, zigzag(2**62), f"{2**62} (timestamp-millis) is beyond the range of its column"),
-        (decimal(9, 3), decimal(9, 1), sized(b"\x01"), "has digits that scale 1 would lose"),
-        (decimal(9, 0), decimal(2, 0), sized(b"\x64"), "a decimal of more than 2 digits"),
-        ("bytes", "string", sized(b"\xff"), "text that is not UTF-8"),
+        (decimal(9, 3), decimal(9, 1), sized_bytes(b"\x01"), "has digits that scale 1 would lose"),
+        (decimal(9, 0), decimal(2, 0), sized_bytes(b"\x64"), "a decimal of more than 2 digits"),
+        ("bytes", "string", sized_bytes(b"\xff"), "text that is not UTF-8"),
         ("boolean", "boolean", b"\x02", "byte 2 is not a boolean"),
         ("long", "long", b"\xff" * 10 + b"\x01", "a number of more than 64 bits"),
         ("string", "string", zigzag(9) + b"x", "9 bytes of text or data, of 1 that are left"),
@@ -140,22 +140,22 @@ def test_units_travel_with_numbers(writer, reader, number, expected):
         ({"type": "array", "items": "null"}, "int", zigzag(2**40), "cannot be read as int"),
     ],
 )
-def test_what_does_not_resolve_is_a_bad_record_with_the_reason(writer, reader, value, said):
-    assert said in resolve(writer, reader, value)[0]
+def test_what_does_not_resolve_is_a_bad_record_with_the_reason(writer, reader, value, message):
+    assert message in resolve(writer, reader, value)[0]
 
 
 def test_decimals_keep_their_value_when_the_scale_grows():
-    values = [sized((1234).to_bytes(2, "big")), sized((-5).to_bytes(1, "big", signed=True))]
+    values = [sized_bytes((1234).to_bytes(2, "big")), sized_bytes((-5).to_bytes(1, "big", signed=True))]
     assert resolve(decimal(6, 2), decimal(10, 4), *values) == [Decimal("12.3400"), Decimal("-0.0500")]
-    assert resolve(decimal(6, 4), decimal(6, 2), sized((123400).to_bytes(3, "big"))) == [Decimal("12.34")]
+    assert resolve(decimal(6, 4), decimal(6, 2), sized_bytes((123400).to_bytes(3, "big"))) == [Decimal("12.34")]
     assert resolve("bytes", decimal(6, 2), values[0]) == [Decimal("12.34")]
     assert resolve(decimal(6, 2), "bytes", values[0]) == [b"\x04\xd2"]
 
 
 def test_a_decimal_without_precision_is_its_bytes_and_one_of_more_than_38_digits_is_text():
-    assert resolve("bytes", {"type": "bytes", "logicalType": "decimal"}, sized(b"\x01")) == [b"\x01"]
+    assert resolve("bytes", {"type": "bytes", "logicalType": "decimal"}, sized_bytes(b"\x01")) == [b"\x01"]
     wide = decimal(50, 2)
-    assert resolve(wide, wide, sized((10**44 + 5).to_bytes(20, "big"))) == [f"{10**42}.05"]
+    assert resolve(wide, wide, sized_bytes((10**44 + 5).to_bytes(20, "big"))) == [f"{10**42}.05"]
 
 
 def test_unions_of_several_types_are_json_text():
@@ -166,10 +166,10 @@ def test_unions_of_several_types_are_json_text():
         union,
         zigzag(0),
         zigzag(1) + zigzag(5),
-        zigzag(2) + sized(b'say "hi"'),
+        zigzag(2) + sized_bytes(b'say "hi"'),
         zigzag(3) + moment,
         zigzag(4) + zigzag(2) + b"\1\0" + b"\0",
-        zigzag(5) + sized(b"\xff"),
+        zigzag(5) + sized_bytes(b"\xff"),
         zigzag(3) + zigzag(2**60),
     ) == [
         None,
@@ -218,11 +218,11 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
     with pytest.raises(OptionError, match=rf"type n\d+, at x\d.*, brings more than {MAX_COLUMNS} columns"):
         AvroDecoder(doubling(22), lambda value: (None, value))
     assert len(AvroDecoder(doubling(6), lambda value: (None, value)).fields) == 7
-    wrapped = "int"
+    wrapped_schema = "int"
     for level in range(60):
-        wrapped = record(("a", wrapped), name=f"d{level}")
+        wrapped_schema = record(("a", wrapped_schema), name=f"d{level}")
     with pytest.raises(OptionError, match=r"is nested more than 50 levels deep"):
-        AvroDecoder(wrapped, lambda value: (None, value))
+        AvroDecoder(wrapped_schema, lambda value: (None, value))
 
 
 def test_a_writers_schema_that_doubles_costs_nothing():
@@ -234,7 +234,7 @@ def test_a_writers_schema_that_doubles_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ({"type": "record", "name": "R"}, "record R without fields"),
         ({"type": "enum", "name": "E", "symbols": []}, "enum E without symbols"),
@@ -247,8 +247,8 @@ def test_a_writers_schema_that_doubles_costs_nothing():
         ({"name": "x"}, "has no type"),
     ],
 )
-def test_what_is_not_a_schema_is_refused_by_name(schema, said):
-    with pytest.raises(OptionError, match=said):
+def test_what_is_not_a_schema_is_refused_by_name(schema, message):
+    with pytest.raises(OptionError, match=message):
         AvroDecoder(schema, lambda value: (None, value))
 
 

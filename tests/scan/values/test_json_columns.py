@@ -68,10 +68,10 @@ class OneByOne:
 def test_both_give_the_same(other_fields, values):
     decoder = JsonDecoder(SCHEMA, other_fields=other_fields)
     array = pa.array(values, pa.binary())
-    expected, reasons = decode_to_struct(array, OneByOne(decoder))
-    result, found = decode_to_struct(array, decoder)
-    assert (result.to_pylist(), found) == (expected.to_pylist(), reasons)
-    assert result.type == expected.type
+    expected_struct, reasons = decode_to_struct(array, OneByOne(decoder))
+    result, actual_reasons = decode_to_struct(array, decoder)
+    assert (result.to_pylist(), actual_reasons) == (expected_struct.to_pylist(), reasons)
+    assert result.type == expected_struct.type
     result.validate(full=True)
 
 

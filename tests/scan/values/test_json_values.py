@@ -63,8 +63,8 @@ def test_half_of_a_surrogate_pair_stays_as_it_was_escaped():
     assert json.loads(rows[0]["other_fields"]) == {"more": ["\udfff", "é"], "\udead": "\U0001f600"}
     assert '"é"' in rows[0]["other_fields"]
     pa.array([rows[0]["other_fields"]]).validate(full=True)
-    inferred = infer_schema([b'{"\\ud800":1,"a":"\\ud800","b":1e400,"c":1}'])
-    assert inferred["properties"] == {"a": {}, "b": {}, "c": {"type": "integer"}}
+    inferred_schema = infer_schema([b'{"\\ud800":1,"a":"\\ud800","b":1e400,"c":1}'])
+    assert inferred_schema["properties"] == {"a": {}, "b": {}, "c": {"type": "integer"}}
 
 
 NULL, INTEGER, TEXT = {"type": "null"}, {"type": "integer"}, {"type": "string"}
@@ -82,7 +82,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize(
-    ("schema", "expected"),
+    ("schema", "expected_type"),
     [
         ({"oneOf": [{"type": "null", "title": "Not included"}, TEXT]}, "string"),  # of Confluent's Java serializer
         ({"anyOf": [INTEGER, NULL], "default": None}, "int64"),  # of pydantic
@@ -110,8 +110,8 @@ REFERENCES = {
         ({"enum": [1, "a"]}, "string"),
     ],
 )
-def test_schemas_become_typed_columns(schema, expected):
-    assert type_of(schema, **REFERENCES) == expected
+def test_schemas_become_typed_columns(schema, expected_type):
+    assert type_of(schema, **REFERENCES) == expected_type
 
 
 def test_nullable_values_of_javas_serializer_are_values():
@@ -125,8 +125,8 @@ def test_nullable_values_of_javas_serializer_are_values():
 def test_references_to_other_schemas_of_the_registry():
     schema = {"type": "object", "properties": {"in": {"$ref": "in.json"}, "part": {"$ref": "in.json#/$defs/P"}}}
     other = {"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}}, "$defs": {"P": TEXT}}
-    registered = RegisteredSchema("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
-    fields = Decoding("json", registry="http://localhost:1", registered_schema=registered).decoder().fields
+    registered_schema = RegisteredSchema("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
+    fields = Decoding("json", registry="http://localhost:1", registered_schema=registered_schema).decoder().fields
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 
 
@@ -144,7 +144,7 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
 
 
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "expected_names"),
     [
         (["id", "ID", "Id"], None),
         (["ID", "id"], ["ID", "id_a561"]),
@@ -157,13 +157,13 @@ def test_schemas_that_double_are_refused_by_the_name_of_the_type():
         (["camelCase", "snake_case"], ["camelCase", "snake_case"]),
     ],
 )
-def test_columns_have_names_that_no_engine_takes_for_another(fields, expected):
+def test_columns_have_names_that_no_engine_takes_for_another(fields, expected_names):
     names = column_names(fields)
     columns = list(names.values())
     assert len({name.lower() for name in columns}) == len(fields)
     assert column_names([*fields, "later", "LATER"]) | names == column_names([*fields, "later", "LATER"])
-    if expected is not None:
-        assert columns == expected
+    if expected_names is not None:
+        assert columns == expected_names
 
 
 def test_names_inside_of_structs_and_lists_differ_too():
@@ -174,6 +174,6 @@ def test_names_inside_of_structs_and_lists_differ_too():
     assert row["o"]["k"] == 1 or row["o"]["K"] == 2
     assert sorted(row["o"].values()) == [1, 2]
     assert len({name.lower() for name in row["l"][0]}) == 2
-    nested = next(value for value in row["l"][0].values() if isinstance(value, dict))
-    assert sorted(nested.values()) == [1, 2]
-    assert len({name.lower() for name in nested}) == 2
+    nested_struct = next(value for value in row["l"][0].values() if isinstance(value, dict))
+    assert sorted(nested_struct.values()) == [1, 2]
+    assert len({name.lower() for name in nested_struct}) == 2

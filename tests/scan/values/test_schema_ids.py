@@ -9,7 +9,7 @@ import uuid
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from tests.scan.values.avro_pairs import sized, zigzag
+from tests.scan.values.avro_pairs import sized_bytes, zigzag
 
 import kafkaframes
 from kafkaframes.cli.main import cli
@@ -46,7 +46,7 @@ def avro_log(root, registry):
     """Write values of two schemas: ids in headers and before the value, as numbers and GUIDs; and what is wrong."""
     old, new = (registry.register("orders-value", json.dumps(schema)) for schema in (OLD, NEW))
     by_number = b"\0" + new.to_bytes(4, "big")
-    full = zigzag(2) + sized(b"x")
+    full = zigzag(2) + sized_bytes(b"x")
     key_id = ("__key_schema_id", b"\1" + b"\7" * 16)
     return write_log(
         root,
@@ -89,7 +89,7 @@ def test_a_table_reads_ids_from_headers(tmp_path, registry):
     dead = ds.dataset(tmp_path / "t-dead-letters", partitioning="hive", exclude_invalid_files=True).to_table()
     dead = dead.sort_by("offset")
     assert all(map(str.startswith, dead.column("reason").to_pylist(), REASONS)), dead.column("reason").to_pylist()
-    assert dead.column("value").to_pylist() == [zigzag(2) + sized(b"x")] * 3  # as they came
+    assert dead.column("value").to_pylist() == [zigzag(2) + sized_bytes(b"x")] * 3  # as they came
 
 
 @pytest.mark.parametrize("columns", [(), ("offset", "value"), ("value", "headers"), ("value",)])
@@ -99,9 +99,9 @@ def test_a_scan_reads_ids_from_headers_whichever_columns_it_has(columns, tmp_pat
         if columns
         else (kafkaframes.scan_log(avro_log(tmp_path, registry)))
     )
-    decoded = scan.decode(value="avro", registry=registry.url, subject="orders-value")
-    table = decoded.to_arrow()
-    assert table.schema == decoded.schema
+    decoded_scan = scan.decode(value="avro", registry=registry.url, subject="orders-value")
+    table = decoded_scan.to_arrow()
+    assert table.schema == decoded_scan.schema
     assert ("headers" in table.column_names) == (not columns or "headers" in columns)
     assert table.column("value").to_pylist() == [*EXPECTED, *[None] * 4]
     assert [reason is not None for reason in table.column("_error").to_pylist()] == [False] * 6 + [True] * 3

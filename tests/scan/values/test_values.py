@@ -115,13 +115,13 @@ def test_json_keeps_what_its_schema_does_not_know_and_refuses_other_types():
         "no UTF-8",
         "no JSON",
     )
-    for said, start in zip(bad, starts, strict=True):
-        assert said.startswith(start)
+    for reason, start in zip(bad, starts, strict=True):
+        assert reason.startswith(start)
 
 
 def test_numbers_and_nulls_are_merged_and_a_conflict_is_text():
-    found = infer_schema([b'{"a": 1, "b": 1}', b'{"a": 2.5, "b": "x"}', b'{"a": null, "c": []}', b"no"])
-    decoder = JsonDecoder(found)
+    inferred_schema = infer_schema([b'{"a": 1, "b": 1}', b'{"a": 2.5, "b": "x"}', b'{"a": null, "c": []}', b"no"])
+    decoder = JsonDecoder(inferred_schema)
     assert [(one.name, str(one.type)) for one in decoder.fields][:2] == [("a", "double"), ("b", "string")]
     good, bad = rows(decoder, b'{"a": 1, "b": 1}', b'{"b": "x"}')
     assert ([row["b"] for row in good], bad) == (["1", '"x"'], [])
@@ -145,15 +145,15 @@ def test_avro_types():
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ({"type": "array", "items": "null"}, "an array of values without bytes"),
         ({"type": "record", "name": "E", "fields": []}, "record E has no fields"),
         ({"type": "nothing"}, "not an Avro schema: unknown type 'nothing'"),
     ],
 )  # fmt: skip
-def test_avro_that_has_no_column_is_refused_by_name(schema, said):
-    with pytest.raises(OptionError, match=said):
+def test_avro_that_has_no_column_is_refused_by_name(schema, message):
+    with pytest.raises(OptionError, match=message):
         avro(schema)
 
 

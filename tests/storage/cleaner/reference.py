@@ -13,9 +13,9 @@ class PlainOffsetMap:
     def __init__(self) -> None:
         self.last_offsets: dict[bytes, int] = {}
 
-    def put_all(self, buf: bytes, places: Any, sizes: Any, offsets: Any, wanted: Any) -> None:
+    def put_all(self, buf: bytes, places: Any, sizes: Any, offsets: Any, is_wanted: Any) -> None:
         """Note the records that are wanted and have a key."""
-        for place, size, offset, is_selected in zip(places, sizes, offsets, wanted, strict=True):
+        for place, size, offset, is_selected in zip(places, sizes, offsets, is_wanted, strict=True):
             if size >= 0 and is_selected:
                 self.last_offsets[bytes(buf[place : place + size])] = int(offset)
 
@@ -39,9 +39,9 @@ def siphash(key: bytes, *, key0: int, key1: int, rounds: tuple[int, int] = (1, 3
     """
     v = [key0 ^ 0x736F6D6570736575, key1 ^ 0x646F72616E646F6D ^ 0xEE, key0 ^ 0x6C7967656E657261]
     v.append(key1 ^ 0x7465646279746573)
-    padded = key + bytes(7 - len(key) % 8) + bytes((len(key) & 0xFF,))
-    for place in range(0, len(padded), 8):
-        word = int.from_bytes(padded[place : place + 8], "little")
+    padded_key = key + bytes(7 - len(key) % 8) + bytes((len(key) & 0xFF,))
+    for place in range(0, len(padded_key), 8):
+        word = int.from_bytes(padded_key[place : place + 8], "little")
         v[3] ^= word
         _rounds(v, rounds[0])
         v[0] ^= word
@@ -57,23 +57,23 @@ def _rounds(v: list[int], count: int) -> None:
     for _ in range(count):
         v[0] = (v[0] + v[1]) & _WORD
         v[2] = (v[2] + v[3]) & _WORD
-        v[1], v[3] = _left(v[1], 13) ^ v[0], _left(v[3], 16) ^ v[2]
-        v[0] = (_left(v[0], 32) + v[3]) & _WORD
+        v[1], v[3] = _rotate_left(v[1], 13) ^ v[0], _rotate_left(v[3], 16) ^ v[2]
+        v[0] = (_rotate_left(v[0], 32) + v[3]) & _WORD
         v[2] = (v[2] + v[1]) & _WORD
-        v[1], v[3] = _left(v[1], 17) ^ v[2], _left(v[3], 21) ^ v[0]
-        v[2] = _left(v[2], 32)
+        v[1], v[3] = _rotate_left(v[1], 17) ^ v[2], _rotate_left(v[3], 21) ^ v[0]
+        v[2] = _rotate_left(v[2], 32)
 
 
-def _left(value: int, by: int) -> int:
+def _rotate_left(value: int, by: int) -> int:
     return (value << by | value >> (64 - by)) & _WORD
 
 
 def latest_of(entries: list[tuple[bytes, bool]]) -> list[bool]:
     """Say of each (key, whether it counts) whether none that counts came behind it with its key."""
-    found: list[bool] = []
-    counted: set[bytes] = set()
+    is_latest: list[bool] = []
+    counted_keys: set[bytes] = set()
     for key, counts in reversed(entries):
-        found.append(key not in counted)
+        is_latest.append(key not in counted_keys)
         if counts:
-            counted.add(key)
-    return found[::-1]
+            counted_keys.add(key)
+    return is_latest[::-1]

@@ -18,25 +18,25 @@ from kafkaframes.storage.log.discover import discover
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.booleans()), max_size=80), st.integers(0, 80))
-def test_the_map_is_a_dict(records, cut):
-    known, plain = OffsetMap(), PlainOffsetMap()
+def test_the_map_is_a_dict(records, cut_at):
+    offset_map, plain = OffsetMap(), PlainOffsetMap()
     numbers, base = [], 0
-    for part in (records[:cut], records[cut:]):
+    for part in (records[:cut_at], records[cut_at:]):
         keys = [key for key, _ in part]
         buf = np.frombuffer(b"".join(key or b"" for key in keys) or b"\0", np.uint8)
         sizes = np.array([-1 if key is None else len(key) for key in keys], np.int32)
         places = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))[:-1].astype(np.int64)
         offsets = np.arange(len(keys), dtype=np.int64) + base
         base += len(keys)
-        wanted = np.array([is_selected for _, is_selected in part], np.bool_)
-        numbers.append((known.add_records(buf, places, sizes, offsets, wanted), part))
-        plain.put_all(buf.tobytes(), places, sizes, offsets, wanted)
-        assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
-    assert len(known) == len(plain.last_offsets)
-    assert known.rises
-    replaced = [flag for number, part in numbers for flag in known.mask_replaced(number, len(part)).tolist()]
+        is_wanted = np.array([is_selected for _, is_selected in part], np.bool_)
+        numbers.append((offset_map.add_records(buf, places, sizes, offsets, is_wanted), part))
+        plain.put_all(buf.tobytes(), places, sizes, offsets, is_wanted)
+        assert offset_map.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
+    assert len(offset_map) == len(plain.last_offsets)
+    assert offset_map.rises
+    replaced_flags = [flag for number, part in numbers for flag in offset_map.mask_replaced(number, len(part)).tolist()]
     last = plain.last_offsets
-    assert replaced == [bool(w and k is not None and last[k] > offset) for offset, (k, w) in enumerate(records)]
+    assert replaced_flags == [bool(w and k is not None and last[k] > offset) for offset, (k, w) in enumerate(records)]
 
 
 def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
@@ -45,13 +45,13 @@ def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
     (source / f"{11:020}.log").write_bytes(rows(2, [b"a", b"c"], [b"3", b"4"]))  # no broker writes this
     (source / f"{12:020}.log").write_bytes(b"")
     clean(source, tmp_path / "out")
-    kept = [
+    remaining_rows = [
         (record.offset, record.key)
         for path in sorted((tmp_path / "out").glob("*.log"))
         for batch in read_values(path.read_bytes())
         for record in batch.records
     ]
-    assert kept == [(10, b"a"), (11, b"b"), (2, b"a"), (3, b"c")]
+    assert remaining_rows == [(10, b"a"), (11, b"b"), (2, b"a"), (3, b"c")]
 
 
 def test_the_map_grows_beyond_its_first_arrays():
@@ -59,10 +59,10 @@ def test_the_map_grows_beyond_its_first_arrays():
     buf = np.frombuffer(b"".join(keys), np.uint8)
     sizes = np.array([len(key) for key in keys], np.int32)
     places = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
-    known = OffsetMap()
-    known.add_records(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
-    assert len(known) == 9000
-    assert known.get_all(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
+    offset_map = OffsetMap()
+    offset_map.add_records(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
+    assert len(offset_map) == 9000
+    assert offset_map.get_all(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
 
 
 def write_log(path, *segments: bytes) -> None:
@@ -90,12 +90,12 @@ def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_pat
     write_log(source, rows(0, [b"a", b"b", b"a"], [b"1", b"2", b"3"]), rows(3, [b"b", None], [None, b"x"]), b"")
     before = {path.name: path.read_bytes() for path in source.iterdir()}
     result = clean(source, tmp_path / "out" / "t-0")
-    kept = [
+    remaining_rows = [
         (r.offset, r.key, r.value)
         for b in read_values((tmp_path / "out/t-0" / f"{0:020}.log").read_bytes())
         for r in b.records
     ]
-    assert kept == [(2, b"a", b"3"), (3, b"b", None)]
+    assert remaining_rows == [(2, b"a", b"3"), (3, b"b", None)]
     assert result.end_offset == 5
     assert result.tally.dropped_records == {"a later record of the key": 2, "without a key": 1}
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
@@ -140,26 +140,26 @@ def test_an_empty_dirty_part_is_nothing_to_clean(tmp_path):
 @pytest.mark.parametrize(("log_start", "end"), [(0, None), (2, 4)])
 def test_a_transaction_begun_before_the_log_does_not_stay_open(tmp_path, log_start, end):
     """A broker replays producers from the log's start: it does not know that one by its next start."""
-    begun = build_records(
+    open_batch = build_records(
         {"offset": [0, 1], "timestamp": [1000] * 2, "key": [b"a", b"b"], "value": [b"1"] * 2},
         producer_id=9,
         producer_epoch=0,
         base_sequence=0,
         transactional=True,
     )
-    write_log(tmp_path / "log" / "t-0", begun, rows(2, [b"c", b"c"], [b"1", b"2"]), b"")
+    write_log(tmp_path / "log" / "t-0", open_batch, rows(2, [b"c", b"c"], [b"1", b"2"]), b"")
     (tmp_path / "log" / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {log_start}\n")
     result = clean(tmp_path / "log", tmp_path / "out")
     assert (result and result.end_offset) == end
 
 
-@pytest.mark.parametrize(("broker_release", "kept"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
-def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, broker_release, kept):
+@pytest.mark.parametrize(("broker_release", "remaining_offsets"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
+def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, broker_release, remaining_offsets):
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a"], [b"1"]) + rows(1, [None], [b"x"]), b"")
     clean(source, tmp_path / "out", broker_release=broker_release)
     data = (tmp_path / "out" / f"{0:020}.log").read_bytes()
-    assert [batch.base_offset for batch in read_values(data)] == kept
+    assert [batch.base_offset for batch in read_values(data)] == remaining_offsets
 
 
 @pytest.mark.parametrize(("broker_release", "end"), [("2.8", 2), ("3.9", 1), ("4.x", 1)])
@@ -178,8 +178,8 @@ def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(
     assert (batch.delete_horizon, batch.base_timestamp, batch.records[0].timestamp) == (None, 2000, 2000)
 
 
-@pytest.mark.parametrize(("broker_release", "kept"), [("2.8", [0, 1]), ("3.9", [1])])
-def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, broker_release, kept):
+@pytest.mark.parametrize(("broker_release", "remaining_offsets"), [("2.8", [0, 1]), ("3.9", [1])])
+def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, broker_release, remaining_offsets):
     source, day = tmp_path / "t-0", 86_400_000
     now = 3 * day
     columns = {"offset": [0], "timestamp": [now - 2 * day], "key": [b"a"], "value": [b"1"]}
@@ -189,14 +189,14 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
     (source / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([entry]))
     clean(source, tmp_path / "out", broker_release=broker_release, now_ms=now)
     paths = sorted((tmp_path / "out").glob("*.log"))
-    assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == kept
+    assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == remaining_offsets
 
 
 def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(tmp_path, monkeypatch):
-    flushed, fsync = set(), os.fsync
+    flushed_files, fsync = set(), os.fsync
 
     def noted(descriptor):
-        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        flushed_files.add(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
@@ -204,9 +204,9 @@ def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(
     write_log(source, rows(0, [b"a", b"a"], [b"1", b"2"]), rows(2, [b"a"], [b"3"]))
     (source / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     clean(source, tmp_path / "out" / "t-0")
-    made = {path.name for path in (tmp_path / "out" / "t-0").iterdir()}
-    names = {os.path.basename(path).partition(".kafkaframes-part")[0] for path in flushed}
-    assert f"{2:020}.log" in made
-    assert "leader-epoch-checkpoint" in made
-    assert made <= names
-    assert str(tmp_path / "out") in flushed
+    written_names = {path.name for path in (tmp_path / "out" / "t-0").iterdir()}
+    names = {os.path.basename(path).partition(".kafkaframes-part")[0] for path in flushed_files}
+    assert f"{2:020}.log" in written_names
+    assert "leader-epoch-checkpoint" in written_names
+    assert written_names <= names
+    assert str(tmp_path / "out") in flushed_files

@@ -75,7 +75,7 @@ def write_partition(
     return directory
 
 
-def found(*paths: Path) -> list[CopySource]:
+def find_copies(*paths: Path) -> list[CopySource]:
     return [
         CopySource(directory, partition)
         for directory in discover([str(path) for path in paths])
@@ -84,10 +84,10 @@ def found(*paths: Path) -> list[CopySource]:
     ]
 
 
-def merged(*paths: Path, check: bool = True):
-    listed = found(*paths)
-    copies = [read_copy(one) for one in listed]
-    return merge(listed[0].partition.topic_partition, copies, FileInspector(listed, copies), check=check)
+def merge_copies_of(*paths: Path, check: bool = True):
+    copy_sources = find_copies(*paths)
+    copies = [read_copy(one) for one in copy_sources]
+    return merge(copy_sources[0].partition.topic_partition, copies, FileInspector(copy_sources, copies), check=check)
 
 
 def rows_of(result, mode: str = "fail") -> list[tuple[int, bytes]]:
@@ -136,27 +136,27 @@ class Cluster:
     brokers: list[Broker]
     leader: int = 0
     epoch: int = 0
-    appended: int = 0
+    append_count: int = 0
 
     def __post_init__(self) -> None:
         self.brokers[self.leader].note_epoch(0, 0)
 
     def append(self, count: int) -> None:
         leader = self.brokers[self.leader]
-        leader.log.append(Batch(f"b{self.appended}", leader.end, count, self.epoch))
-        self.appended += 1
+        leader.log.append(Batch(f"b{self.append_count}", leader.end, count, self.epoch))
+        self.append_count += 1
 
     def fetch(self, place: int, batches: int) -> None:
         """Let a follower truncate to what it shares with the leader, and fetch some batches."""
         follower, leader = self.brokers[place], self.brokers[self.leader]
         if place == self.leader:
             return
-        shared = 0
+        shared_end = 0
         for mine, theirs in zip(follower.log, leader.log, strict=False):
             if mine != theirs:
                 break
-            shared = mine.end
-        follower.truncate(shared)
+            shared_end = mine.end
+        follower.truncate(shared_end)
         for batch in [one for one in leader.log if one.base >= follower.end][:batches]:
             follower.log.append(batch)
             follower.note_epoch(batch.epoch, next(start for epoch, start in leader.epochs if epoch == batch.epoch))

@@ -23,9 +23,9 @@ BATCHES = [Batch(f"a{n}", 5 * n, 5, 0) for n in range(8)]
 
 
 def run(*arguments, exit_code: int = 0) -> str:
-    done = CliRunner().invoke(cli, list(map(str, arguments)))
-    assert done.exit_code == exit_code, (done.output, done.exception)
-    return done.stdout
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert result.exit_code == exit_code, (result.output, result.exception)
+    return result.stdout
 
 
 @pytest.fixture
@@ -44,10 +44,10 @@ def copies(tmp_path):
 @pytest.fixture
 def three(tmp_path):
     """Copies of a real log; of each one another part is gone."""
-    made = [shutil.copytree(SOURCE, tmp_path / f"b{n}", copy_function=shutil.copyfile) for n in range(3)]
-    for copy, lost in zip(made, ("ledger-0", "payments-0", "input-0"), strict=True):
-        (copy / lost / f"{0:020}.log").unlink()
-    return made
+    copied_dirs = [shutil.copytree(SOURCE, tmp_path / f"b{n}", copy_function=shutil.copyfile) for n in range(3)]
+    for copy, lost_name in zip(copied_dirs, ("ledger-0", "payments-0", "input-0"), strict=True):
+        (copy / lost_name / f"{0:020}.log").unlink()
+    return copied_dirs
 
 
 def offsets(*segments: Path) -> list[int]:
@@ -55,8 +55,8 @@ def offsets(*segments: Path) -> list[int]:
 
 
 def test_the_view_is_a_log_directory_like_any_other(copies):
-    merged = one_log_of(discover([str(path) for path in copies]))
-    (directory,) = merged.directories
+    merged_view = one_log_of(discover([str(path) for path in copies]))
+    (directory,) = merged_view.directories
     (partition,) = directory.partitions
     assert [segment.base_offset for segment in partition.segments] == [0, 15, 25]
     assert partition.segments[0].path == f"merged/orders-0/{0:020}.log"  # its second batch is the other copy's
@@ -72,12 +72,12 @@ def test_the_view_is_a_log_directory_like_any_other(copies):
         assert [header.base_offset for header in HeaderWalk(read_at, size_bytes=size_bytes)] == [0, 5, 10]
         for at in range(0, size_bytes, 7):
             assert read_at(at, 100) == whole[at : min(at + 100, size_bytes)]
-    again = discover(directory.path, filesystem=filesystem_of(merged))
+    again = discover(directory.path, filesystem=filesystem_of(merged_view))
     assert again[0].partitions[0].segments == partition.segments
 
 
-def filesystem_of(merged):
-    return merged.directories[0].filesystem
+def filesystem_of(merged_view):
+    return merged_view.directories[0].filesystem
 
 
 def test_convert_recompress_and_compact_take_copies_as_one_log(copies, tmp_path):
@@ -92,14 +92,14 @@ def test_convert_recompress_and_compact_take_copies_as_one_log(copies, tmp_path)
 def test_what_is_written_from_copies_of_a_real_log_is_that_log(three, tmp_path):
     run("recompress", *three, "--codec", "zstd", "--to", tmp_path / "out")
     for directory in sorted(path for path in SOURCE.iterdir() if path.is_dir()):
-        wanted = offsets(*sorted(directory.glob("*.log")))
-        assert offsets(*sorted((tmp_path / "out" / directory.name).glob("*.log"))) == wanted
+        expected_offsets = offsets(*sorted(directory.glob("*.log")))
+        assert offsets(*sorted((tmp_path / "out" / directory.name).glob("*.log"))) == expected_offsets
 
 
 def test_proof_that_a_key_is_gone_looks_into_every_copy(tmp_path):
-    keyed = kafkaframes.build_records({"key": [b"k"], "value": [b"v"]}, leader_epoch=0)
+    keyed_records = kafkaframes.build_records({"key": [b"k"], "value": [b"v"]}, leader_epoch=0)
     write_partition(tmp_path / "1", {0: Batch("a", 0, 1, 1).raw()}, epochs=[(1, 0)])
-    write_partition(tmp_path / "2", {0: keyed}, epochs=[(0, 0)])
+    write_partition(tmp_path / "2", {0: keyed_records}, epochs=[(0, 0)])
     assert "NOT proven gone" in run("compact", tmp_path / "1", tmp_path / "2", "--prove-gone", "k", exit_code=1)
     assert "NOT proven gone" in run("compact", tmp_path, "--prove-gone", "k", exit_code=1)
 
@@ -108,17 +108,17 @@ def test_a_new_log_is_not_written_from_copies_that_contradict_each_other(tmp_pat
     source = tmp_path / "source"
     for name in "ab":
         write_partition(source / name, {0: Batch(name, 0, 2, 0).raw()}, epochs=[(0, 0)])
-    done = CliRunner().invoke(cli, ["recompress", str(source), "--codec", "lz4", "--to", str(tmp_path / "out")])
-    assert done.exit_code != 0
-    assert "neither is taken" in str(done.exception)
+    result = CliRunner().invoke(cli, ["recompress", str(source), "--codec", "lz4", "--to", str(tmp_path / "out")])
+    assert result.exit_code != 0
+    assert "neither is taken" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
 def test_info_shows_one_log_and_what_was_decided(copies):
-    (shown,) = [json.loads(line) for line in run("info", *copies, "--json").splitlines()]
-    (partition,) = shown["partitions"]
+    (report,) = [json.loads(line) for line in run("info", *copies, "--json").splitlines()]
+    (partition,) = report["partitions"]
     assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 40)
-    assert {decision["check"] for decision in shown["decisions"]} == {"copy-lags"}
+    assert {decision["check"] for decision in report["decisions"]} == {"copy-lags"}
     assert len(run("info", *copies, "--json", "--replicas", "all").splitlines()) == 2
     assert "copy-lags" in run("info", *copies)
 
@@ -137,9 +137,9 @@ def test_two_clusters_are_not_one_log(tmp_path):
     for name in "ab":
         write_partition(tmp_path / "logs" / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])
         (tmp_path / "logs" / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
-    shown = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
-    assert len(shown.stdout.splitlines()) == 2  # each by itself
-    assert "not merged: orders-0 is of two clusters" in shown.stderr
+    result = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
+    assert len(result.stdout.splitlines()) == 2  # each by itself
+    assert "not merged: orders-0 is of two clusters" in result.stderr
     done = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
     assert "is of two clusters" in str(done.exception)
 
@@ -158,7 +158,7 @@ def test_a_dump_has_every_offset_once(copies, form):
     def dumped(*arguments) -> list[int]:
         flags = ["--deep-iteration", "--format", form] if form == "text" else ["--format", form]
         text = CliRunner().invoke(cli, list(map(str, ["dump-log", *arguments, *flags]))).stdout
-        return [int(found[1]) for found in re.finditer(_OFFSETS[form], text, re.MULTILINE)]
+        return [int(match[1]) for match in re.finditer(_OFFSETS[form], text, re.MULTILINE)]
 
     assert dumped(*copies) == list(range(40))
     assert dumped(*copies, "--start", 12, "--end", 31) == list(range(12, 31))

@@ -25,9 +25,9 @@ def copies(tmp_path):
 
 
 def export(paths, to: Path, *more: str):
-    done = CliRunner().invoke(command, [*paths, "--to", str(to), "--json", "--workers", "1", *more])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    result = CliRunner().invoke(command, [*paths, "--to", str(to), "--json", "--workers", "1", *more])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 def rows(to: Path) -> list[tuple[int, bytes]]:
@@ -48,8 +48,10 @@ def test_copies_are_exported_as_one_log(copies, tmp_path):
 
 def test_every_copy_is_exported_by_itself(copies, tmp_path):
     export([copies[0]], tmp_path / "one")
-    done = CliRunner().invoke(command, [*copies, "--to", str(tmp_path / "all"), "--replicas", "all", "--workers", "1"])
-    assert done.exit_code == 1  # the damage of the second copy is told
+    result = CliRunner().invoke(
+        command, [*copies, "--to", str(tmp_path / "all"), "--replicas", "all", "--workers", "1"]
+    )
+    assert result.exit_code == 1  # the damage of the second copy is told
     folders = {path.parent.name for path in (tmp_path / "all").rglob("*.parquet")}
     assert folders == {f"source={copy.replace('/', '%2F')}" for copy in copies}
     assert len(rows(tmp_path / "all")) == 20 + 25

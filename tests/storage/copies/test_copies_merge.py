@@ -7,7 +7,16 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.copies.cluster import TOPIC, Batch, Broker, Cluster, checks, merged, rows_of, write_partition
+from tests.storage.copies.cluster import (
+    TOPIC,
+    Batch,
+    Broker,
+    Cluster,
+    checks,
+    merge_copies_of,
+    rows_of,
+    write_partition,
+)
 
 import kafkaframes
 from kafkaframes.errors import LogDirError
@@ -17,22 +26,22 @@ A, B = "AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"
 
 
 def batches(*sizes: int, epoch: int = 0, base: int = 0, name: str = "a") -> list[Batch]:
-    made = []
+    batch_list = []
     for number, size in enumerate(sizes):
-        made.append(Batch(f"{name}{number}", base, size, epoch))
+        batch_list.append(Batch(f"{name}{number}", base, size, epoch))
         base += size
-    return made
+    return batch_list
 
 
-def raw_of(listed: list[Batch], **how) -> bytes:
-    return b"".join(batch.raw(**how) for batch in listed)
+def raw_of(batches: list[Batch], **how) -> bytes:
+    return b"".join(batch.raw(**how) for batch in batches)
 
 
-def truth_of(listed: list[Batch]) -> list[tuple[int, bytes]]:
-    return [row for batch in listed for row in batch.rows().items()]
+def truth_of(batches: list[Batch]) -> list[tuple[int, bytes]]:
+    return [row for batch in batches for row in batch.rows().items()]
 
 
-def flipped(raw: bytes, at: int) -> bytes:
+def flip_bit(raw: bytes, at: int) -> bytes:
     return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 
 
@@ -44,11 +53,11 @@ def whole():
 def test_a_copy_that_lags_adds_nothing(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:3])}, epochs=[(0, 0)])
-    found = merged(two, one)
-    assert rows_of(found) == truth_of(whole)
-    assert [piece.at.copy for piece in found.spans] == [1]
-    assert checks(found) == {"copy-lags"}
-    assert (found.start_offset, found.end_offset) == (0, 21)
+    merged_copy = merge_copies_of(two, one)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert [piece.at.copy for piece in merged_copy.spans] == [1]
+    assert checks(merged_copy) == {"copy-lags"}
+    assert (merged_copy.start_offset, merged_copy.end_offset) == (0, 21)
 
 
 def test_the_tail_of_a_lost_epoch_is_cut(tmp_path, whole):
@@ -56,18 +65,23 @@ def test_the_tail_of_a_lost_epoch_is_cut(tmp_path, whole):
     new = [*whole[:3], *batches(2, 2, epoch=1, base=9, name="new")]
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)], high_watermark=14)
     two = write_partition(tmp_path / "2", {0: raw_of(new)}, epochs=[(0, 0), (1, 9)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(new)
-    (cut,) = found.decisions
-    assert (cut.check, cut.first_offset, cut.end_offset, cut.copy) == ("divergent-tail", 9, 21, str(one))
-    assert "were committed there" in cut.message
-    assert cut.locations[0].position == len(raw_of(whole[:3]))
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(new)
+    (truncation,) = merged_copy.decisions
+    assert (truncation.check, truncation.first_offset, truncation.end_offset, truncation.copy) == (
+        "divergent-tail",
+        9,
+        21,
+        str(one),
+    )
+    assert "were committed there" in truncation.message
+    assert truncation.locations[0].position == len(raw_of(whole[:3]))
 
 
 def test_an_elected_leader_without_records_cuts_too(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:3])}, epochs=[(0, 0), (1, 9)])
-    assert rows_of(merged(one, two)) == truth_of(whole[:3])
+    assert rows_of(merge_copies_of(one, two)) == truth_of(whole[:3])
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
@@ -75,46 +89,46 @@ def test_epochs_in_the_batches_replace_a_missing_checkpoint(tmp_path, whole, mis
     new = [*whole[:3], *batches(2, epoch=4, base=9, name="new")]
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)] if missing == 0 else None)
     two = write_partition(tmp_path / "2", {0: raw_of(new)}, epochs=[(0, 0), (4, 9)] if missing == 1 else None)
-    assert rows_of(merged(one, two)) == truth_of(new)
+    assert rows_of(merge_copies_of(one, two)) == truth_of(new)
 
 
 def test_a_checkpoint_that_the_batches_contradict_is_not_believed(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:3])}, epochs=[(0, 0), (7, 3)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(whole)
-    assert "epochs-doubtful" in checks(found)
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert "epochs-doubtful" in checks(merged_copy)
 
 
 def test_a_partition_split_over_two_disks(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole[:2]), 7: raw_of(whole[2:4])})
     two = write_partition(tmp_path / "2", {14: raw_of(whole[4:])}, epochs=[(0, 0)])
-    found = merged(two, one)
-    assert rows_of(found) == truth_of(whole)
-    assert checks(found) <= {"copy-lags", "copy-starts-later"}
+    merged_copy = merge_copies_of(two, one)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert checks(merged_copy) <= {"copy-lags", "copy-starts-later"}
 
 
 def test_a_missing_segment_is_taken_from_another_copy(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole[:2]), 14: raw_of(whole[4:])}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:5])}, epochs=[(0, 0)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(whole)
-    taken = [one for one in found.decisions if one.check == "taken-from-copy"]
-    assert [(one.first_offset, one.end_offset) for one in taken] == [(7, 14)]
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(whole)
+    taken_decisions = [one for one in merged_copy.decisions if one.check == "taken-from-copy"]
+    assert [(one.first_offset, one.end_offset) for one in taken_decisions] == [(7, 14)]
 
 
 @pytest.mark.parametrize("check", [True, False])
 def test_a_batch_that_is_gone_is_taken_from_another_copy(tmp_path, whole, check):
     one = write_partition(tmp_path / "1", {0: raw_of([*whole[:2], *whole[3:]])}, epochs=[(0, 0)], clean_offset=-1)
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:-1])}, epochs=[(0, 0)])
-    assert rows_of(merged(one, two, check=check)) == truth_of(whole)
+    assert rows_of(merge_copies_of(one, two, check=check)) == truth_of(whole)
 
 
 def test_what_no_copy_has_is_reported(tmp_path, whole):
     raw = raw_of([*whole[:2], *whole[3:]])
     one = write_partition(tmp_path / "1", {0: raw}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw}, epochs=[(0, 0)])
-    (missing,) = merged(one, two).decisions
+    (missing,) = merge_copies_of(one, two).decisions
     assert (missing.check, missing.first_offset, missing.end_offset) == ("missing", 7, 9)
 
 
@@ -124,29 +138,29 @@ def test_every_flipped_bit_of_one_copy_is_healed(tmp_path, whole, magic, codec):
     """Wherever the bit is: in offset, size, epoch, magic, checksum, header or records."""
     raw = raw_of(whole, magic=magic, codec=codec)
     two = write_partition(tmp_path / "2", {0: raw}, epochs=[(0, 0)] if magic == 2 else None)
-    damaged = write_partition(tmp_path / "1", {0: raw}, epochs=[(0, 0)] if magic == 2 else None)
+    damaged_dir = write_partition(tmp_path / "1", {0: raw}, epochs=[(0, 0)] if magic == 2 else None)
     for at in range(0, len(raw), 3 if magic == 2 and codec == "none" else 7):
-        (damaged / f"{0:020}.log").write_bytes(flipped(raw, at))
-        assert rows_of(merged(damaged, two)) == truth_of(whole), at
+        (damaged_dir / f"{0:020}.log").write_bytes(flip_bit(raw, at))
+        assert rows_of(merge_copies_of(damaged_dir, two)) == truth_of(whole), at
 
 
 def test_a_wrong_epoch_in_the_last_batch_of_a_lagging_copy_cuts_nothing(tmp_path, whole):
     """The leader epoch is outside the CRC: taken at its word it would be the latest history."""
     lagging = raw_of(whole[:3])
     last = len(raw_of(whole[:2]))
-    one = write_partition(tmp_path / "1", {0: flipped(lagging, last + 14)}, epochs=[(0, 0)])
+    one = write_partition(tmp_path / "1", {0: flip_bit(lagging, last + 14)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole)}, epochs=[(0, 0)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(whole)
-    assert checks(found) == {"misplaced", "copy-lags"}
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert checks(merged_copy) == {"misplaced", "copy-lags"}
 
 
 def test_damage_at_the_same_place_of_all_copies_is_reported(tmp_path, whole):
-    raw = flipped(raw_of(whole), len(raw_of(whole[:2])) + 65)
+    raw = flip_bit(raw_of(whole), len(raw_of(whole[:2])) + 65)
     one = write_partition(tmp_path / "1", {0: raw}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw}, epochs=[(0, 0)])
-    (damaged,) = merged(one, two).decisions
-    assert (damaged.check, damaged.first_offset, damaged.end_offset) == ("damaged", 7, 9)
+    (damage_decision,) = merge_copies_of(one, two).decisions
+    assert (damage_decision.check, damage_decision.first_offset, damage_decision.end_offset) == ("damaged", 7, 9)
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -155,26 +169,30 @@ def test_copies_that_contradict_each_other_are_undecided(tmp_path, whole, check)
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(other)}, epochs=[(0, 0)])
     three = write_partition(tmp_path / "3", {0: raw_of(whole)}, epochs=[(0, 0)])
-    found = merged(one, two, three, check=check)
-    assert rows_of(found) == truth_of([*whole[:2], *whole[3:]])
-    (undecided,) = found.decisions
-    assert (undecided.check, undecided.first_offset, undecided.end_offset) == ("undecided", 7, 9)
-    assert [place.file for place in undecided.locations] == [f"{one}/{0:020}.log", f"{two}/{0:020}.log"]
+    merged_copy = merge_copies_of(one, two, three, check=check)
+    assert rows_of(merged_copy) == truth_of([*whole[:2], *whole[3:]])
+    (undecided_decision,) = merged_copy.decisions
+    assert (undecided_decision.check, undecided_decision.first_offset, undecided_decision.end_offset) == (
+        "undecided",
+        7,
+        9,
+    )
+    assert [place.file for place in undecided_decision.locations] == [f"{one}/{0:020}.log", f"{two}/{0:020}.log"]
 
 
 def test_the_same_records_in_other_bytes_are_no_contradiction(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 0)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole, codec="lz4")}, epochs=[(0, 0)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(whole)
-    assert found.decisions == ()
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert merged_copy.decisions == ()
 
 
 def test_two_topics_under_one_name_are_refused(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, topic_id=A)
     two = write_partition(tmp_path / "2", {0: raw_of(whole)}, topic_id=B)
     with pytest.raises(LogDirError, match=f"two topics under one name.*{A}.*{B}"):
-        merged(one, two)
+        merge_copies_of(one, two)
 
 
 # ------------------------------------------------------------------------------------------- formats without epochs
@@ -185,9 +203,9 @@ def test_without_epochs_the_high_watermark_tells_which_tail_counts(tmp_path, who
     other = [*whole[:3], *batches(2, 2, base=9, name="other")]
     one = write_partition(tmp_path / "1", {0: raw_of(whole, magic=magic, codec="gzip")}, high_watermark=9)
     two = write_partition(tmp_path / "2", {0: raw_of(other, magic=magic, codec="gzip")}, high_watermark=13)
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(other)
-    assert [one.check for one in found.decisions] == ["divergent-tail"]
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(other)
+    assert [one.check for one in merged_copy.decisions] == ["divergent-tail"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -195,18 +213,18 @@ def test_without_epochs_the_high_watermark_tells_which_tail_counts(tmp_path, who
 def test_two_tails_without_epochs_that_nothing_decides_are_both_cut(tmp_path, whole, codec, marks):
     other = [*whole[:3], *batches(2, 2, base=9, name="other")]
     paths = [
-        write_partition(tmp_path / str(number), {0: raw_of(listed, magic=1, codec=codec)}, high_watermark=mark)
-        for number, (listed, mark) in enumerate(zip((whole, other), marks, strict=True))
+        write_partition(tmp_path / str(number), {0: raw_of(tail_batches, magic=1, codec=codec)}, high_watermark=mark)
+        for number, (tail_batches, mark) in enumerate(zip((whole, other), marks, strict=True))
     ]
-    found = merged(*paths)
-    assert rows_of(found) == truth_of(whole[:3])
-    assert "undecided" in checks(found)
+    merged_copy = merge_copies_of(*paths)
+    assert rows_of(merged_copy) == truth_of(whole[:3])
+    assert "undecided" in checks(merged_copy)
 
 
 def test_without_epochs_the_longest_of_equal_copies_counts(tmp_path, whole):
     one = write_partition(tmp_path / "1", {0: raw_of(whole[:4], magic=0)}, high_watermark=14)
     two = write_partition(tmp_path / "2", {0: raw_of(whole, magic=0)}, high_watermark=12)
-    assert rows_of(merged(one, two)) == truth_of(whole)
+    assert rows_of(merge_copies_of(one, two)) == truth_of(whole)
 
 
 # ------------------------------------------------------------------------------------- retention, deletion, compaction
@@ -215,21 +233,21 @@ def test_without_epochs_the_longest_of_equal_copies_counts(tmp_path, whole):
 def test_what_retention_took_in_one_copy_is_taken_from_another(tmp_path, whole):
     one = write_partition(tmp_path / "1", {7: raw_of(whole[2:])}, epochs=[(0, 7)])
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:4])}, epochs=[(0, 0)])
-    found = merged(one, two)
-    assert rows_of(found) == truth_of(whole)
-    assert "copy-starts-later" in checks(found)
+    merged_copy = merge_copies_of(one, two)
+    assert rows_of(merged_copy) == truth_of(whole)
+    assert "copy-starts-later" in checks(merged_copy)
 
 
 def test_deleted_records_stay_deleted(tmp_path, whole):
     """DeleteRecords moves the log start offset, which the checkpoint says; a copy that lags does not know of it."""
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 5)], start_offset=5)
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:4])}, epochs=[(0, 0)])
-    found = merged(two, one)
-    assert found.start_offset == 5
-    assert rows_of(found) == [row for row in truth_of(whole) if row[0] >= 5]
+    merged_copy = merge_copies_of(two, one)
+    assert merged_copy.start_offset == 5
+    assert rows_of(merged_copy) == [row for row in truth_of(whole) if row[0] >= 5]
 
 
-def keyed(offsets: dict[int, tuple[bytes, bytes | None]], size: int = 4, until: int = 24) -> bytes:
+def keyed_batches(offsets: dict[int, tuple[bytes, bytes | None]], size: int = 4, until: int = 24) -> bytes:
     """Return batches of ``size`` offsets that hold some of them, as the cleaner leaves them."""
     raw = b""
     for base in range(0, until, size):
@@ -237,9 +255,9 @@ def keyed(offsets: dict[int, tuple[bytes, bytes | None]], size: int = 4, until: 
         if not inside:
             continue
         keys, values = zip(*inside.values(), strict=True)
-        made = kafkaframes.build_records({"offset": list(inside), "key": keys, "value": values}, leader_epoch=0)
+        batch_bytes = kafkaframes.build_records({"offset": list(inside), "key": keys, "value": values}, leader_epoch=0)
         # lastOffsetDelta stays that of the whole batch
-        raw += _with_last_delta(made, size - 1) if base in inside and len(inside) < size else made
+        raw += _with_last_delta(batch_bytes, size - 1) if base in inside and len(inside) < size else batch_bytes
     return raw
 
 
@@ -251,43 +269,45 @@ def _with_last_delta(raw: bytes, delta: int) -> bytes:
 def test_a_compacted_partition_is_taken_from_one_copy(tmp_path):
     """The tombstone at 6 is gone in copy 1; copy 2 still has the record at 2 that it deleted."""
     history = {n: (b"k%d" % n, b"v") for n in range(24)} | {2: (b"x", b"old"), 6: (b"x", None)}
-    cleaned = {n: row for n, row in history.items() if n not in (2, 6, 9, 10)}
-    one = write_partition(tmp_path / "1", {0: keyed(cleaned)}, epochs=[(0, 0)], clean_offset=16)
-    two = write_partition(tmp_path / "2", {0: keyed(history, until=20)}, epochs=[(0, 0)], clean_offset=0)
-    three = write_partition(tmp_path / "3", {0: keyed({0: history[0]}, until=4)}, epochs=[(0, 0)], clean_offset=0)
-    found = merged(two, one, three)
-    assert [offset for offset, _ in rows_of(found)] == sorted(cleaned)
-    assert "compacted-differently" in checks(found)
-    assert "missing" not in checks(found)
+    cleaned_rows = {n: row for n, row in history.items() if n not in (2, 6, 9, 10)}
+    one = write_partition(tmp_path / "1", {0: keyed_batches(cleaned_rows)}, epochs=[(0, 0)], clean_offset=16)
+    two = write_partition(tmp_path / "2", {0: keyed_batches(history, until=20)}, epochs=[(0, 0)], clean_offset=0)
+    three = write_partition(
+        tmp_path / "3", {0: keyed_batches({0: history[0]}, until=4)}, epochs=[(0, 0)], clean_offset=0
+    )
+    merged_copy = merge_copies_of(two, one, three)
+    assert [offset for offset, _ in rows_of(merged_copy)] == sorted(cleaned_rows)
+    assert "compacted-differently" in checks(merged_copy)
+    assert "missing" not in checks(merged_copy)
 
 
 def test_a_compacted_copy_that_is_broken_is_not_the_one(tmp_path):
     history = {n: (b"k%d" % n, b"v") for n in range(24)}
-    cleaned = {n: row for n, row in history.items() if n not in (2, 6)}
-    torn = bytearray(keyed(cleaned))
+    cleaned_rows = {n: row for n, row in history.items() if n not in (2, 6)}
+    torn = bytearray(keyed_batches(cleaned_rows))
     torn[8 + 70 : 12 + 70] = b"\xff\xff\xff\xff"
-    raw = keyed(cleaned)
+    raw = keyed_batches(cleaned_rows)
     second = int.from_bytes(raw[8:12], "big") + 12
-    broken = raw[: second + 8] + b"\0\0\0\1" + raw[second + 12 :]
-    one = write_partition(tmp_path / "1", {0: broken, 24: b""}, epochs=[(0, 0)], clean_offset=20)
-    two = write_partition(tmp_path / "2", {0: keyed(history)}, epochs=[(0, 0)], clean_offset=0)
-    assert [offset for offset, _ in rows_of(merged(one, two))] == sorted(history)
+    broken_bytes = raw[: second + 8] + b"\0\0\0\1" + raw[second + 12 :]
+    one = write_partition(tmp_path / "1", {0: broken_bytes, 24: b""}, epochs=[(0, 0)], clean_offset=20)
+    two = write_partition(tmp_path / "2", {0: keyed_batches(history)}, epochs=[(0, 0)], clean_offset=0)
+    assert [offset for offset, _ in rows_of(merge_copies_of(one, two))] == sorted(history)
 
 
 def test_a_damaged_batch_of_the_compacted_part_comes_from_the_very_same_batch_only(tmp_path):
     history = {n: (b"k%d" % n, b"v") for n in range(24)}
-    cleaned = {n: row for n, row in history.items() if n not in (2, 14)}
-    raw = keyed(cleaned)
-    step = len(keyed(cleaned, until=4))
+    cleaned_rows = {n: row for n, row in history.items() if n not in (2, 14)}
+    raw = keyed_batches(cleaned_rows)
+    step = len(keyed_batches(cleaned_rows, until=4))
     same, other = step + 63, raw.index(b"k13")  # batch 4..7 is alike in both, batch 12..15 is not
-    two = write_partition(tmp_path / "2", {0: keyed(history)}, epochs=[(0, 0)], clean_offset=0)
-    one = write_partition(tmp_path / "1", {0: flipped(raw, same)}, epochs=[(0, 0)], clean_offset=20)
-    found = merged(one, two)
-    assert [offset for offset, _ in rows_of(found)] == sorted(cleaned)
-    (one / f"{0:020}.log").write_bytes(flipped(raw, other))
-    found = merged(one, two)
-    assert "damaged" in checks(found)
-    assert {o for o, _ in rows_of(found, "drop")} == set(cleaned) - {12, 13, 15}
+    two = write_partition(tmp_path / "2", {0: keyed_batches(history)}, epochs=[(0, 0)], clean_offset=0)
+    one = write_partition(tmp_path / "1", {0: flip_bit(raw, same)}, epochs=[(0, 0)], clean_offset=20)
+    merged_copy = merge_copies_of(one, two)
+    assert [offset for offset, _ in rows_of(merged_copy)] == sorted(cleaned_rows)
+    (one / f"{0:020}.log").write_bytes(flip_bit(raw, other))
+    merged_copy = merge_copies_of(one, two)
+    assert "damaged" in checks(merged_copy)
+    assert {o for o, _ in rows_of(merged_copy, "drop")} == set(cleaned_rows) - {12, 13, 15}
 
 
 # ------------------------------------------------------------------------------------------------------- the model
@@ -317,11 +337,11 @@ def write_brokers(root, cluster: Cluster, data) -> list:
 
 
 def epochs_seen(broker: Broker) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    epochs: list[tuple[int, int]] = []
     for batch in broker.log:
-        if not found or found[-1][0] != batch.epoch:
-            found.append((batch.epoch, batch.base))
-    return found
+        if not epochs or epochs[-1][0] != batch.epoch:
+            epochs.append((batch.epoch, batch.base))
+    return epochs
 
 
 @given(st.lists(steps, min_size=3, max_size=40), st.data())
@@ -330,31 +350,31 @@ def test_the_merge_is_the_log_of_the_leader(tmp_path_factory, history, data):
     for step, *arguments in history:
         getattr(cluster, step)(*arguments)
     paths = write_brokers(tmp_path_factory.mktemp("cluster"), cluster, data)
-    found = merged(*data.draw(st.permutations(paths)), check=data.draw(st.booleans()))
-    assert dict(rows_of(found)) == cluster.truth()
-    assert len(rows_of(found)) == len(cluster.truth())
-    assert not checks(found) & {"undecided", "missing", "damaged", "misplaced", "epochs-doubtful"}
+    merged_copy = merge_copies_of(*data.draw(st.permutations(paths)), check=data.draw(st.booleans()))
+    assert dict(rows_of(merged_copy)) == cluster.truth()
+    assert len(rows_of(merged_copy)) == len(cluster.truth())
+    assert not checks(merged_copy) & {"undecided", "missing", "damaged", "misplaced", "epochs-doubtful"}
 
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=12), st.data())
 def test_what_is_damaged_or_lost_in_some_copies_is_taken_from_others(tmp_path_factory, sizes, data):
     """Each batch stays whole in one copy at least; in the others it is cut out, or a bit of it is flipped."""
-    listed = batches(*sizes)
+    batch_list = batches(*sizes)
     root = tmp_path_factory.mktemp("damaged")
-    keeper = [data.draw(st.integers(0, 2)) for _ in listed]
+    keeper = [data.draw(st.integers(0, 2)) for _ in batch_list]
     paths = []
     for copy in range(3):
         raw = b""
-        for batch, kept in zip(listed, keeper, strict=True):
-            made = batch.raw()
-            harm = data.draw(st.sampled_from(["none", "lost", "flipped"])) if kept != copy else "none"
+        for batch, keeper_index in zip(batch_list, keeper, strict=True):
+            batch_bytes = batch.raw()
+            harm = data.draw(st.sampled_from(["none", "lost", "flipped"])) if keeper_index != copy else "none"
             if harm == "flipped":  # not the size: what follows would be lost with it
-                made = flipped(made, data.draw(st.integers(12, len(made) - 1)))
-            raw += b"" if harm == "lost" else made
+                batch_bytes = flip_bit(batch_bytes, data.draw(st.integers(12, len(batch_bytes) - 1)))
+            raw += b"" if harm == "lost" else batch_bytes
         paths.append(write_partition(root / str(copy), {0: raw}, epochs=[(0, 0)], clean_offset=-1))
-    found = merged(*paths)
-    assert dict(rows_of(found)) == dict(truth_of(listed))
-    assert len(rows_of(found)) == len(truth_of(listed))
+    merged_copy = merge_copies_of(*paths)
+    assert dict(rows_of(merged_copy)) == dict(truth_of(batch_list))
+    assert len(rows_of(merged_copy)) == len(truth_of(batch_list))
 
 
 def test_every_decision_says_what_it_means():

@@ -23,9 +23,9 @@ def log(tmp_path):
 
 
 def test_a_directory_has_topics_and_partitions(log):
-    found = kafkaframes.read_records(log)
-    assert found.schema.names[:3] == ["topic", "partition", "offset"]
-    table = found.read_all()
+    records = kafkaframes.read_records(log)
+    assert records.schema.names[:3] == ["topic", "partition", "offset"]
+    table = records.read_all()
     counts = table.group_by(["topic", "partition"]).aggregate([("offset", "count"), ("offset", "max")]).to_pylist()
     assert sorted((one["topic"], one["partition"], one["offset_count"], one["offset_max"]) for one in counts) == [
         ("orders", 0, 10, 9),
@@ -61,8 +61,8 @@ def test_columns_that_are_none_are_answered_with_the_nearest(log):
 
 
 def test_an_arrow_stream_for_others(log):
-    found = pa.RecordBatchReader.from_stream(kafkaframes.read_records(log, columns=["topic", "offset"]))
-    assert found.read_all().num_rows == 30
+    records = pa.RecordBatchReader.from_stream(kafkaframes.read_records(log, columns=["topic", "offset"]))
+    assert records.read_all().num_rows == 30
     assert len(kafkaframes.read_records(log).to_pandas()) == 30
     assert kafkaframes.read_records(b"").read_all().num_rows == 0
 
@@ -85,5 +85,5 @@ def test_directories_of_several_brokers_are_one_log_or_each(tmp_path, replicas):
         (tmp_path / broker / "t-0").mkdir(parents=True)
         data = kafkaframes.build_records([{"value": b"x"}] * 7, leader_epoch=0)
         (tmp_path / broker / "t-0" / f"{0:020}.log").write_bytes(data)
-    found = kafkaframes.read_records([tmp_path / "one", tmp_path / "two"], replicas=replicas).read_all()
-    assert found.num_rows == (7 if replicas == "merge" else 14)
+    records = kafkaframes.read_records([tmp_path / "one", tmp_path / "two"], replicas=replicas).read_all()
+    assert records.num_rows == (7 if replicas == "merge" else 14)

@@ -91,10 +91,10 @@ def test_time_indexes_come_back_with_their_tail(entries, zeros):
     offsets = sorted(entry[1] + 1 for entry in entries)[: len(stamps)]
     index = TimeIndex(50, np.array(stamps, np.int64), np.array(offsets, np.int64) + 49)
     read = read_time_index(write_time_index(index).ljust(12 * (len(index) + zeros), b"\0"), base_offset=50)
-    expected = [] if stamps == [0] and offsets == [1] else [*index]
-    assert [*read] == expected
+    expected_entries = [] if stamps == [0] and offsets == [1] else [*index]
+    assert [*read] == expected_entries
     for target in (-5, 0, 2**40, 2**62):
-        before = [entry for entry in expected if entry.timestamp <= target]
+        before = [entry for entry in expected_entries if entry.timestamp <= target]
         assert read.lookup(target) == (before[-1] if before else TimestampOffset(-1, 50))
 
 
@@ -106,11 +106,11 @@ def test_producer_snapshots_come_back(producers):
 @given(st.lists(st.tuples(INT64, st.integers(0, 1000), st.integers(0, 1000), INT64), max_size=5))
 def test_transaction_indexes_come_back(fields):
     lasts = np.cumsum([1 + last for _, _, last, _ in fields]).tolist()
-    listed = tuple(
+    transactions = tuple(
         AbortedTransaction(producer, min(first, last), last, stable)
         for (producer, first, _, stable), last in zip(fields, lasts, strict=True)
     )
-    assert read_txn_index(write_txn_index(listed)) == listed
+    assert read_txn_index(write_txn_index(transactions)) == transactions
 
 
 @pytest.mark.parametrize(

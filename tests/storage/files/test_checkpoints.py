@@ -33,8 +33,8 @@ def test_files_of_real_brokers_come_back_byte_for_byte(name):
     assert files
     for path in files:
         raw = path.read_bytes()
-        expected = b"0\n0\n" if not raw and "checkpoint" in name else raw  # an empty checkpoint has no entries
-        assert write(read(raw, file=str(path))) == expected
+        expected_bytes = b"0\n0\n" if not raw and "checkpoint" in name else raw  # an empty checkpoint has no entries
+        assert write(read(raw, file=str(path))) == expected_bytes
 
 
 @given(st.lists(st.builds(EpochStart, INT32, INT64)))

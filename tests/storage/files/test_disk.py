@@ -21,11 +21,11 @@ from kafkaframes.storage.partition.fetch import LOG_END
 
 def open_descriptors(directory):
     """How many files below a directory this process has open."""
-    found = 0
+    descriptor_count = 0
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the listing's own
-            found += os.readlink(f"/proc/self/fd/{number}").startswith(str(directory))
-    return found
+            descriptor_count += os.readlink(f"/proc/self/fd/{number}").startswith(str(directory))
+    return descriptor_count
 
 
 def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
@@ -104,39 +104,40 @@ def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tm
 
 
 def test_a_new_log_is_what_opening_an_empty_directory_makes():
-    made, opened = MemoryDisk(), MemoryDisk()
-    for disk in (made, opened):
+    created_disk, opened_disk = MemoryDisk(), MemoryDisk()
+    for disk in (created_disk, opened_disk):
         disk.make_directory("/kafka")
         disk.sync_directory("/")
-    new = create_log("/kafka/orders-3", now_ms=NOW_MS, disk=made)
-    opened.make_directory("/kafka/orders-3")
-    old = open_log("/kafka/orders-3", now_ms=NOW_MS, disk=opened)
+    new = create_log("/kafka/orders-3", now_ms=NOW_MS, disk=created_disk)
+    opened_disk.make_directory("/kafka/orders-3")
+    old = open_log("/kafka/orders-3", now_ms=NOW_MS, disk=opened_disk)
     assert new.topic_partition == old.topic_partition
-    for log, disk in ((new, made), (old, opened)):
+    for log, disk in ((new, created_disk), (old, opened_disk)):
         disk.sync_directory("/kafka")
         assert lead(log, batch(2)).first_offset == 0
         log.close(now_ms=NOW_MS)
     files = [
-        {one.name: disk.read(one.path) for one in disk.list_directory("/kafka/orders-3")} for disk in (made, opened)
+        {one.name: disk.read(one.path) for one in disk.list_directory("/kafka/orders-3")}
+        for disk in (created_disk, opened_disk)
     ]
     assert files[0] == files[1]
-    survived = made.crashed(lambda pending: 0)
-    assert survived.list_directory("/kafka/orders-3") == made.list_directory("/kafka/orders-3")
+    survivor = created_disk.crash(lambda pending: 0)
+    assert survivor.list_directory("/kafka/orders-3") == created_disk.list_directory("/kafka/orders-3")
 
 
 def test_a_file_underneath_has_a_descriptor_until_it_is_written_to(tmp_path):
-    path, gone = str(tmp_path / "file"), str(tmp_path / "gone")
-    for one in (path, gone):
+    path, deleted_path = str(tmp_path / "file"), str(tmp_path / "gone")
+    for one in (path, deleted_path):
         (tmp_path / one).write_bytes(b"underneath")
     disk = OnlineDisk(OverlayDisk(LocalFileSystem()))
-    opened = disk.open_file(path)
+    open_file = disk.open_file(path)
     descriptor = disk.open_descriptor(path)
     assert os.pread(descriptor, 5, 0) == b"under"
     os.close(descriptor)
-    opened.write(0, b"above")
+    open_file.write(0, b"above")
     assert disk.open_descriptor(path) is None
-    disk.delete(gone)
-    assert disk.open_descriptor(gone) is None
+    disk.delete(deleted_path)
+    assert disk.open_descriptor(deleted_path) is None
     assert OverlayDisk(MemoryDisk()).open_descriptor(path) is None
     with pytest.raises(StorageError, match="cannot be read"):
         OnlineDisk(LocalDisk()).open_descriptor(str(tmp_path / "no such file"))

@@ -21,7 +21,7 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def flushed(monkeypatch):
+def flush_count(monkeypatch):
     """How many descriptors were flushed by an fsync of their own."""
     calls = []
     fsync = os.fsync
@@ -29,27 +29,27 @@ def flushed(monkeypatch):
     return calls
 
 
-def test_few_files_are_flushed_one_by_one(files, tmp_path, flushed):
+def test_few_files_are_flushed_one_by_one(files, tmp_path, flush_count):
     LocalDisk().flush_all(files[:3], [str(tmp_path)])
-    assert len(flushed) == 4
+    assert len(flush_count) == 4
 
 
-def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flushed, monkeypatch):
+def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flush_count, monkeypatch):
     monkeypatch.setattr(local_disk, "_is_safe", lambda device: True)
     if not hasattr(ctypes.CDLL(None), "syncfs"):
         pytest.skip("this system has no syncfs")
     LocalDisk().flush_all(files, [str(tmp_path)])
-    assert not flushed
+    assert not flush_count
 
 
 @pytest.mark.parametrize("release", ["5.7.19-generic", "6.1.0", "rolling"])
 @pytest.mark.parametrize("file_system", ["ext4", "overlay", ""])
-def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flushed, monkeypatch, release, file_system):
+def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flush_count, monkeypatch, release, file_system):
     monkeypatch.setattr(local_disk.platform, "release", lambda: release)
     monkeypatch.setattr(local_disk, "_file_system_of", lambda device: file_system)
     LocalDisk().flush_all(files, [str(tmp_path)])
     is_one_call = release == "6.1.0" and file_system == "ext4" and local_disk.platform.system() == "Linux"
-    assert len(flushed) == (0 if is_one_call else len(files) + 1)
+    assert len(flush_count) == (0 if is_one_call else len(files) + 1)
 
 
 def test_an_error_of_the_disk_is_raised(files, monkeypatch):

@@ -25,8 +25,8 @@ def reader(raw: bytes):
 
 
 def by_walk(raw: bytes, **options):
-    found = HeaderWalk(reader(raw), size_bytes=len(raw), **options)
-    return [tuple(one) for one in found], found.position, found.status
+    walk = HeaderWalk(reader(raw), size_bytes=len(raw), **options)
+    return [tuple(one) for one in walk], walk.position, walk.status
 
 
 def by_scan(raw: bytes, **options):
@@ -40,10 +40,10 @@ def by_scan(raw: bytes, **options):
 def test_walk_and_scan_agree_on_real_segments(window_bytes, whole):
     for path in SEGMENTS[::4]:
         raw = path.read_bytes()
-        expected = by_walk(raw)
-        assert by_scan(raw, window_bytes=window_bytes, whole=whole) == expected
-        assert by_walk(raw, window_bytes=window_bytes) == expected
-        assert expected[1] == len(raw)
+        expected_headers = by_walk(raw)
+        assert by_scan(raw, window_bytes=window_bytes, whole=whole) == expected_headers
+        assert by_walk(raw, window_bytes=window_bytes) == expected_headers
+        assert expected_headers[1] == len(raw)
 
 
 @given(st.data())
@@ -53,10 +53,10 @@ def test_walk_and_scan_agree_on_damaged_segments(data):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     raw += data.draw(st.binary(max_size=40)) + b"\0" * data.draw(st.integers(0, 40))
     window_bytes = data.draw(st.sampled_from([64, 300, 4096]))
-    expected = by_walk(bytes(raw))
-    assert by_scan(bytes(raw), window_bytes=window_bytes) == expected
-    assert by_scan(bytes(raw), window_bytes=window_bytes, whole=True) == expected
-    assert by_walk(bytes(raw), window_bytes=window_bytes) == expected
+    expected_headers = by_walk(bytes(raw))
+    assert by_scan(bytes(raw), window_bytes=window_bytes) == expected_headers
+    assert by_scan(bytes(raw), window_bytes=window_bytes, whole=True) == expected_headers
+    assert by_walk(bytes(raw), window_bytes=window_bytes) == expected_headers
 
 
 @given(st.binary(max_size=200))
@@ -69,8 +69,8 @@ def test_any_bytes_end_somewhere(raw):
 @pytest.mark.parametrize("boundary", [True, False])
 def test_a_file_that_shrinks_meanwhile_is_named(boundary):
     """Never a quiet end, whether it now ends with a batch or within one, whatever is read at once."""
-    found = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
-    middle = found[len(found) // 2]
+    headers = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
+    middle = headers[len(headers) // 2]
     half = MIXED[: middle.position if boundary else middle.position + 20]
     for window_bytes in (100, 1000, 1 << 20):
         walk = HeaderWalk(reader(half), size_bytes=len(MIXED), window_bytes=window_bytes, file="x.log")
@@ -83,9 +83,9 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
             with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
                 list(windows)
     segment = Segment.of(0, "x.log", len(MIXED))
-    opened = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
+    segment_reader = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
     with pytest.raises(LogDirError, match="became shorter"):
-        opened.records(found[-1]._replace(size=len(MIXED)))
+        segment_reader.records(headers[-1]._replace(size=len(MIXED)))
 
 
 def test_a_glance_sees_the_ends_that_a_walk_sees():

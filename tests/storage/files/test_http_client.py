@@ -17,12 +17,12 @@ class Server:
     """Answers every request with what it was made with, and notes the headers."""
 
     def __init__(self, status, location=None, body=b"{}"):
-        self.seen = seen = []
+        self.seen_headers = seen_headers = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                seen.append(dict(self.headers))
+                seen_headers.append(dict(self.headers))
                 self.send_response(status)
                 if location:
                     self.send_header("Location", location + self.path)
@@ -47,22 +47,22 @@ class Server:
 @pytest.fixture(params=[301, 302, 303, 307, 308])
 def servers(request):
     foreign = Server(200, body=b'{"access_token": "x", "schema": "{}", "keys": []}')
-    named = Server(request.param, f"http://127.0.0.1:{foreign.port}")
-    yield named, foreign
-    named.close()
+    named_server = Server(request.param, f"http://127.0.0.1:{foreign.port}")
+    yield named_server, foreign
+    named_server.close()
     foreign.close()
 
 
 def test_a_redirect_takes_no_password_to_another_server(servers):
-    named, foreign = servers
+    named_server, foreign = servers
     with pytest.raises(NetworkError):
-        Registry(f"http://me:hunter2@127.0.0.1:{named.port}").by_id(1)
+        Registry(f"http://me:hunter2@127.0.0.1:{named_server.port}").by_id(1)
     with pytest.raises(NetworkError) as caught:
-        ClientCredentials(url=f"http://127.0.0.1:{named.port}/t", client_id="me", client_secret="hunter2")()
+        ClientCredentials(url=f"http://127.0.0.1:{named_server.port}/t", client_id="me", client_secret="hunter2")()
     with pytest.raises(KafkaframesError):
-        KeySet(f"http://127.0.0.1:{named.port}/keys")
-    assert len(named.seen) >= 3
-    assert foreign.seen == []
+        KeySet(f"http://127.0.0.1:{named_server.port}/keys")
+    assert len(named_server.seen_headers) >= 3
+    assert foreign.seen_headers == []
     assert "hunter2" not in str(caught.value)
 
 

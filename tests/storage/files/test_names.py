@@ -21,10 +21,10 @@ UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
     ],
 )
 def test_directory_names(name, topic, partition, state):
-    parsed = DirectoryName.parse(name)
-    assert parsed is not None
-    assert (parsed.topic_partition, parsed.state) == (TopicPartition(topic, partition), state)
-    assert str(parsed) == name
+    parsed_name = DirectoryName.parse(name)
+    assert parsed_name is not None
+    assert (parsed_name.topic_partition, parsed_name.state) == (TopicPartition(topic, partition), state)
+    assert str(parsed_name) == name
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_file_names_come_back(offset, kind, temporary):
 
 @given(st.text())
 def test_any_text_is_a_file_name_that_comes_back_or_none(text):
-    parsed = FileName.parse(text)
-    assert parsed is None or str(parsed) == text
+    parsed_name = FileName.parse(text)
+    assert parsed_name is None or str(parsed_name) == text

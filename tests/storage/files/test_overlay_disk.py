@@ -11,18 +11,18 @@ from kafkaframes.storage.files.memory_disk import MAX_OPEN_FILES, OverlayDisk
 class Store(LocalFileSystem):
     """Counts what is opened, and what is closed again."""
 
-    opened = closed = 0
+    open_count = close_count = 0
 
     @contextmanager
     def open(self, path):
-        Store.opened += 1
+        Store.open_count += 1
         with super().open(path) as read_at:
             yield read_at
-        Store.closed += 1
+        Store.close_count += 1
 
 
 def test_a_file_that_is_read_piece_by_piece_is_opened_once(tmp_path):
-    Store.opened = Store.closed = 0
+    Store.open_count = Store.close_count = 0
     count = MAX_OPEN_FILES + 2
     for number in range(count):
         (tmp_path / f"{number:02}").write_bytes(b"%02d" % number * 50)
@@ -30,7 +30,7 @@ def test_a_file_that_is_read_piece_by_piece_is_opened_once(tmp_path):
     files = [disk.open_file(str(tmp_path / f"{number:02}")) for number in range(count)]
     for number, file in enumerate(files):
         assert [file.read(position, 10) for position in range(0, 100, 10)] == [b"%02d" % number * 5] * 10
-    assert (Store.opened, Store.closed) == (count, 2)
+    assert (Store.open_count, Store.close_count) == (count, 2)
     files[0].write(50, b"!")
     assert files[0].read(48, 4) == b"00!0"
     assert (tmp_path / "00").read_bytes() == b"00" * 50

@@ -27,13 +27,13 @@ def delivered_offsets(
     Raises:
         LogDirError: a segment cannot be read.
     """
-    committed = isolation == "read_committed"
-    known = transactions_of(filesystem, partition) if state is None else state
-    end = known.end_offset(isolation)
+    is_read_committed = isolation == "read_committed"
+    transaction_state = transactions_of(filesystem, partition) if state is None else state
+    end = transaction_state.end_offset(isolation)
     for segment in partition.segments:
         with open_segment(filesystem, segment) as reader:
             for header in reader.headers():
-                if not header.is_control and not (committed and known.is_aborted(header)):
+                if not header.is_control and not (is_read_committed and transaction_state.is_aborted(header)):
                     offsets = _offsets_of(reader, header)
                     yield from (offset for offset in offsets if partition.log_start_offset <= offset < end)
 

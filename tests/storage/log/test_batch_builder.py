@@ -32,7 +32,7 @@ def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_b
     at_once, in_pieces = BatchBuilder(**options), BatchBuilder(**options)
     first = b"".join([*at_once.add(whole), *at_once.finish()])
     pieces = []
-    for start, stop in pairwise([0, *sorted(min(cut, count) for cut in cuts), count]):
+    for start, stop in pairwise([0, *sorted(min(cut_at, count) for cut_at in cuts), count]):
         pieces += in_pieces.add(whole.slice(start, stop - start))
     assert b"".join([*pieces, *in_pieces.finish()]) == first
     assert at_once.next_offset == in_pieces.next_offset == 5 + 2 * count - 1

@@ -72,9 +72,9 @@ def test_segments_named_one_by_one_are_one_partition():
 
 def test_patterns_and_directories_of_directories():
     by_pattern = discover(str(LOGS / "unclean-half-finished-swap" / "*" / "plain-0"))
-    nested = discover(str(LOGS / "unclean-half-finished-swap"))
+    nested_directories = discover(str(LOGS / "unclean-half-finished-swap"))
     assert [Path(one.path).name for one in by_pattern] == ["after", "before"]
-    assert [Path(one.path).name for one in nested] == ["after", "before"]
+    assert [Path(one.path).name for one in nested_directories] == ["after", "before"]
     by_segments = discover(str(LOGS / "unclean-half-finished-swap" / "before" / "plain-0" / "*.log"))
     assert len(by_segments[0].partitions[0].segments) == 3
 
@@ -183,13 +183,13 @@ def test_a_given_pyarrow_file_system():
     from pyarrow import fs
 
     source = str(LOGS / "unclean-half-finished-swap" / "before")
-    (given,) = discover(source, filesystem=fs.LocalFileSystem())
+    (log_dir,) = discover(source, filesystem=fs.LocalFileSystem())
     (local,) = discover(source)
-    assert not given.problems
-    assert given.offset_checkpoints == local.offset_checkpoints
-    for one, other in zip(given.partitions, local.partitions, strict=True):
+    assert not log_dir.problems
+    assert log_dir.offset_checkpoints == local.offset_checkpoints
+    for one, other in zip(log_dir.partitions, local.partitions, strict=True):
         assert [segment.size_bytes for segment in one.segments] == [segment.size_bytes for segment in other.segments]
-        assert log_end_offset(given.filesystem, one) == log_end_offset(local.filesystem, other)
+        assert log_end_offset(log_dir.filesystem, one) == log_end_offset(local.filesystem, other)
         for segment, same in zip(one.segments, other.segments, strict=True):
-            largest = largest_timestamp(given.filesystem, one, segment)
+            largest = largest_timestamp(log_dir.filesystem, one, segment)
             assert largest == largest_timestamp(local.filesystem, other, same)

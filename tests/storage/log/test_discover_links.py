@@ -11,7 +11,7 @@ BASE = f"{0:020}.log"
 
 
 @pytest.fixture
-def linked(tmp_path):
+def linked_log(tmp_path):
     """A log with links: to a key file, to a partition elsewhere, and to the directory it stands in."""
     log = tmp_path / "log"
     for name in ("orders-0", "users-0"):
@@ -26,17 +26,17 @@ def linked(tmp_path):
     return log
 
 
-def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked, tmp_path):
-    (tmp_path / "named").symlink_to(linked)
-    (found,) = discover(str(tmp_path / "named"))
-    assert {one.topic for one in found.partitions} == {"orders", "users"}
-    assert {one.topic for one in discover(f"{linked}/*-0")[0].partitions} == {"orders", "users"}
+def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked_log, tmp_path):
+    (tmp_path / "named").symlink_to(linked_log)
+    (log_dir,) = discover(str(tmp_path / "named"))
+    assert {one.topic for one in log_dir.partitions} == {"orders", "users"}
+    assert {one.topic for one in discover(f"{linked_log}/*-0")[0].partitions} == {"orders", "users"}
     assert len(links_under([str(tmp_path / "named")])) == 4
 
 
-def test_every_link_is_named_once_and_other_paths_have_none(linked, tmp_path):
-    found = [path.removeprefix(f"{linked}/") for path in links_under([str(linked)])]
-    assert sorted(found) == ["key.pem", "loop", "moved-0", "orders-0/key.pem"]
+def test_every_link_is_named_once_and_other_paths_have_none(linked_log, tmp_path):
+    link_paths = [path.removeprefix(f"{linked_log}/") for path in links_under([str(linked_log)])]
+    assert sorted(link_paths) == ["key.pem", "loop", "moved-0", "orders-0/key.pem"]
     assert links_under([str(tmp_path / "elsewhere"), "s3://bucket/logs", str(tmp_path / "nowhere")]) == []
 
 

@@ -15,9 +15,9 @@ def test_a_path_is_the_disks_and_a_url_its_stores():
 
 
 def test_a_view_path_is_shown_over_the_store_that_has_the_objects_and_key_files_are_not_the_stores():
-    found = filesystem_for(VIEW, options={"anon": True, "key_files": ("a.pem",)})
-    assert isinstance(found, TieredFileSystem)
-    assert (found.inner, found.key_files) == (FsspecFileSystem("s3", {"anon": True}), ("a.pem",))
+    filesystem = filesystem_for(VIEW, options={"anon": True, "key_files": ("a.pem",)})
+    assert isinstance(filesystem, TieredFileSystem)
+    assert (filesystem.inner, filesystem.key_files) == (FsspecFileSystem("s3", {"anon": True}), ("a.pem",))
 
 
 def test_the_mark_of_a_view_in_another_path_means_nothing():

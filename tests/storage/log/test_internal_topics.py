@@ -55,19 +55,19 @@ def remote(name: str, data: dict) -> bytes:
 
 def test_a_commit_its_tombstone_and_a_broken_value():
     key, value = encode_coordinator_record(KEY, VALUE, 3)
-    opened = open_record("__consumer_offsets", key, value)
-    assert opened[:2] == ("OffsetCommit", 3)
-    assert json.loads(opened.key) == {"group": "g", "topic": "t", "partition": 1}
-    assert json.loads(opened.value)["offset"] == 7
-    assert open_record("__consumer_offsets", key, None) == opened._replace(version=None, value=None)
-    broken = open_record("__consumer_offsets", key, value[:-1])
-    assert broken[:4] == ("OffsetCommit", None, opened.key, None)
-    assert "$.value" in broken.error or "value" in broken.error
+    opened_record = open_record("__consumer_offsets", key, value)
+    assert opened_record[:2] == ("OffsetCommit", 3)
+    assert json.loads(opened_record.key) == {"group": "g", "topic": "t", "partition": 1}
+    assert json.loads(opened_record.value)["offset"] == 7
+    assert open_record("__consumer_offsets", key, None) == opened_record._replace(version=None, value=None)
+    broken_record = open_record("__consumer_offsets", key, value[:-1])
+    assert broken_record[:4] == ("OffsetCommit", None, opened_record.key, None)
+    assert "$.value" in broken_record.error or "value" in broken_record.error
 
 
 def test_members_of_a_consumer_group_are_opened():
-    opened = open_record("__consumer_offsets", *group_record(ASSIGNMENT))
-    assert json.loads(opened.value)["members"][0]["assignment"] == ASSIGNED
+    opened_record = open_record("__consumer_offsets", *group_record(ASSIGNMENT))
+    assert json.loads(opened_record.value)["members"][0]["assignment"] == ASSIGNED
     other = open_record("__consumer_offsets", *group_record(b"\xbe\xef", "connect"))
     assert json.loads(other.value)["members"][0]["assignment"] == "vu8="
 
@@ -76,9 +76,9 @@ def test_metadata_of_cluster_and_remote_log():
     assert open_record("__cluster_metadata", None, encode_metadata_record(message("NoOpRecord")(), 0)) == (
         InternalRecord("NoOpRecord", 0, None, "{}")
     )
-    opened = open_record("__remote_log_metadata", None, remote("RemoteLogSegmentMetadataRecord", SEGMENT))
-    assert opened.type == "RemoteLogSegmentMetadataRecord"
-    assert json.loads(opened.value) == SEGMENT
+    opened_record = open_record("__remote_log_metadata", None, remote("RemoteLogSegmentMetadataRecord", SEGMENT))
+    assert opened_record.type == "RemoteLogSegmentMetadataRecord"
+    assert json.loads(opened_record.value) == SEGMENT
 
 
 @pytest.mark.parametrize("kind", CONTROL_VALUES)
@@ -86,10 +86,10 @@ def test_control_records(kind):
     key = b"\0\0" + CONTROL_TYPES.index(kind).to_bytes(2)
     body = message(CONTROL_VALUES[kind])().encode(0)
     value = b"\0\0" + body if kind in ("ABORT", "COMMIT") else body
-    opened = open_control_record(key, value)
-    assert opened[:2] == (kind, 0)
-    assert isinstance(json.loads(opened.value), dict)
-    assert opened.error is None
+    opened_record = open_control_record(key, value)
+    assert opened_record[:2] == (kind, 0)
+    assert isinstance(json.loads(opened_record.value), dict)
+    assert opened_record.error is None
     assert open_control_record(key, value[:1]).error
     assert open_control_record(b"\0\0\x7f\0", value) == InternalRecord("UNKNOWN")
     assert open_control_record(None, value).error
@@ -102,8 +102,10 @@ def test_other_topics_are_refused():
 
 @given(st.sampled_from(READABLE_TOPICS), st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=60))
 def test_no_bytes_raise(topic, key, value):
-    opened = open_record(topic, key, value)
-    assert (opened.error is None) == (opened.type is not None and (opened.value is not None or value is None))
+    opened_record = open_record(topic, key, value)
+    assert (opened_record.error is None) == (
+        opened_record.type is not None and (opened_record.value is not None or value is None)
+    )
     assert isinstance(open_control_record(key, value), InternalRecord)
 
 
@@ -118,12 +120,12 @@ def test_remote_log_metadata_as_kafka_prints_it():
         f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={ID}, customMetadata=Optional.empty, "
         "state=DELETE_SEGMENT_FINISHED, eventTimestampMs=1795259996947, brokerId=1}"
     )
-    deleted = {"topicIdPartition": SEGMENT["remoteLogSegmentId"]["topicIdPartition"], "brokerId": 1}
-    deleted |= {"eventTimestampMs": 5, "remotePartitionDeleteState": 1}
-    assert decode["4.3"](0, None, remote("RemotePartitionDeleteMetadataRecord", deleted))[1] == (
+    deleted_partition = {"topicIdPartition": SEGMENT["remoteLogSegmentId"]["topicIdPartition"], "brokerId": 1}
+    deleted_partition |= {"eventTimestampMs": 5, "remotePartitionDeleteState": 1}
+    assert decode["4.3"](0, None, remote("RemotePartitionDeleteMetadataRecord", deleted_partition))[1] == (
         "RemotePartitionDeleteMetadata{topicPartition=IcZ1KKnsRKWa-qx9t1wPjg:orders-short-0, "
         "state=DELETE_PARTITION_STARTED, eventTimestampMs=5, brokerId=1}"
     )
-    deleted["remotePartitionDeleteState"] = 9
-    bad = decode["4.3"](7, None, remote("RemotePartitionDeleteMetadataRecord", deleted))[1]
+    deleted_partition["remotePartitionDeleteState"] = 9
+    bad = decode["4.3"](7, None, remote("RemotePartitionDeleteMetadataRecord", deleted_partition))[1]
     assert bad.startswith("Error at offset 7, skipping. ")

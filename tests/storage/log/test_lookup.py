@@ -85,19 +85,22 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
         path.unlink()
         if LIES[lie] is not None and not (path.suffix == ".timeindex" and lie in ("inside a batch", "beyond the end")):
             path.write_bytes(LIES[lie])
-    (damaged,) = discover(str(tmp_path))
-    good, bad = truth.partitions[0], damaged.partitions[0]
+    (damaged_dir,) = discover(str(tmp_path))
+    good, bad = truth.partitions[0], damaged_dir.partitions[0]
     files = truth.filesystem
     for offset in range(0, 705, 11):
-        expected, found = find_offset(files, good, offset), find_offset(files, bad, offset)
-        assert expected == found
+        expected_offset, actual_offset = find_offset(files, good, offset), find_offset(files, bad, offset)
+        assert expected_offset == actual_offset
     times = [max(largest_timestamps(files, good)) - back for back in (-1, 0, 1, 500, 10**6)]
     for time in times:
         assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
     assert largest_timestamps(files, bad) == largest_timestamps(files, good)
-    expected, found = transactions_of(files, good), transactions_of(files, bad)
-    assert (found.aborted_transactions, found.open) == (expected.aborted_transactions, expected.open)
-    assert expected.aborted_transactions
+    expected_offset, actual_offset = transactions_of(files, good), transactions_of(files, bad)
+    assert (actual_offset.aborted_transactions, actual_offset.open) == (
+        expected_offset.aborted_transactions,
+        expected_offset.open,
+    )
+    assert expected_offset.aborted_transactions
 
 
 def test_above_the_end_there_is_nothing():
@@ -124,15 +127,15 @@ def test_batches_in_columns_and_one_by_one_are_aborted_alike():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     (partition,) = directory.partitions
     state = transactions_of(directory.filesystem, partition)
-    seen = 0
+    seen_count = 0
     for segment in partition.segments:
         with directory.filesystem.open(segment.path) as read_at:
             headers = [*HeaderWalk(read_at, size_bytes=segment.size_bytes)]
             for window in scan_segment(read_at, size_bytes=segment.size_bytes):
-                found = state.mask_aborted_batches(window.batches).tolist()
-                assert found == [state.is_aborted(header) for header in headers]
-                seen += sum(found)
-    assert seen > len(state.aborted_transactions) > 0
+                is_aborted = state.mask_aborted_batches(window.batches).tolist()
+                assert is_aborted == [state.is_aborted(header) for header in headers]
+                seen_count += sum(is_aborted)
+    assert seen_count > len(state.aborted_transactions) > 0
 
 
 @pytest.fixture
@@ -147,15 +150,15 @@ class FailingStore:
         self.store, self.answers = store, answers
 
     def __getattr__(self, name):
-        found = getattr(self.store, name)
-        if not callable(found) or name == "invalidate_cache":
-            return found
+        attribute = getattr(self.store, name)
+        if not callable(attribute) or name == "invalidate_cache":
+            return attribute
 
         def asked(*arguments, **options):
             self.answers -= 1
             if self.answers < 0:
                 raise ConnectionError("the store is gone")
-            return found(*arguments, **options)
+            return attribute(*arguments, **options)
 
         return asked
 
@@ -183,18 +186,18 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, 
 def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(without_waiting):
     from fsspec.implementations.local import LocalFileSystem as FsspecLocal
 
-    failed = 0
+    failure_count = 0
     for answers in range(12):
         files = FsspecFileSystem("file", store=FailingStore(FsspecLocal(), answers))
         try:
             discover(str(LOGS / "kraft-4x-transactions"), filesystem=files)
         except LogDirError:
-            failed += 1
-    assert failed == 12
+            failure_count += 1
+    assert failure_count == 12
 
 
-@pytest.mark.parametrize(("entry", "believed"), [(3, True), (5, True), (2, False)])
-def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, believed):
+@pytest.mark.parametrize(("entry", "is_believed"), [(3, True), (5, True), (2, False)])
+def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, is_believed):
     wrappers = [
         build_records({"value": [b"v"] * 3, "offset": offsets}, record_format=0, codec="snappy")
         for offsets in ([0, 1, 2], [3, 4, 5])
@@ -203,7 +206,7 @@ def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believ
     place.mkdir()
     (place / f"{0:020}.log").write_bytes(b"".join(wrappers))
     (place / f"{0:020}.index").write_bytes(struct.pack(">ii", entry, len(wrappers[0])))
-    (found,) = discover(str(place))
-    with open_segment(found.filesystem, found.partitions[0].segments[0]) as reader:
-        assert reader.start_before(5) == (len(wrappers[0]) if believed else 0)
-        assert bool(reader.problems) is not believed
+    (log_dir,) = discover(str(place))
+    with open_segment(log_dir.filesystem, log_dir.partitions[0].segments[0]) as reader:
+        assert reader.start_before(5) == (len(wrappers[0]) if is_believed else 0)
+        assert bool(reader.problems) is not is_believed

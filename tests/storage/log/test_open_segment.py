@@ -37,9 +37,9 @@ def source(damage=None):
     return StoredSegment(SEGMENT, 400, lambda position, length: b"", damage=damage)
 
 
-def read(stored, ends, *, store=None, end=400, on_damage="keep"):
+def read(stored_source, ends, *, store=None, end=400, on_damage="keep"):
     gaps, starts = [], []
-    segment = OpenSegment(store or Store(), SEGMENT, stored)
+    segment = OpenSegment(store or Store(), SEGMENT, stored_source)
     for run in segment.runs(end=end, on_damage=on_damage, on_gap=gaps.append):
         starts.append(run.start)
         run.end = ends[len(starts) - 1]
@@ -70,9 +70,9 @@ def test_failfast_raises_the_damage():
 
 
 def test_the_damage_is_told_once():
-    opened = OpenSegment(Store(), SEGMENT, source(DAMAGE))
-    assert opened.take_damage() is DAMAGE
-    assert opened.take_damage() is None
+    segment = OpenSegment(Store(), SEGMENT, source(DAMAGE))
+    assert segment.take_damage() is DAMAGE
+    assert segment.take_damage() is None
 
 
 def test_who_wanted_no_more_is_told_of_no_damage():

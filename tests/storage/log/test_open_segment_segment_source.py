@@ -11,17 +11,17 @@ DATA = bytes(range(200))
 
 def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch):
     monkeypatch.setattr(open_segment, "MIN_STORE_READ_BYTES", 50)
-    asked = []
+    ranges = []
 
     def read_at(position, length):
-        asked.append((position, length))
+        ranges.append((position, length))
         return DATA[position : position + length]
 
     segment = StoredSegment("s", 120, read_at)
     pieces = [bytes(segment.read(position, 10)) for position in range(0, 130, 10)]
     assert b"".join(pieces) == DATA[:120]
-    assert [position for position, _ in asked[:3]] == [0, 50, 100]
-    assert all(position + length <= 120 for position, length in asked)
+    assert [position for position, _ in ranges[:3]] == [0, 50, 100]
+    assert all(position + length <= 120 for position, length in ranges)
 
 
 def test_a_store_that_gives_less_than_it_promised_is_an_error():

@@ -58,15 +58,15 @@ def log_of(directory: Path, segments: dict[int, bytes], *, clean: bool = False) 
 def pieces(path: Path, base: int = 0) -> list[tuple[int, int, int]]:
     file = LogFile(FileName(base, "log"), str(path / segment_file_name(base, "log")), 0, None)
     size = Path(file.path).stat().st_size
-    found = parts_of(LocalFileSystem(), LogFile(file.name, file.path, size, None))
-    return [(piece.base_offset, piece.start, piece.end) for piece in found]
+    parts = parts_of(LocalFileSystem(), LogFile(file.name, file.path, size, None))
+    return [(piece.base_offset, piece.start, piece.end) for piece in parts]
 
 
 def rows(path: Path) -> list[tuple[int, bytes]]:
-    found = []
+    row_list = []
     for part in kafkaframes.read_records(sorted(path.glob("*.log")), columns=["offset", "value"]):
-        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
-    return found
+        row_list += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
+    return row_list
 
 
 def logs(path: Path) -> dict[str, bytes]:
@@ -74,7 +74,7 @@ def logs(path: Path) -> dict[str, bytes]:
 
 
 def errors(path: Path) -> list[str]:
-    return [found.check for found in verify(discover(str(path))).findings if found.severity > Severity.NOTE]
+    return [finding.check for finding in verify(discover(str(path))).findings if finding.severity > Severity.NOTE]
 
 
 # ------------------------------------------------------------------------------------------------- where it is split
@@ -83,7 +83,7 @@ def errors(path: Path) -> list[str]:
 def test_a_segment_whose_last_batch_fits_is_left_alone(tmp_path):
     path = log_of(tmp_path, {0: one(0) + one(LIMIT - 2)})
     assert pieces(path) == []
-    assert split_partition(LocalFileSystem(), (found := discover(str(path))[0].partitions[0]))[1] is found
+    assert split_partition(LocalFileSystem(), (partition := discover(str(path))[0].partitions[0]))[1] is partition
 
 
 def test_a_piece_begins_with_the_first_batch_that_does_not_fit(tmp_path):
@@ -210,7 +210,7 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
     disk.open_file(f"/kafka/orders-0/{segment_file_name(base, 'index')}").fsync()
     for name in ("/", "/kafka", "/kafka/orders-0"):
         disk.sync_directory(name)
-    start = disk.crashed()
+    start = disk.crash()
     recovering = start.copy()
     open_log("/kafka/orders-0", now_ms=NOW_MS, disk=recovering).abandon()
     assert len(recovering.journal) > 20
@@ -218,11 +218,13 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
         partly = start.copy()
         for name, arguments in recovering.journal[:count]:
             getattr(partly, name)(*arguments)
-        for left in (partly.crashed(), partly.crashed(lambda pending: pending // 2), partly.crashed(lambda _: 0)):
-            log = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left)
+        for left_disk in (partly.crash(), partly.crash(lambda pending: pending // 2), partly.crash(lambda _: 0)):
+            log = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left_disk)
             assert log.segment_bases == (first, FAR + LIMIT), count
-            found = [left.read(f"/kafka/orders-0/{segment_file_name(at, 'log')}") for at in log.segment_bases]
-            assert found == [batches[0], batches[1] + batches[2]], count
+            segment_bytes = [
+                left_disk.read(f"/kafka/orders-0/{segment_file_name(at, 'log')}") for at in log.segment_bases
+            ]
+            assert segment_bytes == [batches[0], batches[1] + batches[2]], count
             log.abandon()
 
 
@@ -244,8 +246,8 @@ def test_every_job_keeps_every_record(tmp_path, command):
     path = log_of(tmp_path / "log", THREE)
     before = rows(path)
     name, *options = command
-    done = CliRunner().invoke(cli, [name, str(tmp_path / "log"), "--to", str(tmp_path / "new"), *options])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli, [name, str(tmp_path / "log"), "--to", str(tmp_path / "new"), *options])
+    assert result.exit_code == 0, result.output
     assert rows(tmp_path / "new" / "orders-0") == before
     assert len(logs(tmp_path / "new" / "orders-0")) == 3
     assert not set(errors(tmp_path / "new")) & {"offset-overflow", "index-mismatch", "segment-overlap"}
@@ -266,25 +268,25 @@ def test_a_transaction_is_aborted_in_the_piece_that_has_its_marker(tmp_path):
 ACTIVE = FAR + 3 * 10**9
 
 
-def cleaned(tmp_path, segments: dict[int, bytes]):
+def clean_log(tmp_path, segments: dict[int, bytes]):
     path = log_of(tmp_path / "log", segments)
     (directory,) = discover(str(path))
     settings = CleanerSettings(now_ms=NOW_MS, delete_retention_ms=0)
-    done = clean_partition(directory.filesystem, directory.partitions[0], settings, tmp_path / "cleaned")
-    split = Split(secret=(1, 2), above_bytes=0, chunk_bytes=100, run_entries=10)
-    compact(str(path), tmp_path / "staged", settings, work_split=split)
+    report = clean_partition(directory.filesystem, directory.partitions[0], settings, tmp_path / "cleaned")
+    work_split = Split(secret=(1, 2), above_bytes=0, chunk_bytes=100, run_entries=10)
+    compact(str(path), tmp_path / "staged", settings, work_split=work_split)
     assert {file.name: file.read_bytes() for file in (tmp_path / "cleaned").iterdir()} == {
         file.name: file.read_bytes() for file in (tmp_path / "staged").iterdir() if file.name != "_SUCCESS"
     }
     shutil.rmtree(tmp_path / "staged")
-    return done, logs(tmp_path / "cleaned")
+    return report, logs(tmp_path / "cleaned")
 
 
 def test_a_segment_is_split_and_the_round_begins_anew_where_what_is_left_does_not_fit(tmp_path):
     near, far, last = one(0, 1, key=b"a"), one(FAR, 1, key=b"b"), one(ACTIVE, 1, key=b"c")
-    done, found = cleaned(tmp_path, {0: near + far, ACTIVE: last})
-    assert done.groups == {0: (0,), FAR: (FAR,)}
-    assert found == {
+    report, segments = clean_log(tmp_path, {0: near + far, ACTIVE: last})
+    assert report.groups == {0: (0,), FAR: (FAR,)}
+    assert segments == {
         segment_file_name(0, "log"): near,
         segment_file_name(FAR, "log"): far,
         segment_file_name(ACTIVE, "log"): last,
@@ -294,11 +296,11 @@ def test_a_segment_is_split_and_the_round_begins_anew_where_what_is_left_does_no
 def test_a_segment_is_not_split_where_what_is_left_fits(tmp_path):
     """As in Kafka: nobody looks at offsets that are going to be gone."""
     near, far, last = one(0, 1, key=b"a"), one(FAR, 1, key=b"b"), one(ACTIVE - 1, 1, key=b"b")
-    _, found = cleaned(tmp_path, {0: near + far, ACTIVE - 1: last, ACTIVE: one(ACTIVE, 1, key=b"c")})
-    assert found[segment_file_name(0, "log")] == near
+    _, segments = clean_log(tmp_path, {0: near + far, ACTIVE - 1: last, ACTIVE: one(ACTIVE, 1, key=b"c")})
+    assert segments[segment_file_name(0, "log")] == near
 
 
 def test_segments_too_far_apart_are_not_grouped(tmp_path):
     batches = {base: one(base, 1, key=b"%d" % base) for base in (0, LIMIT, LIMIT + 1, ACTIVE)}
-    done, _ = cleaned(tmp_path, batches)
-    assert done.groups == {0: (0, LIMIT), LIMIT + 1: (LIMIT + 1,)}
+    report, _ = clean_log(tmp_path, batches)
+    assert report.groups == {0: (0, LIMIT), LIMIT + 1: (LIMIT + 1,)}

@@ -13,7 +13,7 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
 
 
 @pytest.mark.parametrize(
-    ("present", "bases", "left"),
+    ("present", "bases", "remaining_offsets"),
     [
         ((10, 20, 35), (0, 20), (20, 35)),  # the last stray lies beyond every segment: it is the log's end
         ((5, 10, 20), (0, 10, 20), (10, 20)),
@@ -23,27 +23,33 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
         ((), (0,), ()),
     ],
 )
-def test_stray_snapshots_go(present, bases, left):
-    stored = StoredSnapshots(dict.fromkeys(present, b""), NOW_MS)
-    stored.remove_stray(bases)
-    assert tuple(sorted(stored.snapshots)) == left
+def test_stray_snapshots_go(present, bases, remaining_offsets):
+    snapshots = StoredSnapshots(dict.fromkeys(present, b""), NOW_MS)
+    snapshots.remove_stray(bases)
+    assert tuple(sorted(snapshots.snapshots)) == remaining_offsets
 
 
 def test_a_corrupt_snapshot_goes_and_an_idle_producer_is_forgotten():
     old = producer(1, NOW_MS - 86_400_000)
-    stored = StoredSnapshots({10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS)
-    load = ProducerLoad(stored)
+    snapshots = StoredSnapshots(
+        {10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS
+    )
+    load = ProducerLoad(snapshots)
     load.rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
-    assert sorted(stored.snapshots) == [10, 20, 30]
-    assert [one.producer_id for one in read_producer_snapshot(stored.snapshots[30])] == [2]
+    assert sorted(snapshots.snapshots) == [10, 20, 30]
+    assert [one.producer_id for one in read_producer_snapshot(snapshots.snapshots[30])] == [2]
 
 
 def test_a_log_of_an_old_format_gets_empty_snapshots():
-    stored = StoredSnapshots({}, NOW_MS, record_format=1)
-    ProducerLoad(stored).rebuild(
+    snapshots = StoredSnapshots({}, NOW_MS, record_format=1)
+    ProducerLoad(snapshots).rebuild(
         [0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(())
     )
-    assert {offset: read_producer_snapshot(raw) for offset, raw in stored.snapshots.items()} == {10: (), 20: (), 30: ()}
+    assert {offset: read_producer_snapshot(raw) for offset, raw in snapshots.snapshots.items()} == {
+        10: (),
+        20: (),
+        30: (),
+    }
 
 
 def test_producers_stand_in_the_order_of_a_java_hash_map():

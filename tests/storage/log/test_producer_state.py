@@ -27,28 +27,28 @@ def write(tmp_path, *batches):
 
 def test_batches_and_markers_are_followed(tmp_path):
     path = write(tmp_path, data(0, 1), end(2, 1, commit=True), data(3, 2))
-    found = states_of(path, end_offset=5)
-    assert list(found) == [1, 2]
-    assert (found[1].last_sequence, found[1].last_offset, found[1].current_txn_first_offset) == (1, 1, -1)
-    assert (found[2].last_offset, found[2].current_txn_first_offset) == (4, 3)
+    states = states_of(path, end_offset=5)
+    assert list(states) == [1, 2]
+    assert (states[1].last_sequence, states[1].last_offset, states[1].current_txn_first_offset) == (1, 1, -1)
+    assert (states[2].last_offset, states[2].current_txn_first_offset) == (4, 3)
 
 
 def test_a_control_batch_that_the_cleaner_has_emptied_adds_its_producer(tmp_path):
     fields = BatchFields(producer_id=5, producer_epoch=3, transactional=True, control=True)
-    found = states_of(write(tmp_path, data(0, 1), build_empty_batch(2, 2, fields=fields)), end_offset=3)
-    assert list(found) == [1, 5]
-    assert found[5] == ProducerEntry(5, -1, -1, -1, 0, -1, -1, -1)
+    states = states_of(write(tmp_path, data(0, 1), build_empty_batch(2, 2, fields=fields)), end_offset=3)
+    assert list(states) == [1, 5]
+    assert states[5] == ProducerEntry(5, -1, -1, -1, 0, -1, -1, -1)
 
 
 def test_a_snapshot_is_the_start_and_a_corrupt_one_is_passed_over(tmp_path):
     path = write(tmp_path, data(0, 1), end(2, 1, commit=True), data(3, 2))
-    known = ProducerEntry(9, 0, 5, 1, 0, 900, -1, -1)
-    (path / f"{2:020}.snapshot").write_bytes(write_producer_snapshot((known,)))
+    known_entry = ProducerEntry(9, 0, 5, 1, 0, 900, -1, -1)
+    (path / f"{2:020}.snapshot").write_bytes(write_producer_snapshot((known_entry,)))
     (path / f"{3:020}.snapshot").write_bytes(b"nonsense")
-    found = states_of(path, end_offset=5)
-    assert sorted(found) == [1, 2, 9]
-    assert found[9] == known
-    assert found[1].last_offset != 1  # its data lies below the snapshot: only the marker was seen
+    states = states_of(path, end_offset=5)
+    assert sorted(states) == [1, 2, 9]
+    assert states[9] == known_entry
+    assert states[1].last_offset != 1  # its data lies below the snapshot: only the marker was seen
 
 
 def test_a_producer_that_was_long_silent_is_forgotten_unless_its_transaction_is_open(tmp_path):

@@ -22,28 +22,33 @@ def test_the_brokers_own_recovery_wrote_the_same_bytes(case):
     properties = json.loads((LOGS / f"{case}.json").read_text())["server_properties"]
     (before,), (after,) = discover(str(LOGS / case / "before")), discover(str(LOGS / case / "after"))
     truth = {partition.topic_partition: partition for partition in after.partitions}
-    compared = 0
+    compared_count = 0
     for partition in before.partitions:
         follow = OpenTransactions()
-        for kept in plan_recovery(before, partition).segments:
-            (wanted,) = (
-                one for one in truth[partition.topic_partition].segments if one.base_offset == kept.base_offset
+        for cut_segment in plan_recovery(before, partition).segments:
+            (expected_file,) = (
+                one for one in truth[partition.topic_partition].segments if one.base_offset == cut_segment.base_offset
             )
-            (found,) = (one for one in partition.segments if one.base_offset == kept.base_offset)
-            cut = replace(found, log=replace(found.log, path=kept.path, size_bytes=kept.size_bytes))
+            (original_segment,) = (one for one in partition.segments if one.base_offset == cut_segment.base_offset)
+            truncated_segment = replace(
+                original_segment,
+                log=replace(original_segment.log, path=cut_segment.path, size_bytes=cut_segment.size_bytes),
+            )
             interval = int(properties["log.index.interval.bytes"])
-            rebuilt = rebuild_indexes(before.filesystem, cut, index_interval_bytes=interval, follow=follow)
-            if not kept.is_recovered:
+            rebuilt = rebuild_indexes(
+                before.filesystem, truncated_segment, index_interval_bytes=interval, follow=follow
+            )
+            if not cut_segment.is_recovered:
                 continue
-            assert rebuilt.next_offset == kept.next_offset
+            assert rebuilt.next_offset == cut_segment.next_offset
             for file, raw in (
-                (wanted.index, write_offset_index(rebuilt.offset_index)),
-                (wanted.time_index, write_time_index(rebuilt.time_index)),
-                (wanted.txn_index, write_txn_index(rebuilt.aborted_transactions)),
+                (expected_file.index, write_offset_index(rebuilt.offset_index)),
+                (expected_file.time_index, write_time_index(rebuilt.time_index)),
+                (expected_file.txn_index, write_txn_index(rebuilt.aborted_transactions)),
             ):
                 assert raw == (Path(file.path).read_bytes() if file else b"")
-                compared += bool(raw)
-    assert compared > 10
+                compared_count += bool(raw)
+    assert compared_count > 10
 
 
 def test_an_empty_segment_has_empty_indexes(tmp_path):

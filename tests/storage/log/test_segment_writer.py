@@ -28,7 +28,7 @@ def records(first: int, count: int, *, magic: int = 2, size: int = 10, **options
 
 def test_the_same_files_as_the_broker_that_appended_the_batches(tmp_path):
     (source,) = discover(str(LOGS / "kraft-4x-transactions"))
-    compared = {"log": 0, "txnindex": 0, "snapshot": 0, "leader-epoch-checkpoint": 0}
+    compared_counts = {"log": 0, "txnindex": 0, "snapshot": 0, "leader-epoch-checkpoint": 0}
     for partition in source.partitions:
         if partition.topic.startswith("__cluster") or not partition.segments:
             continue
@@ -42,13 +42,13 @@ def test_the_same_files_as_the_broker_that_appended_the_batches(tmp_path):
             writer.close()
         for theirs in sorted(Path(partition.directory).iterdir()):
             kind = theirs.suffix.removeprefix(".") or theirs.name
-            if kind in compared:
+            if kind in compared_counts:
                 assert (directory / theirs.name).read_bytes() == theirs.read_bytes(), theirs
-                compared[kind] += theirs.stat().st_size > 0
+                compared_counts[kind] += theirs.stat().st_size > 0
         assert {path.name for path in directory.iterdir()} == {
             path.name for path in Path(partition.directory).iterdir()
         }
-    assert all(compared.values()), compared
+    assert all(compared_counts.values()), compared_counts
 
 
 def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
@@ -57,12 +57,19 @@ def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
     with PartitionWriter(directory, settings=SegmentSettings(segment_bytes=5000), topic_id="A" * 22) as writer:
         for first in range(0, 1000, 100):
             writer.append(records(first, 100, batch_bytes=500, leader_epoch=first // 300))
-        written = writer.close()
-    assert len(written.segments) > 3
-    assert all(one.size_bytes <= 5000 for one in written.segments)
-    assert [one.base_offset for one in written.segments[1:]] == [one.next_offset for one in written.segments[:-1]]
-    assert written.log_end_offset == 1000
-    assert [(one.leader_epoch, one.start_offset) for one in written.epochs] == [(0, 0), (1, 300), (2, 600), (3, 900)]
+        written_log = writer.close()
+    assert len(written_log.segments) > 3
+    assert all(one.size_bytes <= 5000 for one in written_log.segments)
+    assert [one.base_offset for one in written_log.segments[1:]] == [
+        one.next_offset for one in written_log.segments[:-1]
+    ]
+    assert written_log.log_end_offset == 1000
+    assert [(one.leader_epoch, one.start_offset) for one in written_log.epochs] == [
+        (0, 0),
+        (1, 300),
+        (2, 600),
+        (3, 900),
+    ]
     assert verify(discover(str(tmp_path))).findings == []
 
 
@@ -80,19 +87,19 @@ def test_any_offsets_are_kept_and_any_hole(tmp_path_factory, plan, segment_bytes
             offset += hole + count
             whole += data
             writer.append(data)
-        written = writer.close()
+        written_log = writer.close()
     paths = sorted(directory.glob("*.log"))
     assert b"".join(path.read_bytes() for path in paths) == whole
-    assert [int(path.stem) for path in paths] == [one.base_offset for one in written.segments]
-    assert written.log_end_offset == offset
-    for one in written.segments:
+    assert [int(path.stem) for path in paths] == [one.base_offset for one in written_log.segments]
+    assert written_log.log_end_offset == offset
+    for one in written_log.segments:
         assert one.next_offset - one.base_offset <= 2**31
 
 
 def test_an_empty_log_has_one_empty_segment(tmp_path):
     with PartitionWriter(tmp_path, start_offset=70) as writer:
-        written = writer.close()
-    assert (written.log_start_offset, written.log_end_offset) == (70, 70)
+        written_log = writer.close()
+    assert (written_log.log_start_offset, written_log.log_end_offset) == (70, 70)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *(f"{70:020}.{kind}" for kind in ("index", "log", "timeindex")),
         "leader-epoch-checkpoint",

@@ -17,7 +17,7 @@ LOG = LogDirectory(
 
 
 @pytest.mark.parametrize(
-    ("topics", "partitions", "left"),
+    ("topics", "partitions", "remaining_names"),
     [
         ((), (), NAMES),
         (("orders",), (), ("orders-0", "orders-1")),
@@ -26,9 +26,9 @@ LOG = LogDirectory(
         (("[ou]*s",), (), ("orders-0", "orders-1", "users-0")),
     ],
 )
-def test_what_is_wanted_is_left(topics, partitions, left):
-    (found,) = select_partitions([LOG], topics, partitions)
-    assert tuple(str(one.topic_partition) for one in found.partitions) == left
+def test_what_is_wanted_is_left(topics, partitions, remaining_names):
+    (log_dir,) = select_partitions([LOG], topics, partitions)
+    assert tuple(str(one.topic_partition) for one in log_dir.partitions) == remaining_names
 
 
 def test_what_is_not_there_is_named():

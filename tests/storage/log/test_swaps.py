@@ -48,8 +48,8 @@ def test_readers_and_recovery_agree(partition, old, new):
     interrupt(partition, old, new)
     (directory,) = discover(str(partition.parent))
     plan = plan_recovery(directory, directory.partitions[0])
-    shown = [(segment.base_offset, segment.path) for segment in directory.partitions[0].segments]
-    assert shown == [(kept.base_offset, kept.path) for kept in plan.segments]
+    shown_segments = [(segment.base_offset, segment.path) for segment in directory.partitions[0].segments]
+    assert shown_segments == [(kept_segment.base_offset, kept_segment.path) for kept_segment in plan.segments]
 
 
 def test_a_swap_that_a_user_names_is_read_as_a_file(partition):

@@ -81,12 +81,12 @@ def test_jobs_that_write_a_log_build_a_wrong_index_again(wrong_index, tmp_path, 
     assert checks_of(state_of(new)) == []
 
 
-@pytest.mark.parametrize("split", [None, Split(secret=(1, 2), above_bytes=0)], ids=["one task", "shared out"])
-def test_a_round_builds_a_wrong_index_of_a_segment_that_it_does_not_clean(tmp_path, split):
+@pytest.mark.parametrize("work_split", [None, Split(secret=(1, 2), above_bytes=0)], ids=["one task", "shared out"])
+def test_a_round_builds_a_wrong_index_of_a_segment_that_it_does_not_clean(tmp_path, work_split):
     (tmp_path / "t-0").mkdir()
     for base, batches in {0: [data(0, 1), end(2, 1, commit=True)], 3: [data(3, 2), end(5, 2, commit=False)]}.items():
         (tmp_path / "t-0" / f"{base:020}.log").write_bytes(b"".join(map(bytes, batches)))
-    report = compact(str(tmp_path / "t-0"), tmp_path / "new", CleanerSettings(now_ms=1), work_split=split)
+    report = compact(str(tmp_path / "t-0"), tmp_path / "new", CleanerSettings(now_ms=1), work_split=work_split)
     assert report.partitions[0].cleaned
     index = (tmp_path / "new" / f"{3:020}.txnindex").read_bytes()
     assert index == write_txn_index([AbortedTransaction(2, 3, 5, 6)])
@@ -154,11 +154,20 @@ def test_a_confirmed_entry_says_where_a_cleaned_transaction_began(tmp_path):
 
 def test_records_that_an_open_transaction_hides_are_counted(partition):
     (directory,) = discover(str(partition))
-    found = directory.partitions[0]
-    hidden = find_hidden_records(directory.filesystem, found, transactions_of(directory.filesystem, found))
-    assert (hidden.producer_id, hidden.first_offset, hidden.end_offset, hidden.records) == (3, 6, 8, 2)
-    assert "producer 3 is open since offset 6" in str(hidden)
-    none = find_hidden_records(directory.filesystem, found, transactions_of(directory.filesystem, found), end=6)
+    partition_found = directory.partitions[0]
+    hidden_records = find_hidden_records(
+        directory.filesystem, partition_found, transactions_of(directory.filesystem, partition_found)
+    )
+    assert (
+        hidden_records.producer_id,
+        hidden_records.first_offset,
+        hidden_records.end_offset,
+        hidden_records.records,
+    ) == (3, 6, 8, 2)
+    assert "producer 3 is open since offset 6" in str(hidden_records)
+    none = find_hidden_records(
+        directory.filesystem, partition_found, transactions_of(directory.filesystem, partition_found), end=6
+    )
     assert none is None
 
 

@@ -90,18 +90,18 @@ class MemoryDisk:
     Attributes:
         journal: every effect, in order.
         fail: asked with the number of the effect; an ``OSError`` or ``CrashError`` that it returns is raised.
-        seen: called before each effect.
+        on_seen: called before each effect.
     """
 
     def __init__(self) -> None:
         self.root = Directory()
         self.journal: list[Effect] = []
         self.fail: Callable[[int], BaseException | None] = lambda number: None
-        self.seen: Callable[[], None] = lambda: None
-        self.locked: set[str] = set()
+        self.on_seen: Callable[[], None] = lambda: None
+        self.locked_files: set[str] = set()
 
     def _effect(self, name: str, *arguments: Any) -> Any:
-        self.seen()
+        self.on_seen()
         error = self.fail(len(self.journal))
         self.journal.append((name, arguments))
         if error is not None:
@@ -132,9 +132,9 @@ class MemoryDisk:
         for name in _steps(path):
             if name not in at.entries:
                 at.change(("add", name, Directory()))
-            found = at.entries[name]
-            assert isinstance(found, Directory)
-            at = found
+            entry = at.entries[name]
+            assert isinstance(entry, Directory)
+            at = entry
 
     def do_rename(self, source: str, target: str) -> None:
         directory, name = self._parent(source)
@@ -191,10 +191,10 @@ class MemoryDisk:
         pass  # no file here has a time
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        if path in self.locked:
+        if path in self.locked_files:
             return None
-        self.locked.add(path)
-        return lambda: self.locked.discard(path)
+        self.locked_files.add(path)
+        return lambda: self.locked_files.discard(path)
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -228,8 +228,8 @@ class MemoryDisk:
         node = self._node(path)
         if not isinstance(node, Directory):
             raise LogDirError("cannot be read", file=path)
-        found = [self.stat(f"{path}/{name}") for name in sorted(node.entries)]
-        return [one for one in found if one is not None]
+        file_stats = [self.stat(f"{path}/{name}") for name in sorted(node.entries)]
+        return [one for one in file_stats if one is not None]
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         with self.open(path) as read_at:
@@ -249,11 +249,11 @@ class MemoryDisk:
     # ------------------------------------------------------------------------------------------ crashes
 
     def copy(self) -> MemoryDisk:
-        copied = MemoryDisk()
-        copied.root = deepcopy(self.root)
-        return copied
+        copied_disk = MemoryDisk()
+        copied_disk.root = deepcopy(self.root)
+        return copied_disk
 
-    def crashed(self, keep: Callable[[int], int] | None = None, *, torn: random.Random | None = None) -> MemoryDisk:
+    def crash(self, keep: Callable[[int], int] | None = None, *, torn: random.Random | None = None) -> MemoryDisk:
         """Return what is there after a crash.
 
         Args:
@@ -293,11 +293,11 @@ def _survivor(directory: Directory, keep: Callable[[int], int], torn: random.Ran
     entries = dict(directory.durable)
     for change in directory.pending[: keep(len(directory.pending))]:
         apply_entry(entries, change)
-    kept = {
+    surviving_entries = {
         name: _survivor(node, keep, torn) if isinstance(node, Directory) else _survivor_file(node, keep, torn)
         for name, node in entries.items()
     }
-    return Directory(dict(kept), dict(kept))
+    return Directory(dict(surviving_entries), dict(surviving_entries))
 
 
 def _survivor_file(file: File, keep: Callable[[int], int], torn: random.Random | None) -> File:
@@ -307,18 +307,20 @@ def _survivor_file(file: File, keep: Callable[[int], int], torn: random.Random |
         apply_change(data, change)
     if torn is not None and count < len(file.pending) and file.pending[count][0] == "write":
         _, position, raw = file.pending[count]
-        written = raw[: torn.randrange(len(raw) + 1)]
-        zeros = bytes(len(raw) - len(written)) if torn.random() < 0.3 else b""  # the size lasted, the bytes did not
-        apply_change(data, ("write", position, written + zeros))
+        written_bytes = raw[: torn.randrange(len(raw) + 1)]
+        zeros = (
+            bytes(len(raw) - len(written_bytes)) if torn.random() < 0.3 else b""
+        )  # the size lasted, the bytes did not
+        apply_change(data, ("write", position, written_bytes + zeros))
     return File(data, bytearray(data))
 
 
 def after(disk: MemoryDisk, effect: Effect, *, part: float = 1.0) -> MemoryDisk:
     """Return a copy with one more effect done; of a write perhaps a part."""
-    copied = disk.copy()
+    copied_disk = disk.copy()
     name, arguments = effect
     if name == "do_write" and part < 1:
         path, position, raw = arguments
         arguments = path, position, raw[: int(len(raw) * part)]
-    getattr(copied, name)(*arguments)
-    return copied
+    getattr(copied_disk, name)(*arguments)
+    return copied_disk

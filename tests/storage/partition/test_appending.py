@@ -53,19 +53,21 @@ SETS = [
 @given(raw=st.sampled_from(SETS), settings=SETTINGS, offset=st.integers(0, 2**40))
 def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, offset):
     try:
-        appended = assign_at(raw, offset, settings, NOW_MS)
+        assigned_batch = assign_at(raw, offset, settings, NOW_MS)
     except appending.AppendRefusedError:
         return
-    assert appending._parse_appended_headers(appended, first_header(raw), settings) == headers_of(appended.records)
+    assert appending._parse_appended_headers(assigned_batch, first_header(raw), settings) == headers_of(
+        assigned_batch.records
+    )
 
 
 def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     raw = batches(codec="lz4")
-    sent, settings = first_header(raw), AppendSettings(leader_epoch=3)
-    appended = assign_at(raw, 40, settings, NOW_MS)
+    sent_header, settings = first_header(raw), AppendSettings(leader_epoch=3)
+    assigned_batch = assign_at(raw, 40, settings, NOW_MS)
     monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
-    (header,) = appending._parse_appended_headers(appended, sent, settings)
-    assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent.crc)
+    (header,) = appending._parse_appended_headers(assigned_batch, sent_header, settings)
+    assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent_header.crc)
 
 
 @pytest.mark.parametrize("raw", SETS)

@@ -9,7 +9,7 @@ import random
 import pytest
 from tests.storage.partition.builders import NOW_MS, batch, lead
 from tests.storage.partition.memory_disk import MemoryDisk, after
-from tests.storage.partition.workload import Life, check, live, opened, read_all, script
+from tests.storage.partition.workload import Life, check, live, open_log_manager, read_all, script
 
 from kafkaframes.errors import OptionError, StorageError
 from kafkaframes.storage.partition import LogSettings, create_log, open_log
@@ -45,11 +45,11 @@ def crash_at(life, number, disk, mode):
     """Return what a crash leaves: of the process (with half of a write under way), or of the power."""
     choose = random.Random(number)
     if mode == "process":
-        done = after(disk, life.disk.journal[number], part=0.5) if number < len(life.disk.journal) else disk
-        return done.crashed()
+        disk_after = after(disk, life.disk.journal[number], part=0.5) if number < len(life.disk.journal) else disk
+        return disk_after.crash()
     if mode == "power":
-        return disk.crashed(lambda pending: 0)
-    return disk.crashed(lambda pending: choose.randrange(pending + 1), torn=choose)
+        return disk.crash(lambda pending: 0)
+    return disk.crash(lambda pending: choose.randrange(pending + 1), torn=choose)
 
 
 def test_the_script_is_long_enough_to_mean_something(life):
@@ -64,9 +64,9 @@ def test_a_crash_at_any_effect_loses_nothing_that_was_flushed(life, mode):
     for number, disk in disks(life):
         if (number - 2 * MODES.index(mode)) % EVERY:
             continue
-        left = crash_at(life, number, disk, mode)
+        left_disk = crash_at(life, number, disk, mode)
         try:
-            check(left, states(life)[number], life.results, lost_nothing=mode == "process")
+            check(left_disk, states(life)[number], life.results, lost_nothing=mode == "process")
         except BaseException as error:
             error.add_note(f"crash ({mode}) before effect {number}: {life.disk.journal[number : number + 1]}")
             raise
@@ -76,17 +76,17 @@ def test_a_crash_at_any_effect_loses_nothing_that_was_flushed(life, mode):
 def test_a_crash_at_any_effect_of_a_recovery_changes_nothing(life, share):
     number = int(len(life.disk.journal) * share)
     disk = next(disk for at, disk in disks(life) if at == number)
-    left = crash_at(life, number, disk, "mixed")
-    recovering = left.copy()
-    with opened(recovering):
+    left_disk = crash_at(life, number, disk, "mixed")
+    recovering = left_disk.copy()
+    with open_log_manager(recovering):
         pass
     for again in range(0, len(recovering.journal), 1 if IS_DEEP else 5):
-        partly = left.copy()
+        partly = left_disk.copy()
         for name, arguments in recovering.journal[:again]:
             getattr(partly, name)(*arguments)
         for mode in ("process", "power"):
             keep = (lambda pending: 0) if mode == "power" else None
-            check(partly.crashed(keep), states(life)[number], life.results, lost_nothing=False)
+            check(partly.crash(keep), states(life)[number], life.results, lost_nothing=False)
 
 
 def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_no_hole():
@@ -101,41 +101,43 @@ def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_n
     victim = log.segments.from_floor(log.segment_bases[1])[0].path
     disk.do_write(victim, 100, b"\xff")
     disk.do_fsync(victim)
-    damaged = disk.crashed()
-    recovering = damaged.copy()
+    damaged_disk = disk.crash()
+    recovering = damaged_disk.copy()
     whole = read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=recovering))
     assert 4 < len(whole) < 10
     for count in range(len(recovering.journal)):
-        partly = damaged.copy()
+        partly = damaged_disk.copy()
         for name, arguments in recovering.journal[:count]:
             getattr(partly, name)(*arguments)
-        for left in (partly.crashed(), partly.crashed(lambda pending: pending // 2)):
-            assert read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left)) == whole, count
+        for left_disk in (partly.crash(), partly.crash(lambda pending: pending // 2)):
+            assert read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left_disk)) == whole, count
 
 
 @pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
 def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stays_readable(life, code):
     for number in range(5 + 2 * CODES.index(code), len(life.disk.journal), LIVES_EVERY if IS_DEEP else 41):
         disk = MemoryDisk()
-        broken = Life(disk)
+        broken_life = Life(disk)
         disk.fail = lambda at, number=number: OSError(code, os.strerror(code)) if at >= number else None
         with pytest.raises(StorageError, match=os.strerror(code)) as caught:
-            broken.live()
+            broken_life.live()
         assert caught.value.file is not None
-        if broken.manager is None or not broken.manager.is_offline:  # it never came to be open
+        if broken_life.manager is None or not broken_life.manager.is_offline:  # it never came to be open
             continue
-        for key, log in broken.manager.logs.items():
-            before = broken.batches.get(key, ())
-            found = [one for one in read_all(log) if not before or one[1] <= before[-1][1]]
-            expected = [one for one in before if one[0] >= log.segment_bases[0]]
-            assert found == (expected[: len(found)] if key == broken.cutting else expected)
+        for key, log in broken_life.manager.logs.items():
+            before = broken_life.batches.get(key, ())
+            batches_found = [one for one in read_all(log) if not before or one[1] <= before[-1][1]]
+            expected_batches = [one for one in before if one[0] >= log.segment_bases[0]]
+            assert batches_found == (
+                expected_batches[: len(batches_found)] if key == broken_life.cutting else expected_batches
+            )
             with pytest.raises((StorageError, OptionError)):
-                log.append_as_leader(batch(1), leader_epoch=20, now_ms=broken.now_ms)
+                log.append_as_leader(batch(1), leader_epoch=20, now_ms=broken_life.now_ms)
         disk.fail = lambda at: None
-        if not broken.manager.is_closed:
+        if not broken_life.manager.is_closed:
             with pytest.raises(StorageError, match="offline"):
-                broken.manager.close(now_ms=broken.now_ms)
-        check(disk.crashed(), broken.states[-1], life.results, lost_nothing=False)
+                broken_life.manager.close(now_ms=broken_life.now_ms)
+        check(disk.crash(), broken_life.states[-1], life.results, lost_nothing=False)
 
 
 SPACE_TAKING = ("do_write", "do_create", "do_make_directory")
@@ -149,8 +151,8 @@ def flush_as_a_group_commit(log):
 
 def records_after_power_cut(log, disk):
     """Return how many records are there after a power cut that loses whatever was not flushed."""
-    left = disk.crashed(lambda pending: 0)
-    return open_log(log.directory, settings=log.settings, now_ms=NOW_MS, disk=left).log_end_offset
+    left_disk = disk.crash(lambda pending: 0)
+    return open_log(log.directory, settings=log.settings, now_ms=NOW_MS, disk=left_disk).log_end_offset
 
 
 @pytest.mark.parametrize("starts_anew", [False, True], ids=["one life", "opened again"])
@@ -189,7 +191,7 @@ def test_a_segment_that_takes_the_place_of_a_truncated_one_is_flushed_by_name():
 class Retrying(Life):
     """A life on a disk that is full for a while: what was refused is done again when there is room."""
 
-    refused = 0
+    refused_count = 0
 
     def again(self, act):
         try:
@@ -202,20 +204,20 @@ class Retrying(Life):
         if self.manager is None or self.manager.is_closed or self.cutting:
             raise error
         assert not self.manager.is_offline, error
-        self.refused += 1
+        self.refused_count += 1
         self.disk.fail = lambda at: None
 
     def create(self, key):
         self.again(lambda: super(Retrying, self).create(key))
 
-    def append(self, key, records, **named):
+    def append(self, key, records, **options):
         log, epoch = self.log(key), self.epoch
         before = read_all(log)
 
         def act():
             self.epoch = epoch
             assert read_all(log) == before
-            super(Retrying, self).append(key, records, **named)
+            super(Retrying, self).append(key, records, **options)
 
         self.again(act)
 
@@ -245,20 +247,22 @@ def full_at(disk, number, length):
 @pytest.mark.parametrize("length", [1, 4])
 def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_acknowledged(life, length):
     """Appends and new logs are refused while there is no space, half a write included; then all goes on."""
-    refused = 0
+    refused_count = 0
     for number in range(5, len(life.disk.journal), LIVES_EVERY if IS_DEEP else 23):
         disk = MemoryDisk()
-        broken = Retrying(disk)
+        broken_life = Retrying(disk)
         full_at(disk, number, length)
         try:
-            broken.live()
+            broken_life.live()
         except StorageError as error:
-            if broken.manager is None or broken.manager.is_closed or broken.cutting:  # starting, stopping, cutting off
+            if (
+                broken_life.manager is None or broken_life.manager.is_closed or broken_life.cutting
+            ):  # starting, stopping, cutting off
                 continue
             error.add_note(f"no space from effect {number} on: {life.disk.journal[number]}")
             raise
-        refused += broken.refused
-        if broken.deleting is None and broken.cutting is None:
-            check(disk.crashed(), broken.states[-1], broken.results, lost_nothing=False)
-            assert broken.batches.keys() == life.batches.keys()
-    assert refused > 5
+        refused_count += broken_life.refused_count
+        if broken_life.deleting is None and broken_life.cutting is None:
+            check(disk.crash(), broken_life.states[-1], broken_life.results, lost_nothing=False)
+            assert broken_life.batches.keys() == life.batches.keys()
+    assert refused_count > 5

@@ -56,9 +56,9 @@ def test_the_first_batch_is_given_whole_or_not_at_all(tmp_path):
     lead(log, batch(5))
     size = log.size_bytes
     assert len(log.read(0, max_bytes=1, isolation=LOG_END).records) == size
-    cut = log.read(0, max_bytes=1, isolation=LOG_END, min_one_message=False)
-    assert len(cut.records) == 1
-    assert cut.first_entry_incomplete
+    short_read = log.read(0, max_bytes=1, isolation=LOG_END, min_one_message=False)
+    assert len(short_read.records) == 1
+    assert short_read.first_entry_incomplete
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_transactions_hold_back_the_last_stable_offset(tmp_path):
     lead(log, marker(2, commit=True), origin="COORDINATOR")
     log.update_high_watermark(5)
     assert log.last_stable_offset == 5
-    fetched = log.read(0, max_bytes=1 << 20, isolation=TXN_COMMITTED)
-    assert [(one.producer_id, one.first_offset, one.last_offset) for one in fetched.aborted] == [(1, 0, 3)]
-    assert fetched.aborted[0].last_stable_offset == 1
+    committed_read = log.read(0, max_bytes=1 << 20, isolation=TXN_COMMITTED)
+    assert [(one.producer_id, one.first_offset, one.last_offset) for one in committed_read.aborted] == [(1, 0, 3)]
+    assert committed_read.aborted[0].last_stable_offset == 1
 
 
 def test_what_a_transaction_forbids(tmp_path):
@@ -237,7 +237,7 @@ def test_a_closed_log_takes_nothing(tmp_path):
 # ------------------------------------------------------------------------------------------------- getting shorter
 
 
-def filled(tmp_path, **settings):
+def fill_log(tmp_path, **settings):
     log = new_log(tmp_path, segment_bytes=250, **settings)
     for number in range(9):
         lead(log, idempotent(1, number, timestamp=NOW_MS + number))
@@ -245,7 +245,7 @@ def filled(tmp_path, **settings):
 
 
 def test_retention_waits_for_the_high_watermark_and_keeps_deleted_files_for_a_while(tmp_path):
-    log = filled(tmp_path, retention_ms=1000)
+    log = fill_log(tmp_path, retention_ms=1000)
     bases = log.segment_bases
     assert len(bases) == 3
     assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 0
@@ -261,7 +261,7 @@ def test_retention_waits_for_the_high_watermark_and_keeps_deleted_files_for_a_wh
 
 
 def test_when_everything_is_too_old_an_empty_segment_is_left(tmp_path):
-    log = filled(tmp_path, retention_ms=1000)
+    log = fill_log(tmp_path, retention_ms=1000)
     log.update_high_watermark(9)
     log.delete_old_segments(now_ms=NOW_MS + 5000)
     assert log.segment_bases == (9,)
@@ -270,14 +270,14 @@ def test_when_everything_is_too_old_an_empty_segment_is_left(tmp_path):
 
 
 def test_retention_by_size_counts_from_the_end(tmp_path):
-    log = filled(tmp_path, retention_ms=-1, retention_bytes=500)
+    log = fill_log(tmp_path, retention_ms=-1, retention_bytes=500)
     log.update_high_watermark(9)
     log.delete_old_segments(now_ms=NOW_MS)
     assert log.size_bytes >= 500 > log.size_bytes - log.segments.first.size_bytes
 
 
 def test_a_compacted_log_keeps_old_segments_but_not_deleted_records(tmp_path):
-    log = filled(tmp_path, cleanup_policy="compact", retention_ms=1000)
+    log = fill_log(tmp_path, cleanup_policy="compact", retention_ms=1000)
     log.update_high_watermark(9)
     assert log.delete_old_segments(now_ms=NOW_MS + 5000) == 0
     assert log.delete_records(log.segment_bases[1] + 1) == log.segment_bases[1] + 1
@@ -285,7 +285,7 @@ def test_a_compacted_log_keeps_old_segments_but_not_deleted_records(tmp_path):
 
 
 def test_delete_records_stops_at_the_high_watermark(tmp_path):
-    log = filled(tmp_path)
+    log = fill_log(tmp_path)
     log.update_high_watermark(5)
     with pytest.raises(OffsetOutOfRangeError):
         log.delete_records(6)
@@ -297,31 +297,31 @@ def test_delete_records_stops_at_the_high_watermark(tmp_path):
 
 @pytest.mark.parametrize("offset", range(9))
 def test_a_truncated_log_is_as_if_the_rest_had_never_been(tmp_path, offset):
-    cut, never = filled(tmp_path / "a"), new_log(tmp_path / "b", segment_bytes=250)
-    cut.truncate_to(offset, now_ms=NOW_MS)
+    truncated_log, never = fill_log(tmp_path / "a"), new_log(tmp_path / "b", segment_bytes=250)
+    truncated_log.truncate_to(offset, now_ms=NOW_MS)
     for number in range(offset):
         lead(never, idempotent(1, number, timestamp=NOW_MS + number))
-    for log in (cut, never):
+    for log in (truncated_log, never):
         lead(log, idempotent(1, offset))
         log.close(now_ms=NOW_MS)
-    found = live_files(cut)
-    found.pop(segment_file_name(offset, "snapshot"), None)  # taken when the log was cut, as Kafka does
-    expected = live_files(never)
-    expected.pop(segment_file_name(offset, "snapshot"), None)
-    assert found == expected
+    files = live_files(truncated_log)
+    files.pop(segment_file_name(offset, "snapshot"), None)  # taken when the log was cut, as Kafka does
+    expected_files = live_files(never)
+    expected_files.pop(segment_file_name(offset, "snapshot"), None)
+    assert files == expected_files
 
 
 def live_files(log):
-    found = {}
+    files = {}
     for name in os.listdir(log.directory):
         if not name.endswith(".deleted"):
             with open(os.path.join(log.directory, name), "rb") as file:
-                found[name] = file.read()
-    return found
+                files[name] = file.read()
+    return files
 
 
 def test_a_log_that_is_emptied_goes_on_where_it_is_told(tmp_path):
-    log = filled(tmp_path)
+    log = fill_log(tmp_path)
     log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (100, 100, 100)
     assert lead(log, idempotent(1, 77)).first_offset == 100
@@ -340,7 +340,7 @@ def test_where_no_record_has_a_time_the_first_one_has_the_largest_unless_its_for
 
 
 def test_offsets_by_time(tmp_path):
-    log = filled(tmp_path)
+    log = fill_log(tmp_path)
     log.update_high_watermark(9)
     assert log.offset_for_timestamp(NOW_MS + 4).offset == 4
     assert log.offset_for_timestamp(NOW_MS + 9) is None
@@ -374,7 +374,7 @@ def test_where_any_epoch_ends_in_a_log_that_has_none(tmp_path):
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_log_is_opened_again(tmp_path, is_clean):
-    log = filled(tmp_path)
+    log = fill_log(tmp_path)
     lead(log, transactional(2, 0))
     bases, states = log.segment_bases, {key: state.entry() for key, state in log.producers.states.items()}
     if is_clean:
@@ -396,7 +396,7 @@ def test_a_log_is_opened_again(tmp_path, is_clean):
 
 
 def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_path):
-    log = filled(tmp_path)
+    log = fill_log(tmp_path)
     log.close(now_ms=NOW_MS)
     (tmp_path / ".kafka_cleanshutdown").touch()
     with open(log.segments.active.path, "ab") as file:
@@ -445,6 +445,6 @@ def test_any_bytes_are_refused_or_are_in_the_log_afterwards(pieces, damage, fix_
     end = log.log_end_offset
     log.roll(now_ms=NOW_MS)
     log.abandon()
-    again = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=disk.crashed(lambda pending: 0))
+    again = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=disk.crash(lambda pending: 0))
     assert again.log_end_offset == end
     assert lead(again, batch(1)).first_offset == end

@@ -26,7 +26,7 @@ UNIQUE = "3a400b54ac4a47ee86e55390ecea333b"
 
 
 @pytest.fixture
-def opened(tmp_path):
+def open_again(tmp_path):
     managers = []
 
     def open_again(now_ms=NOW_MS, **options):
@@ -45,8 +45,8 @@ def offsets_in(manager, name):
     return read_offset_checkpoint(path.read_bytes())
 
 
-def test_a_clean_stop_leaves_marker_and_checkpoints(opened):
-    manager = opened()
+def test_a_clean_stop_leaves_marker_and_checkpoints(open_again):
+    manager = open_again()
     log = manager.create(ORDERS, topic_id="IU6NTFbUTQiJMTtf1e--4g", now_ms=NOW_MS)
     manager.create(VIEWS, now_ms=NOW_MS)
     lead(log, batch(5))
@@ -60,7 +60,7 @@ def test_a_clean_stop_leaves_marker_and_checkpoints(opened):
     assert offsets_in(manager, "replication-offset-checkpoint") == {ORDERS: 6}
     assert offsets_in(manager, "log-start-offset-checkpoint") == {ORDERS: 3}
     assert offsets_in(manager, "cleaner-offset-checkpoint") == {}
-    again = opened()
+    again = open_again()
     assert again.was_clean
     assert again.logs.keys() == {ORDERS}  # nothing was written to the other
     log = again.logs[ORDERS]
@@ -68,10 +68,10 @@ def test_a_clean_stop_leaves_marker_and_checkpoints(opened):
     assert log.topic_id == "IU6NTFbUTQiJMTtf1e--4g"
 
 
-def test_a_directory_is_open_once(opened, tmp_path):
-    opened()
+def test_a_directory_is_open_once(open_again, tmp_path):
+    open_again()
     with pytest.raises(LogDirError, match=r"\.lock"):
-        opened()
+        open_again()
     code = f"""
 import sys
 from kafkaframes.storage.partition import open_log_directory
@@ -84,11 +84,11 @@ except Exception as error:
     assert ".lock" in other.stderr
 
 
-def test_a_directory_of_another_broker_is_refused(opened):
-    opened().close(now_ms=NOW_MS)
+def test_a_directory_of_another_broker_is_refused(open_again):
+    open_again().close(now_ms=NOW_MS)
     with pytest.raises(LogDirError, match=r"node\.id is 1, not 2"):
-        opened(meta=MetaProperties({**META.values, "node.id": "2"}))
-    assert opened(meta=None).was_clean
+        open_again(meta=MetaProperties({**META.values, "node.id": "2"}))
+    assert open_again(meta=None).was_clean
 
 
 def test_a_directory_without_identity_needs_one(tmp_path):
@@ -96,33 +96,33 @@ def test_a_directory_without_identity_needs_one(tmp_path):
         open_log_directory(str(tmp_path), now_ms=NOW_MS)
 
 
-def test_a_deleted_log_is_renamed_and_removed_later(opened):
-    manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+def test_a_deleted_log_is_renamed_and_removed_later(open_again):
+    manager = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
     lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
     manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
-    renamed = Path(manager.path) / f"page-views-12.{UNIQUE}-delete"
-    assert renamed.is_dir()
+    renamed_dir = Path(manager.path) / f"page-views-12.{UNIQUE}-delete"
+    assert renamed_dir.is_dir()
     manager.tick(NOW_MS + 999)
-    assert renamed.is_dir()
+    assert renamed_dir.is_dir()
     manager.tick(NOW_MS + 1000)
-    assert not renamed.exists()
+    assert not renamed_dir.exists()
     with pytest.raises(OptionError):
         manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
 
 
-def test_a_deletion_that_a_stop_interrupts_goes_on(opened):
-    manager = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+def test_a_deletion_that_a_stop_interrupts_goes_on(open_again):
+    manager = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
     lead(manager.create(VIEWS, now_ms=NOW_MS), batch(1))
     manager.delete(VIEWS, unique_id=UNIQUE, now_ms=NOW_MS)
     manager.close(now_ms=NOW_MS)
-    again = opened(settings_of=LogSettings(file_delete_delay_ms=1000))
+    again = open_again(settings_of=LogSettings(file_delete_delay_ms=1000))
     again.tick(NOW_MS + 1000)
     assert not (Path(manager.path) / f"page-views-12.{UNIQUE}-delete").exists()
 
 
-def test_what_is_due_by_the_clock(opened):
+def test_what_is_due_by_the_clock(open_again):
     settings = LogSettings(segment_bytes=100, retention_ms=1000, flush_ms=700, file_delete_delay_ms=500)
-    manager = opened(settings_of=settings, settings=ManagerSettings(log_retention_check_interval_ms=3000))
+    manager = open_again(settings_of=settings, settings=ManagerSettings(log_retention_check_interval_ms=3000))
     log = manager.create(ORDERS, now_ms=NOW_MS)
     lead(log, batch(1))
     lead(log, batch(1))
@@ -140,19 +140,19 @@ def test_what_is_due_by_the_clock(opened):
     assert not [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
 
 
-def test_a_corrupt_checkpoint_counts_as_empty(opened):
-    manager = opened()
+def test_a_corrupt_checkpoint_counts_as_empty(open_again):
+    manager = open_again()
     lead(manager.create(ORDERS, now_ms=NOW_MS), batch(3))
     manager.close(now_ms=NOW_MS)
     (Path(manager.path) / "recovery-point-offset-checkpoint").write_bytes(b"0\n7\n")
-    again = opened()
+    again = open_again()
     assert [problem.file for problem in again.problems] == [f"{manager.path}/recovery-point-offset-checkpoint"]
     assert again.logs[ORDERS].log_end_offset == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_forbidden_directory_is_named(opened):
-    manager = opened()
+def test_a_forbidden_directory_is_named(open_again):
+    manager = open_again()
     manager.create(ORDERS, now_ms=NOW_MS)
     os.chmod(manager.logs[ORDERS].directory, 0o500)
     with pytest.raises(StorageError, match="denied"):
@@ -192,21 +192,21 @@ def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "message"),
     [
         ({"compression_type": "brotli"}, "unknown codec 'brotli'"),
         ({"message_timestamp_type": "now"}, "timestamp_type is .now.; expected one of"),
     ],
     ids=str,
 )
-def test_settings_are_refused_before_anything_is_appended(given, said):
-    with pytest.raises(OptionError, match=said):
-        LogSettings(**given)
+def test_settings_are_refused_before_anything_is_appended(settings, message):
+    with pytest.raises(OptionError, match=message):
+        LogSettings(**settings)
 
 
-def test_checkpoints_that_have_not_changed_are_not_written_again(opened, monkeypatch):
+def test_checkpoints_that_have_not_changed_are_not_written_again(open_again, monkeypatch):
     """A start and a stop of a broker take eight flushes one after the other, not sixteen."""
-    manager = opened()
+    manager = open_again()
     effects = []
     flush_all, sync_directory = LocalDisk.flush_all, LocalDisk.sync_directory
 

@@ -53,8 +53,8 @@ class LogMachine(RuleBasedStateMachine):
         self.manager = open_log_directory(
             "/kafka", now_ms=self.now_ms, settings_of=self.settings, meta=META, disk=self.disk
         )
-        known = self.manager.logs.get(KEY)  # a log that was never written to has no directory
-        self.log = known or self.manager.create(KEY, now_ms=self.now_ms)
+        known_log = self.manager.logs.get(KEY)  # a log that was never written to has no directory
+        self.log = known_log or self.manager.create(KEY, now_ms=self.now_ms)
 
     # -------------------------------------------------------------------------------------------- rules
 
@@ -79,8 +79,8 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, raw, origin="CLIENT"):
         info = self.log.append_as_leader(raw, leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin)
         assert info.first_offset == self.end
-        written = self.log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
-        self.batches.append((info.first_offset, info.last_offset, written))
+        written_bytes = self.log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
+        self.batches.append((info.first_offset, info.last_offset, written_bytes))
         self.end = info.last_offset + 1
 
     @precondition(lambda self: self.batches)
@@ -92,18 +92,20 @@ class LogMachine(RuleBasedStateMachine):
         if header.producer_id < 0 or header.is_control or state is None:
             return
         again = bytes(8) + raw[8:]
-        known = any(one.last_offset == last for one in state.batches) and state.producer_epoch == header.producer_epoch
+        is_known = (
+            any(one.last_offset == last for one in state.batches) and state.producer_epoch == header.producer_epoch
+        )
         try:
             info = self.log.append_as_leader(again, leader_epoch=self.epoch, now_ms=self.now_ms)
         except AppendRefusedError:
-            assert not known
+            assert not is_known
             return
-        assert info.is_duplicate == known
-        if known:
+        assert info.is_duplicate == is_known
+        if is_known:
             assert (info.first_offset, info.last_offset) == (first, last)
         else:  # a producer of which only a marker is known may begin with any sequence that follows
-            written = self.log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
-            self.batches.append((info.first_offset, info.last_offset, written))
+            written_bytes = self.log.read(info.first_offset, max_bytes=1, isolation=LOG_END).records
+            self.batches.append((info.first_offset, info.last_offset, written_bytes))
             self.end = info.last_offset + 1
 
     @rule(share=st.floats(0, 1))
@@ -159,13 +161,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 2**32), power=st.booleans())
     def crash(self, seed, power):
         choose = random.Random(seed)
-        flushed = self.log.recovery_point
+        flushed_end = self.log.recovery_point
         self.manager.checkpoint_all()
         keep = (lambda pending: choose.randrange(pending + 1)) if power else None
-        self.disk = self.disk.crashed(keep, torn=choose)
+        self.disk = self.disk.crash(keep, torn=choose)
         self.open()
         end = self.log.log_end_offset
-        assert flushed <= end <= self.end if power else end == self.end
+        assert flushed_end <= end <= self.end if power else end == self.end
         self.batches = [one for one in self.batches if one[1] < end]
         self.end, self.watermark = end, self.log.high_watermark
 
@@ -180,22 +182,26 @@ class LogMachine(RuleBasedStateMachine):
     def a_read_finds_every_offset(self):
         for first, last, raw in self.batches[-3:]:
             if last >= self.start:
-                found = self.log.read(max(first, self.start), max_bytes=len(raw), isolation=LOG_END)
-                assert found.records == raw
+                result = self.log.read(max(first, self.start), max_bytes=len(raw), isolation=LOG_END)
+                assert result.records == raw
 
     @invariant()
     def transactions_are_those_of_the_batches(self):
-        opened: dict[int, int] = {}
+        open_transactions: dict[int, int] = {}
         for first, _, raw in self.batches:
             for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
                 if markers:
-                    opened.pop(header.producer_id, None)
+                    open_transactions.pop(header.producer_id, None)
                 elif header.is_transactional:
-                    opened.setdefault(header.producer_id, first)
-        kept = {first: producer for first, producer in self.log.producers.open.items() if first >= self.start}
-        assert kept == {first: producer for producer, first in opened.items() if first >= self.start}
-        fetched = self.log.read(self.start, max_bytes=1 << 20, isolation=TXN_COMMITTED)
-        assert self.start <= fetched.last_stable_offset <= self.log.high_watermark
+                    open_transactions.setdefault(header.producer_id, first)
+        kept_transactions = {
+            first: producer for first, producer in self.log.producers.open.items() if first >= self.start
+        }
+        assert kept_transactions == {
+            first: producer for producer, first in open_transactions.items() if first >= self.start
+        }
+        committed_read = self.log.read(self.start, max_bytes=1 << 20, isolation=TXN_COMMITTED)
+        assert self.start <= committed_read.last_stable_offset <= self.log.high_watermark
 
     @invariant()
     def producers_are_those_of_a_replay(self):
@@ -207,8 +213,11 @@ class LogMachine(RuleBasedStateMachine):
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)
         for producer_id in with_data:
-            known, state = self.log.producers.states[producer_id], whole.states[producer_id]
-            assert (known.last_sequence, known.producer_epoch) == (state.last_sequence, state.producer_epoch)
+            known_state, state = self.log.producers.states[producer_id], whole.states[producer_id]
+            assert (known_state.last_sequence, known_state.producer_epoch) == (
+                state.last_sequence,
+                state.producer_epoch,
+            )
 
     @invariant()
     def indexes_lead_to_batches(self):

@@ -23,13 +23,13 @@ def plain(log: PartitionLog) -> None:
     lead(log, batch(2))
 
 
-def rolled(log: PartitionLog) -> None:
+def live_and_roll(log: PartitionLog) -> None:
     for number in range(12):
         lead(log, idempotent(7, 2 * number, 2), epoch=number // 5)
 
 
-def trimmed(log: PartitionLog) -> None:
-    rolled(log)
+def live_and_trim(log: PartitionLog) -> None:
+    live_and_roll(log)
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(15)
     log.delete_old_segments(now_ms=NOW_MS)
@@ -40,20 +40,27 @@ def open_transaction(log: PartitionLog) -> None:
     lead(log, batch(1))
 
 
-def aborted(log: PartitionLog) -> None:
+def live_and_abort(log: PartitionLog) -> None:
     lead(log, transactional(5, 0, 3))
     lead(log, marker(5, commit=False), origin="COORDINATOR")
 
 
-def emptied(log: PartitionLog) -> None:
+def live_and_empty(log: PartitionLog) -> None:
     lead(log, batch(2))
     log.truncate_fully_and_start_at(9, now_ms=NOW_MS)
 
 
-LIVES: list[Callable[[PartitionLog], None]] = [plain, rolled, trimmed, open_transaction, aborted, emptied]
+LIVES: list[Callable[[PartitionLog], None]] = [
+    plain,
+    live_and_roll,
+    live_and_trim,
+    open_transaction,
+    live_and_abort,
+    live_and_empty,
+]
 
 
-def stopped(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
+def stop_cleanly(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
     """Return the disk that a clean stop leaves, and what its checkpoints say."""
     disk = MemoryDisk()
     disk.make_directory("/kafka")
@@ -66,9 +73,9 @@ def stopped(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str,
     return disk, offsets | ({names.LOG_START_CHECKPOINT: start} if start > first else {})
 
 
-def killed(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
+def kill_after(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
     """Return the disk that a killed process leaves: it was stopped in order, and went on."""
-    disk, offsets = stopped(live)
+    disk, offsets = stop_cleanly(live)
     log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=Checkpointed(True, offsets))
     lead(log, idempotent(9, 0, 2), epoch=9)
     lead(log, batch(1), epoch=9)
@@ -80,15 +87,15 @@ def files_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {one.name: disk.read(one.path) for one in disk.list_directory(PATH)}
 
 
-def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings = SETTINGS) -> Any:
+def outcome(disk: MemoryDisk, checkpoint_state: Checkpointed, settings: LogSettings = SETTINGS) -> Any:
     """Return all that an opening makes of a directory, in memory and on the disk."""
     disk = disk.copy()
     try:
-        log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed_offsets=checkpointed)
+        log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed_offsets=checkpoint_state)
     except LogDirError as error:
         return str(error)
     state = log
-    known = {
+    facts = {
         name: getattr(state, name)
         for name in (
             "log_start_offset",
@@ -99,27 +106,27 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
             "deleted_files",
         )
     }
-    known |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
-    known["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
-    known["producers"] = list(state.producers.entries()), state.producers.open
-    known["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed_files, state.is_linked
-    known["epochs"] = state.epochs.entries
-    return known, files_of(disk)
+    facts |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
+    facts["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
+    facts["producers"] = list(state.producers.entries()), state.producers.open
+    facts["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed_files, state.is_linked
+    facts["epochs"] = state.epochs.entries
+    return facts, files_of(disk)
 
 
-def compared(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
+def is_fast_path(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: Any) -> bool:
     """Compare the two paths; return whether the fast one has answered."""
     answers = []
     fast = loading.open_ordinary
 
-    def noted(*positional: Any, **named: Any) -> Any:
-        answers.append(fast(*positional, **named))
+    def noted(*positional: Any, **options: Any) -> Any:
+        answers.append(fast(*positional, **options))
         return answers[-1]
 
     with monkeypatch.context() as patch:
         patch.setattr(loading, "open_ordinary", noted)
         by_fast = outcome(disk, *arguments)
-        patch.setattr(loading, "open_ordinary", lambda *_, **named: None)
+        patch.setattr(loading, "open_ordinary", lambda *_, **options: None)
         assert by_fast == outcome(disk, *arguments)
     return answers[0] is not None
 
@@ -129,45 +136,45 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
     for name, raw in files_of(disk).items():
         path, middle = f"{PATH}/{name}", len(raw) // 2
         for what in ("gone", "longer", "shorter", "flipped", "deleted", "later"):
-            damaged = disk.copy()
+            damaged_disk = disk.copy()
             if what == "gone":
-                damaged.do_delete(path)
+                damaged_disk.do_delete(path)
             elif what == "longer":
-                damaged.do_write(path, len(raw), b"\x01" * 5)
+                damaged_disk.do_write(path, len(raw), b"\x01" * 5)
             elif what == "shorter":
-                damaged.do_truncate(path, middle)
+                damaged_disk.do_truncate(path, middle)
             elif what == "flipped" and raw:
-                damaged.do_write(path, middle, bytes([raw[middle] ^ 0x41]))
+                damaged_disk.do_write(path, middle, bytes([raw[middle] ^ 0x41]))
             elif what == "deleted":
-                damaged.do_rename(path, f"{path}.deleted")
+                damaged_disk.do_rename(path, f"{path}.deleted")
             elif what == "later" and name[0] == "0":
-                damaged.do_rename(path, f"{PATH}/{int(name[:20]) + 7:020d}{name[20:]}")
-            yield f"{name} {what}", damaged
+                damaged_disk.do_rename(path, f"{PATH}/{int(name[:20]) + 7:020d}{name[20:]}")
+            yield f"{name} {what}", damaged_disk
     for name in ("00000000000000000003.snapshot", "00000000000000000000.txnindex", "notes.txt"):
-        damaged = disk.copy()
-        damaged.do_create(f"{PATH}/{name}")
-        yield f"{name} more", damaged
+        damaged_disk = disk.copy()
+        damaged_disk.do_create(f"{PATH}/{name}")
+        yield f"{name} more", damaged_disk
 
 
 @pytest.mark.parametrize("live", LIVES)
 def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
-    disk, offsets = stopped(live)
-    is_fast = compared(monkeypatch, disk, Checkpointed(True, offsets))
-    assert is_fast == (live in (plain, rolled, open_transaction))  # the others leave more files
+    disk, offsets = stop_cleanly(live)
+    is_fast = is_fast_path(monkeypatch, disk, Checkpointed(True, offsets))
+    assert is_fast == (live in (plain, live_and_roll, open_transaction))  # the others leave more files
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                compared(monkeypatch, disk, Checkpointed(True, offsets | {name: offset}))
-    compared(monkeypatch, disk, Checkpointed(True, {}))
-    assert not compared(monkeypatch, disk, Checkpointed(True, offsets), LogSettings(record_format=1))
+                is_fast_path(monkeypatch, disk, Checkpointed(True, offsets | {name: offset}))
+    is_fast_path(monkeypatch, disk, Checkpointed(True, {}))
+    assert not is_fast_path(monkeypatch, disk, Checkpointed(True, offsets), LogSettings(record_format=1))
 
 
-@pytest.mark.parametrize("live", [rolled, open_transaction])
+@pytest.mark.parametrize("live", [live_and_roll, open_transaction])
 def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
-    disk, offsets = stopped(live)
-    for what, damaged in damages(disk):
+    disk, offsets = stop_cleanly(live)
+    for what, damaged_disk in damages(disk):
         try:
-            compared(monkeypatch, damaged, Checkpointed(True, offsets))
+            is_fast_path(monkeypatch, damaged_disk, Checkpointed(True, offsets))
         except BaseException as error:
             error.add_note(what)
             raise
@@ -175,26 +182,26 @@ def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
 
 @pytest.mark.parametrize("live", LIVES)
 def test_both_paths_make_the_same_of_a_log_whose_process_was_killed(live, monkeypatch):
-    disk, offsets = killed(live)
-    is_fast = compared(monkeypatch, disk, Checkpointed(False, offsets))
-    assert is_fast == (live is not aborted)  # a marker, and an index of transactions
+    disk, offsets = kill_after(live)
+    is_fast = is_fast_path(monkeypatch, disk, Checkpointed(False, offsets))
+    assert is_fast == (live is not live_and_abort)  # a marker, and an index of transactions
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                compared(monkeypatch, disk, Checkpointed(False, offsets | {name: offset}))
-    compared(monkeypatch, disk, Checkpointed(False, {}))
-    compared(monkeypatch, stopped(live)[0], Checkpointed(False, offsets))
+                is_fast_path(monkeypatch, disk, Checkpointed(False, offsets | {name: offset}))
+    is_fast_path(monkeypatch, disk, Checkpointed(False, {}))
+    is_fast_path(monkeypatch, stop_cleanly(live)[0], Checkpointed(False, offsets))
     log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=(new := MemoryDisk()), topic_id=TOPIC_ID)
     live(log)
-    compared(monkeypatch, new, Checkpointed(False, {}))
+    is_fast_path(monkeypatch, new, Checkpointed(False, {}))
 
 
-@pytest.mark.parametrize("live", [plain, rolled])
+@pytest.mark.parametrize("live", [plain, live_and_roll])
 def test_both_paths_make_the_same_of_what_is_damaged_and_was_not_stopped(live, monkeypatch):
-    disk, offsets = killed(live)
-    for what, damaged in damages(disk):
+    disk, offsets = kill_after(live)
+    for what, damaged_disk in damages(disk):
         try:
-            compared(monkeypatch, damaged, Checkpointed(False, offsets))
+            is_fast_path(monkeypatch, damaged_disk, Checkpointed(False, offsets))
         except BaseException as error:
             error.add_note(what)
             raise

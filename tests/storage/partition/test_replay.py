@@ -30,15 +30,15 @@ def topic_settings(folder: Path, case: str, topic: str) -> LogSettings:
     """Return the topic's settings as the manifest and the broker's metadata log have them."""
     manifest = json.loads((folder / f"{case}.json").read_text())
     server = manifest["server_properties"]
-    given = {name: server[key] for key, name in SERVER.items() if key in server}
-    given |= {"segment.bytes": INTERNAL_SEGMENT_BYTES[topic]} if topic in INTERNAL_SEGMENT_BYTES else {}
-    dumped = gzip.decompress((folder / f"{case}.dumplog.txt.gz").read_bytes()).decode(errors="replace")
-    for text in re.findall(r'"type":"CONFIG_RECORD","version":0,"data":(\{[^}]*\})', dumped):
+    topic_config = {name: server[key] for key, name in SERVER.items() if key in server}
+    topic_config |= {"segment.bytes": INTERNAL_SEGMENT_BYTES[topic]} if topic in INTERNAL_SEGMENT_BYTES else {}
+    dump = gzip.decompress((folder / f"{case}.dumplog.txt.gz").read_bytes()).decode(errors="replace")
+    for text in re.findall(r'"type":"CONFIG_RECORD","version":0,"data":(\{[^}]*\})', dump):
         record = json.loads(text)
         if record["resourceName"] == topic:
-            given[record["name"].removeprefix("internal.")] = record["value"]
-    given.pop("compression.type", None)
-    return replace(LogSettings.from_topic(given), index_per_batch=manifest["kafka_version"] >= "4.1")
+            topic_config[record["name"].removeprefix("internal.")] = record["value"]
+    topic_config.pop("compression.type", None)
+    return replace(LogSettings.from_topic(topic_config), index_per_batch=manifest["kafka_version"] >= "4.1")
 
 
 def partitions() -> list[Path]:
@@ -54,7 +54,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir() if file.name != "partition.metadata"}
 
 
-def appended(directory: Path, target: Path) -> PartitionLog:
+def append_all(directory: Path, target: Path) -> PartitionLog:
     """Append every batch of a broker's partition, those of deleted segments too."""
     topic = directory.name.rpartition("-")[0]
     settings = topic_settings(directory.parent.parent, directory.parent.name, topic)
@@ -63,25 +63,25 @@ def appended(directory: Path, target: Path) -> PartitionLog:
     log.epochs.assign(0, 0)
     for segment in sorted((*directory.glob("*.log"), *directory.glob("*.log.deleted"))):
         raw = segment.read_bytes()
-        found = scan_all(raw, rules=FILE)
-        starts = [*found.column("position").tolist(), len(raw)]
+        batch_table = scan_all(raw, rules=FILE)
+        starts = [*batch_table.column("position").tolist(), len(raw)]
         for start, end in pairwise(starts):
             log.append_as_follower(raw[start:end], now_ms=0)
     return log
 
 
-def check_same_files(directory: Path, found: Path) -> None:
-    expected, found_files = files_of(directory), files_of(found)
-    assert found_files.keys() == expected.keys()
-    for name in expected:
-        assert found_files[name] == expected[name], name
+def check_same_files(directory: Path, log_found: Path) -> None:
+    expected_files, found_files = files_of(directory), files_of(log_found)
+    assert found_files.keys() == expected_files.keys()
+    for name in expected_files:
+        assert found_files[name] == expected_files[name], name
 
 
 @pytest.mark.parametrize("name", ["retention-size-0", "retention-time-0", "trimmed-0", "trimmed-1", "trimmed-to-end-0"])
 def test_deleting_as_the_broker_did_leaves_its_files(name, tmp_path):
     case = DATA / "deleted-records"
     begin, end = json.loads((DATA / "deleted-records.json").read_text())["begin_end_offsets"][name]
-    log = appended(case / name, tmp_path / name)
+    log = append_all(case / name, tmp_path / name)
     log.update_high_watermark(end)
     if name.startswith("trimmed"):
         log.delete_records(begin)
@@ -93,5 +93,5 @@ def test_deleting_as_the_broker_did_leaves_its_files(name, tmp_path):
 
 @pytest.mark.parametrize("directory", partitions(), ids=lambda path: path.name)
 def test_appending_a_brokers_batches_makes_its_files(directory, tmp_path):
-    appended(directory, tmp_path / directory.name).close(now_ms=0)
+    append_all(directory, tmp_path / directory.name).close(now_ms=0)
     check_same_files(directory, tmp_path / directory.name)

@@ -48,29 +48,34 @@ def outcome(find, offset):
 
 
 def assert_finds_as_plainly(segment, offset):
-    found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
-    assert (found and found[:2]) == (plain and plain[:2])
-    if isinstance(found, BatchWindow):
+    batch_found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
+    assert (batch_found and batch_found[:2]) == (plain and plain[:2])
+    if isinstance(batch_found, BatchWindow):
         raw = segment.read_at(0, segment.size_bytes)
-        assert found.within(found.size) in (None, raw[found.position : found.position + found.size])
+        assert batch_found.within(batch_found.size) in (
+            None,
+            raw[batch_found.position : batch_found.position + batch_found.size],
+        )
 
 
 @given(
     pieces=st.lists(st.tuples(st.sampled_from(PIECES), st.integers(-2, 50)), max_size=12),
     damage=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3),
-    cut=st.integers(0, 80),
+    cut_size=st.integers(0, 80),
     places=st.lists(st.integers(0, 12), max_size=3),
     wrong=st.integers(-3, 3),
     base_offset=st.sampled_from((0, 5)),
     window=st.sampled_from((61, 100, 700, 16 << 10)),
 )
-def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(pieces, damage, cut, places, wrong, base_offset, window):
+def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(
+    pieces, damage, cut_size, places, wrong, base_offset, window
+):
     raw, offset, starts = bytearray(), 0, []
     for piece, step in pieces:
         starts.append((max(offset, base_offset), len(raw)))
-        placed = bytearray(piece)
-        struct.pack_into(">q", placed, 0, offset)
-        raw += placed
+        placed_batch = bytearray(piece)
+        struct.pack_into(">q", placed_batch, 0, offset)
+        raw += placed_batch
         offset += step
     for place, value in damage:
         if raw:
@@ -84,11 +89,11 @@ def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(pieces, damage, cu
     for one in entries:
         if not increasing or (one[0] > increasing[-1][0] and one[1] > increasing[-1][1]):
             increasing.append(one)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "WINDOW_BYTES", window)
-        segment = segment_of(bytes(raw[: max(len(raw) - cut, 0)]), increasing, base_offset=base_offset)
-        for wanted in range(-1, 60, 7):
-            assert_finds_as_plainly(segment, wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WINDOW_BYTES", window)
+        segment = segment_of(bytes(raw[: max(len(raw) - cut_size, 0)]), increasing, base_offset=base_offset)
+        for wanted_offset in range(-1, 60, 7):
+            assert_finds_as_plainly(segment, wanted_offset)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 5, 13])
@@ -110,9 +115,9 @@ def test_offsets_near_the_largest_are_found_too():
     for base in (2**62, 2**62 + 1, 2**63 - 3, 2**63 - 1):
         struct.pack_into(">q", raw, 0, base)
         segment = segment_of(bytes(raw), [])
-        for wanted in (0, base - 1, base, base + 2, base + 3):
-            if wanted < 2**63:
-                assert_finds_as_plainly(segment, wanted)
+        for wanted_offset in (0, base - 1, base, base + 2, base + 3):
+            if wanted_offset < 2**63:
+                assert_finds_as_plainly(segment, wanted_offset)
 
 
 def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
@@ -129,15 +134,15 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
         assert len(lazy.stretch) == len(plain.records)
         assert lazy._replace(records=b"", stretch=None) == plain._replace(records=b"")
         lazy.stretch.close()
-    kept = log.read(0, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1).stretch
+    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1).stretch
     before = log.read(0, max_bytes=20_000, isolation=LOG_END).records
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(500)
     log.delete_old_segments(now_ms=NOW_MS)
     log.remove_deleted_files(now_ms=NOW_MS + 10**9)
-    assert kept.read(100) == before[:100]
-    kept.skip(100)
-    assert kept.read(1 << 20) == before[100:]
+    assert stretch.read(100) == before[:100]
+    stretch.skip(100)
+    assert stretch.read(1 << 20) == before[100:]
 
 
 def test_few_bytes_are_no_stretch_nor_is_what_lies_in_memory(tmp_path):

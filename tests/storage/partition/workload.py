@@ -52,7 +52,7 @@ class State:
 
     batches: dict[TopicPartition, tuple[Batch, ...]]
     arriving: tuple[TopicPartition, int] | None
-    flushed: dict[TopicPartition, int]
+    flushed_ends: dict[TopicPartition, int]
     start: dict[TopicPartition, int]
     deleting: TopicPartition | None
 
@@ -73,13 +73,13 @@ class Life:
     deleting: TopicPartition | None = None
 
     def __post_init__(self) -> None:
-        self.disk.seen = self._note
+        self.disk.on_seen = self._note
 
     def _note(self) -> None:
         logs = self.manager.logs if self.manager else {}
-        flushed = {key: log.recovery_point for key, log in logs.items() if key in self.batches}
+        flushed_ends = {key: log.recovery_point for key, log in logs.items() if key in self.batches}
         start = {key: log.log_start_offset for key, log in logs.items()}
-        self.states.append(State(dict(self.batches), self.arriving, flushed, start, self.deleting))
+        self.states.append(State(dict(self.batches), self.arriving, flushed_ends, start, self.deleting))
 
     def log(self, key: TopicPartition) -> PartitionLog:
         assert self.manager is not None
@@ -171,8 +171,8 @@ def script() -> Iterator[Callable[[Life], None]]:
 
 
 def _next_sequence(life: Life, producer: int) -> int:
-    known = life.log(ORDERS).producers.states.get(producer)
-    return 0 if known is None else known.last_sequence + 1
+    producer_state = life.log(ORDERS).producers.states.get(producer)
+    return 0 if producer_state is None else producer_state.last_sequence + 1
 
 
 def _later(life: Life, step_ms: int) -> None:
@@ -192,7 +192,7 @@ def live(disk: MemoryDisk) -> Life:
 
 
 @contextmanager
-def opened(disk: MemoryDisk) -> Iterator[LogManager]:
+def open_log_manager(disk: MemoryDisk) -> Iterator[LogManager]:
     manager = open_manager(disk, NOW_MS + 10_000_000)
     try:
         yield manager
@@ -202,9 +202,9 @@ def opened(disk: MemoryDisk) -> Iterator[LogManager]:
 
 def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing: bool) -> None:
     """Open what a crash has left and prove what must hold; then write on, stop, and have it verified."""
-    with opened(disk) as manager:
+    with open_log_manager(disk) as manager:
         for key, batches in state.batches.items():
-            is_new = not state.flushed.get(key) and not (lost_nothing and batches)
+            is_new = not state.flushed_ends.get(key) and not (lost_nothing and batches)
             if key not in manager.logs and (key == state.deleting or is_new):  # a log that is new has no directory
                 continue
             assert key in manager.logs, f"{key} is gone"
@@ -219,7 +219,7 @@ def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing:
     # A crash leaves transactions open, which their producers would end.
     bad = [str(one) for one in findings if one.severity >= Severity.WARNING and one.check != "open-transaction"]
     assert not bad, bad
-    with opened(disk) as manager:
+    with open_log_manager(disk) as manager:
         assert manager.was_clean
 
 
@@ -233,56 +233,56 @@ def check_log(
 ) -> None:
     if state.arriving is not None and state.arriving[0] == key and state.arriving[1] < len(results):
         batches = (*batches, results[state.arriving[1]])
-        acknowledged = batches[:-1]
+        acknowledged_batches = batches[:-1]
     else:
-        acknowledged = batches
-    assert log.log_end_offset >= state.flushed.get(key, 0), "what was flushed is lost"
-    if lost_nothing and acknowledged and key in state.flushed:
-        assert log.log_end_offset >= acknowledged[-1][1] + 1 or _is_cut(log, state, key)
+        acknowledged_batches = batches
+    assert log.log_end_offset >= state.flushed_ends.get(key, 0), "what was flushed is lost"
+    if lost_nothing and acknowledged_batches and key in state.flushed_ends:
+        assert log.log_end_offset >= acknowledged_batches[-1][1] + 1 or _is_cut(log, state, key)
     assert log.log_start_offset <= max(state.start.get(key, 0), 0)
-    found = read_all(log)
-    expected = [one for one in batches if log.segment_bases[0] <= one[0] < log.log_end_offset]
-    assert found == expected, (found, expected)
-    check_state(log, batches, found, start=state.start.get(key, 0))
+    read_batches = read_all(log)
+    expected_batches = [one for one in batches if log.segment_bases[0] <= one[0] < log.log_end_offset]
+    assert read_batches == expected_batches, (read_batches, expected_batches)
+    check_state(log, batches, read_batches, start=state.start.get(key, 0))
 
 
 def _is_cut(log: PartitionLog, state: State, key: TopicPartition) -> bool:
     """Whether a truncation was under way: its first act is to lower the recovery point."""
-    return log.log_end_offset >= state.flushed[key]
+    return log.log_end_offset >= state.flushed_ends[key]
 
 
 def read_all(log: PartitionLog) -> list[Batch]:
     """Return every batch that the segments hold, and see that offsets follow each other."""
-    found: list[Batch] = []
+    read_batches: list[Batch] = []
     for segment in log.segments:
         raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
         for header in headers_of(raw) if raw else []:
-            assert not found or header.base_offset == found[-1][1] + 1, "a hole"
-            found.append((header.base_offset, header.last_offset, raw[header.position : header.end]))
-    return found
+            assert not read_batches or header.base_offset == read_batches[-1][1] + 1, "a hole"
+            read_batches.append((header.base_offset, header.last_offset, raw[header.position : header.end]))
+    return read_batches
 
 
-def check_state(log: PartitionLog, batches: tuple[Batch, ...], found: list[Batch], *, start: int) -> None:
+def check_state(log: PartitionLog, batches: tuple[Batch, ...], read_batches: list[Batch], *, start: int) -> None:
     """See that producers and epochs are those of the batches, replayed from nothing."""
     end = log.log_end_offset
-    whole = _replayed(tuple(raw for first, _, raw in batches if first < end))
-    in_log = {header.producer_id for _, _, raw in found for header in headers_of(raw) if header.has_producer}
+    whole = _replay(tuple(raw for first, _, raw in batches if first < end))
+    in_log = {header.producer_id for _, _, raw in read_batches for header in headers_of(raw) if header.has_producer}
     for producer_id in in_log:
         assert log.producers.states[producer_id].entry() == whole.states[producer_id].entry()
     assert log.producers.states.keys() <= whole.states.keys()
     assert log.producers.open == whole.open
     for entry in log.epochs.entries:
         assert entry.start_offset <= end
-    known = {header.leader_epoch for header in _headers(found) if header.base_offset >= start}
-    assert known <= {one.leader_epoch for one in log.epochs.entries}, log.epochs.entries
+    known_epochs = {header.leader_epoch for header in _headers(read_batches) if header.base_offset >= start}
+    assert known_epochs <= {one.leader_epoch for one in log.epochs.entries}, log.epochs.entries
 
 
-def _headers(found: list[Batch]) -> list[BatchHeader]:
-    return [header for _, _, raw in found for header in headers_of(raw)]
+def _headers(read_batches: list[Batch]) -> list[BatchHeader]:
+    return [header for _, _, raw in read_batches for header in headers_of(raw)]
 
 
 @cache
-def _replayed(pieces: tuple[bytes, ...]) -> Producers:
+def _replay(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
         for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):

@@ -19,14 +19,14 @@ def draft():
     return Draft({one.name: one for one in files})
 
 
-def listed(draft):
+def list_actions(draft):
     return [(one.kind, one.path.rpartition("/")[2], one.to and one.to.rpartition("/")[2]) for one in draft.actions]
 
 
 def test_a_file_is_deleted_once(draft):
     for _ in range(2):
         draft.delete([file(0, "index"), file(0, "log")], "why")
-    assert listed(draft) == [
+    assert list_actions(draft) == [
         (ActionKind.DELETE, f"{0:020}.index", None),
         (ActionKind.DELETE, f"{0:020}.log", None),
     ]
@@ -37,9 +37,9 @@ def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
     (swap,) = draft.with_temporary("swap")
     draft.delete(draft.of_segment(20), "replaced")
     draft.rename(swap, "takes its place")
-    (renamed,) = draft.of_segment(20)
-    assert (renamed.path, renamed.name) == (swap.path, FileName(20, "log"))
-    assert draft.set_aside([renamed], "cut off") == 10
+    (renamed_segment,) = draft.of_segment(20)
+    assert (renamed_segment.path, renamed_segment.name) == (swap.path, FileName(20, "log"))
+    assert draft.set_aside([renamed_segment], "cut off") == 10
     last = draft.actions[-1]
     assert (last.path, last.to, last.source) == (
         f"/logs/t-0/{20:020}.log",
@@ -53,14 +53,14 @@ def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
     pieces = (FilePart(0, 0, 60, "/logs/t-0/piece-a"), FilePart(9, 60, 100, "/logs/t-0/piece-b"))
     pieces = tuple(one._replace(path=f"/logs/t-0/{FileName(one.base_offset, 'log')}") for one in pieces)
     draft.take_apart(whole, pieces)
-    assert [kind for kind, *_ in listed(draft)] == [
+    assert [kind for kind, *_ in list_actions(draft)] == [
         ActionKind.SPLIT,
         ActionKind.RENAME,
         ActionKind.RENAME,
         ActionKind.RENAME,
         ActionKind.RENAME,
     ]
-    assert [one[1:] for one in listed(draft)[-2:]] == [
+    assert [one[1:] for one in list_actions(draft)[-2:]] == [
         (f"{0:020}.log.swap", f"{0:020}.log"),
         (f"{9:020}.log.swap", f"{9:020}.log"),
     ]

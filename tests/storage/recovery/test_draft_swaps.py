@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.storage.recovery.test_rules import recovered, rows, write_log
+from tests.storage.recovery.test_rules import recover_log, rows, write_log
 
 from kafkaframes.errors import LogDirError
 
@@ -11,7 +11,7 @@ NOW_MS = 1_795_000_000_000
 DIRECTORY = "t-0"
 
 
-def swapped(home: Path, swap: bytes, segments: dict[int, bytes]) -> Path:
+def write_swap(home: Path, swap: bytes, segments: dict[int, bytes]) -> Path:
     """Write a log whose cleaner stopped before it put a swap, with an index, in the place of segment 0."""
     write_log(home, segments)
     for base in segments:
@@ -28,7 +28,7 @@ def short(files: dict[str, bytes]) -> dict[str, bytes]:
 @pytest.mark.parametrize("broker_release", ["2.8", "3.9", "4.x"])
 def test_a_swap_covers_segments_which_2_8_sets_aside_and_others_delete(tmp_path, broker_release):
     old, swap = {0: rows(0, 2), 2: rows(2, 2), 4: rows(4)}, rows(0) + rows(3)
-    files = short(recovered(swapped(tmp_path / "logs", swap, old), broker_release=broker_release))
+    files = short(recover_log(write_swap(tmp_path / "logs", swap, old), broker_release=broker_release))
     assert files.pop("0.log") == swap
     assert files.pop("4.log") == old[4]
     aside = {name: raw for name, raw in files.items() if name.endswith(".deleted")}
@@ -41,30 +41,34 @@ def test_a_swap_covers_segments_which_2_8_sets_aside_and_others_delete(tmp_path,
 
 def test_2_8_cuts_a_swap_off_before_it_asks_what_it_covers(tmp_path):
     swap = rows(0) + rows(3)[:-1]
-    files = short(recovered(swapped(tmp_path / "logs", swap, {0: rows(0, 2), 2: rows(2, 2)}), broker_release="2.8"))
+    files = short(
+        recover_log(write_swap(tmp_path / "logs", swap, {0: rows(0, 2), 2: rows(2, 2)}), broker_release="2.8")
+    )
     assert (files["0.log"], files["2.log"]) == (rows(0), rows(2, 2))
     assert files["0.log.deleted"] == rows(0, 2)
 
 
 def test_an_empty_swap_takes_the_name_of_a_segment_that_2_8_does_not_set_aside(tmp_path):
-    files = short(recovered(swapped(tmp_path / "logs", b"", {0: rows(0, 2), 2: rows(2)}), broker_release="2.8"))
+    files = short(recover_log(write_swap(tmp_path / "logs", b"", {0: rows(0, 2), 2: rows(2)}), broker_release="2.8"))
     assert {name: files[name] for name in files if ".log" in name} == {"0.log": b"", "2.log": rows(2)}
 
 
-@pytest.mark.parametrize(("broker_release", "left"), [("2.8", {"0.timeindex.swap": b"t"}), ("4.x", {})])
-def test_a_swap_that_did_not_finish_goes_and_2_8_forgets_the_swapped_index_of_another(tmp_path, broker_release, left):
-    home = swapped(tmp_path / "logs", rows(3), {0: rows(0, 2), 2: rows(2)})
+@pytest.mark.parametrize(("broker_release", "remaining_files"), [("2.8", {"0.timeindex.swap": b"t"}), ("4.x", {})])
+def test_a_swap_that_did_not_finish_goes_and_2_8_forgets_the_swapped_index_of_another(
+    tmp_path, broker_release, remaining_files
+):
+    home = write_swap(tmp_path / "logs", rows(3), {0: rows(0, 2), 2: rows(2)})
     there = home / DIRECTORY
     for kind in ("log", "index"):
         (there / f"{0:020}.{kind}.swap").rename(there / f"{2:020}.{kind}.swap")
     (there / f"{2:020}.log.cleaned").write_bytes(b"")
     (there / f"{0:020}.timeindex.swap").write_bytes(b"t")
-    files = short(recovered(home, broker_release=broker_release))
-    assert {name: raw for name, raw in files.items() if name.endswith((".swap", ".cleaned"))} == left
+    files = short(recover_log(home, broker_release=broker_release))
+    assert {name: raw for name, raw in files.items() if name.endswith((".swap", ".cleaned"))} == remaining_files
     assert (files["0.log"], files["2.log"]) == (rows(0, 2), rows(2))
 
 
 def test_2_8_does_not_start_with_a_swap_that_reaches_too_far(tmp_path):
-    home = swapped(tmp_path / "logs", rows(0) + rows(2**31), {0: rows(0, 2)})
+    home = write_swap(tmp_path / "logs", rows(0) + rows(2**31), {0: rows(0, 2)})
     with pytest.raises(LogDirError, match="does not start"):
-        recovered(home, broker_release="2.8")
+        recover_log(home, broker_release="2.8")

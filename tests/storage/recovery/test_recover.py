@@ -24,7 +24,7 @@ BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
 NOW_MS = 1_795_255_143_423
 
 
-def recovered(path: Path, name: str = "idem-0") -> RecoveredPartition:
+def recover_log(path: Path, name: str = "idem-0") -> RecoveredPartition:
     (directory,) = discover(str(path))
     (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
     return compute_files(
@@ -86,7 +86,7 @@ def test_a_disk_that_fails_at_any_operation_leaves_nothing_half_done(tmp_path, m
     name = "open_new" if operation == "open" else operation
     real, target = getattr(owner, name), tmp_path / "idem-0"
     source = {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()}
-    files = set(recovered(BEFORE).files)
+    files = set(recover_log(BEFORE).files)
     for failing in range(100):
         calls = itertools.count()
 
@@ -100,8 +100,8 @@ def test_a_disk_that_fails_at_any_operation_leaves_nothing_half_done(tmp_path, m
         if not failure:
             break
         assert "No space left" in failure
-        left = {path.name for path in target.iterdir()} if target.exists() else set()
-        assert left in (set(), files)
+        remaining_names = {path.name for path in target.iterdir()} if target.exists() else set()
+        assert remaining_names in (set(), files)
         shutil.rmtree(target, ignore_errors=True)
     assert failing >= (1 if operation == "rename" else len(files))
     assert {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()} == source
@@ -112,11 +112,13 @@ def epochs(*pairs):
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "left"),
+    ("start", "end", "remaining_epochs"),
     [(0, 100, ((0, 0), (2, 40))), (0, 40, ((0, 0),)), (50, 100, ((2, 50),)), (40, 100, ((2, 40),)), (0, 0, ())],
 )
-def test_epochs_are_cut_at_both_ends(start, end, left):
-    assert checkpoints.truncate_epochs(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
+def test_epochs_are_cut_at_both_ends(start, end, remaining_epochs):
+    assert checkpoints.truncate_epochs(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(
+        *remaining_epochs
+    )
 
 
 def test_an_epoch_without_records_is_replaced():

@@ -36,25 +36,30 @@ def write_log(home: Path, segments: dict[int, bytes]) -> Path:
     return home
 
 
-def recovered(home: Path, **settings) -> dict[str, bytes]:
+def recover_log(home: Path, **settings) -> dict[str, bytes]:
     (directory,) = discover(str(home))
     (partition,) = directory.partitions
     target = home.with_name("recovered")
-    chosen = RecoverySettings(NOW_MS, **settings)
-    recover_to(directory, plan_recovery(directory, partition, broker_release=chosen.broker_release), chosen, target)
+    chosen_settings = RecoverySettings(NOW_MS, **settings)
+    recover_to(
+        directory,
+        plan_recovery(directory, partition, broker_release=chosen_settings.broker_release),
+        chosen_settings,
+        target,
+    )
     return {path.name: path.read_bytes() for path in target.iterdir()}
 
 
 def test_messages_of_old_formats_do_not_move_the_end_of_what_is_known_of_producers(tmp_path):
     first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0) + rows(2, record_format=1)
-    files = recovered(write_log(tmp_path / "logs", {0: first, 3: rows(3)}))
+    files = recover_log(write_log(tmp_path / "logs", {0: first, 3: rows(3)}))
     snapshots = {int(name[:20]): read_producer_snapshot(raw) for name, raw in files.items() if "snapshot" in name}
-    assert {offset: [one.last_offset for one in found] for offset, found in snapshots.items()} == {3: [1], 4: [1]}
+    assert {offset: [one.last_offset for one in entries] for offset, entries in snapshots.items()} == {3: [1], 4: [1]}
 
 
 def test_an_emptied_control_batch_makes_its_producer_known(tmp_path):
     fields = BatchFields(producer_id=7, producer_epoch=3, transactional=True, control=True)
-    files = recovered(write_log(tmp_path / "logs", {0: build_empty_batch(0, 0, max_timestamp=NOW_MS, fields=fields)}))
+    files = recover_log(write_log(tmp_path / "logs", {0: build_empty_batch(0, 0, max_timestamp=NOW_MS, fields=fields)}))
     assert read_producer_snapshot(files[f"{1:020}.snapshot"]) == (ProducerEntry(7, -1, -1, -1, 0, -1, -1, -1),)
 
 
@@ -62,7 +67,7 @@ def test_an_emptied_control_batch_makes_its_producer_known(tmp_path):
 def test_2_8_does_not_learn_epochs_from_a_segment_that_lost_its_index(tmp_path, broker_release, epochs):
     home = write_log(tmp_path / "logs", {0: rows(0, 5, leader_epoch=1), 5: rows(5, leader_epoch=2)})
     (home / DIRECTORY / f"{0:020}.index").write_bytes(b"")
-    assert recovered(home, broker_release=broker_release)["leader-epoch-checkpoint"].decode() == epochs
+    assert recover_log(home, broker_release=broker_release)["leader-epoch-checkpoint"].decode() == epochs
 
 
 def test_an_empty_last_segment_says_where_the_log_ends(tmp_path):
@@ -81,7 +86,7 @@ def test_what_is_set_aside_has_the_indexes_of_its_recovery_and_its_snapshot(tmp_
     for base in (0, 2):
         (home / DIRECTORY / f"{base:020}.index").write_bytes(b"\0" * 8)
     (home / DIRECTORY / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([]))
-    files = recovered(home)
+    files = recover_log(home)
     assert files[f"{2:020}.index.deleted"] == b"\0" * 8  # it was not looked at
     assert files[f"{2:020}.timeindex.deleted"] == b""
     assert read_producer_snapshot(files[f"{2:020}.snapshot.deleted"]) == ()
@@ -92,34 +97,34 @@ def test_a_log_that_ends_before_its_start_loses_its_epochs_and_keeps_recovered_i
     home = write_log(tmp_path / "logs", {0: rows(0, 2, leader_epoch=3)})
     (home / DIRECTORY / f"{0:020}.index").write_bytes(b"\0" * 8)
     (home / "log-start-offset-checkpoint").write_text("0\n1\nt 0 9\n")
-    files = recovered(home)
+    files = recover_log(home)
     assert files["leader-epoch-checkpoint"] == b"0\n0\n"
     assert files[f"{0:020}.index.deleted"] == b""
     assert files[f"{9:020}.log"] == b""
 
 
 def test_the_file_of_the_epochs_is_made_empty_and_left_alone_where_nothing_is_to_be_said(tmp_path):
-    assert recovered(write_log(tmp_path / "logs", {0: rows(0, record_format=1)}))["leader-epoch-checkpoint"] == b""
+    assert recover_log(write_log(tmp_path / "logs", {0: rows(0, record_format=1)}))["leader-epoch-checkpoint"] == b""
 
 
 def test_a_swap_without_an_index_is_not_recovered_when_it_is_opened(tmp_path):
     home = write_log(tmp_path / "logs", {0: rows(0, leader_epoch=1), 1: rows(1, leader_epoch=4)})
     (home / DIRECTORY / f"{0:020}.index").write_bytes(b"")
     (home / DIRECTORY / f"{1:020}.log").rename(home / DIRECTORY / f"{1:020}.log.swap")
-    assert recovered(home)["leader-epoch-checkpoint"] == b"0\n2\n1 0\n4 1\n"
+    assert recover_log(home)["leader-epoch-checkpoint"] == b"0\n2\n1 0\n4 1\n"
 
 
 def test_a_batch_whose_offset_was_changed_still_counts_for_the_producers_of_its_segment(tmp_path):
     first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0)
     far = rows(500, producer_id=7, producer_epoch=0, base_sequence=2)
-    files = recovered(write_log(tmp_path / "logs", {0: first + far, 3: rows(3)}))
+    files = recover_log(write_log(tmp_path / "logs", {0: first + far, 3: rows(3)}))
     assert read_producer_snapshot(files[f"{3:020}.snapshot"])[0].last_offset == 500
 
 
 def test_the_file_of_the_epochs_is_written_where_a_broker_writes_it_though_it_says_the_same(tmp_path):
     home = write_log(tmp_path / "logs", {0: rows(0, record_format=1)})
     (home / DIRECTORY / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n2 5\n40 0\n")
-    assert recovered(home)["leader-epoch-checkpoint"] == b"0\n1\n40 0\n"
+    assert recover_log(home)["leader-epoch-checkpoint"] == b"0\n1\n40 0\n"
 
 
 def test_the_indexes_of_the_active_segment_are_cut_to_whole_entries_after_a_clean_stop(tmp_path):
@@ -128,7 +133,7 @@ def test_the_indexes_of_the_active_segment_are_cut_to_whole_entries_after_a_clea
     for base in (0, 1):
         (home / DIRECTORY / f"{base:020}.index").write_bytes(bytes(9))
         (home / DIRECTORY / f"{base:020}.timeindex").write_bytes(bytes(13))
-    files = recovered(home)
+    files = recover_log(home)
     assert {name[19:]: len(raw) for name, raw in files.items() if name.endswith("index")} == {
         "0.index": 9, "0.timeindex": 13, "1.index": 8, "1.timeindex": 12,
     }  # fmt: skip

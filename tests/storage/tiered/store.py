@@ -21,15 +21,15 @@ def new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def packed_sizes(sizes: list[int], width: int | None = None) -> bytes:
+def pack_sizes(sizes: list[int], width: int | None = None) -> bytes:
     """The list of chunk sizes before its compression; ``width`` is chosen as small as it can be."""
     head = len(sizes).to_bytes(4, "big")
     if len(sizes) < 2:
         return head + b"".join(size.to_bytes(4, "big") for size in sizes)
     base = min(sizes[:-1])
-    wanted = width or max(1, -(-max(size - base for size in sizes[:-1]).bit_length() // 8))
-    values = b"".join((size - base).to_bytes(wanted, "big") for size in sizes[:-1])
-    return head + base.to_bytes(4, "big") + bytes([wanted]) + values + sizes[-1].to_bytes(4, "big")
+    value_width = width or max(1, -(-max(size - base for size in sizes[:-1]).bit_length() // 8))
+    values = b"".join((size - base).to_bytes(value_width, "big") for size in sizes[:-1])
+    return head + base.to_bytes(4, "big") + bytes([value_width]) + values + sizes[-1].to_bytes(4, "big")
 
 
 @dataclass
@@ -57,8 +57,8 @@ class KeyPair:
         size = 256 - 1 - 64
         block = hashlib.sha3_512(b"").digest() + b"\0" * (size - 64 - 1 - len(data)) + b"\1" + data
         seed = os.urandom(64)
-        masked = _xor(block, _mask(seed, size))
-        message = b"\0" + _xor(seed, _mask(masked, 64)) + masked
+        masked_seed = _xor(block, _mask(seed, size))
+        message = b"\0" + _xor(seed, _mask(masked_seed, 64)) + masked_seed
         return pow(int.from_bytes(message, "big"), self.exponent, self.modulus).to_bytes(256, "big")
 
 
@@ -86,7 +86,7 @@ class TieredStore:
     compress: bool = False
     keys: KeyPair | None = None
     level: int = 3
-    written: list[str] = field(default_factory=list)
+    written_paths: list[str] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -101,15 +101,15 @@ class TieredStore:
         aes, aad = os.urandom(AES_BYTES), os.urandom(32)
         plain = segment.read_bytes()
         pieces = [plain[at : at + self.chunk_size] for at in range(0, len(plain), self.chunk_size)]
-        stored = [self._done(piece, aes, aad) for piece in pieces]
+        stored_pieces = [self._transform(piece, aes, aad) for piece in pieces]
         self.folder.mkdir(parents=True, exist_ok=True)
         main = self.folder / f"{base:020d}-{segment_id}"
-        Path(f"{main}.log").write_bytes(b"".join(stored))
+        Path(f"{main}.log").write_bytes(b"".join(stored_pieces))
         indexes, places = self._indexes(segment, end_offset, epochs, checkpoint, aes, aad)
         Path(f"{main}.indexes").write_bytes(indexes)
         manifest = {
             "version": "1",
-            "chunkIndex": self._chunk_index(len(plain), [len(one) for one in stored]),
+            "chunkIndex": self._chunk_index(len(plain), [len(one) for one in stored_pieces]),
             "segmentIndexes": places,
             "compression": self.compress,
             "remoteLogSegmentMetadata": {
@@ -129,18 +129,21 @@ class TieredStore:
             },
         }
         if self.keys is not None:
-            wrapped = base64.b64encode(self.keys.wrap(aes)).decode()
-            manifest["encryption"] = {"dataKey": f"{self.keys.key_id}:{wrapped}", "aad": base64.b64encode(aad).decode()}
+            wrapped_key = base64.b64encode(self.keys.wrap(aes)).decode()
+            manifest["encryption"] = {
+                "dataKey": f"{self.keys.key_id}:{wrapped_key}",
+                "aad": base64.b64encode(aad).decode(),
+            }
         Path(f"{main}.rsm-manifest").write_text(json.dumps(manifest | more))
-        self.written.append(str(main))
+        self.written_paths.append(str(main))
         return str(main)
 
-    def _done(self, piece: bytes, aes: bytes, aad: bytes) -> bytes:
+    def _transform(self, piece: bytes, aes: bytes, aad: bytes) -> bytes:
         if self.compress:
             piece = zstandard.ZstdCompressor(level=self.level).compress(piece)
-        return self._encrypted(piece, aes, aad)
+        return self._encrypt(piece, aes, aad)
 
-    def _encrypted(self, piece: bytes, aes: bytes, aad: bytes) -> bytes:
+    def _encrypt(self, piece: bytes, aes: bytes, aad: bytes) -> bytes:
         if self.keys is None or not piece:
             return piece
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -161,19 +164,19 @@ class TieredStore:
         }
         out, places = b"", {}
         for name, content in plain.items():
-            stored = self._encrypted(content or b"", aes, aad)
+            stored_content = self._encrypt(content or b"", aes, aad)
             is_none = name == "transaction" and content is None
-            places[name] = None if is_none else {"position": len(out), "size": len(stored)}
-            out += stored
+            places[name] = None if is_none else {"position": len(out), "size": len(stored_content)}
+            out += stored_content
         return out, places
 
     def _chunk_index(self, size: int, sizes: list[int]) -> dict[str, Any]:
         common = {"originalChunkSize": self.chunk_size, "originalFileSize": size}
         if self.compress:
-            packed = zstandard.ZstdCompressor().compress(packed_sizes(sizes))
-            return {"type": "variable", **common, "transformedChunks": base64.b64encode(packed).decode()}
-        stored = self.chunk_size + (28 if self.keys else 0)
-        return {"type": "fixed", **common, "transformedChunkSize": stored, "finalTransformedChunkSize": sizes[-1]}
+            packed_bytes = zstandard.ZstdCompressor().compress(pack_sizes(sizes))
+            return {"type": "variable", **common, "transformedChunks": base64.b64encode(packed_bytes).decode()}
+        stored_size = self.chunk_size + (28 if self.keys else 0)
+        return {"type": "fixed", **common, "transformedChunkSize": stored_size, "finalTransformedChunkSize": sizes[-1]}
 
 
 def _content(path: Path) -> bytes | None:

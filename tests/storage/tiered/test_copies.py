@@ -32,13 +32,13 @@ def copies(tmp_path, replicas):
 
 
 def test_a_damaged_chunk_is_told_and_the_rest_is_read(copies, replicas):
-    found = kafkaframes.read_records(copies, columns=["offset"], replicas=replicas)
-    offsets = [offset for batch in found for offset in batch.column("offset").to_pylist()]
+    batches = kafkaframes.read_records(copies, columns=["offset"], replicas=replicas)
+    offsets = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
     missing = sorted(set(range(2100)) - set(offsets))
     assert 0 < len(missing) < 400
     assert offsets == sorted(set(offsets))
-    assert found.errors
-    assert all("cannot be read" in error.reason for error in found.errors)
+    assert batches.errors
+    assert all("cannot be read" in error.reason for error in batches.errors)
 
 
 def test_a_damaged_chunk_ends_a_read_that_is_to_fail_fast(copies, replicas):

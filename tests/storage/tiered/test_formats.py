@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.tiered.store import KeyPair, packed_sizes
+from tests.storage.tiered.store import KeyPair, pack_sizes
 
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.tiered import chunks, names
@@ -68,12 +68,12 @@ def test_a_view_path_comes_back_and_says_its_objects():
 @given(SIZES, st.integers(1, 4))
 def test_packed_sizes_come_back_at_every_width(sizes, width):
     fits = len(sizes) < 2 or max(size - min(sizes[:-1]) for size in sizes[:-1]) < 1 << (8 * width)
-    assert unpack_sizes(packed_sizes(sizes, width if fits else None)).tolist() == sizes
+    assert unpack_sizes(pack_sizes(sizes, width if fits else None)).tolist() == sizes
 
 
 @given(SIZES, st.data())
 def test_a_list_that_is_cut_or_grown_is_refused(sizes, data):
-    raw = packed_sizes(sizes)
+    raw = pack_sizes(sizes)
     with pytest.raises(DecodeError):
         unpack_sizes(raw[: data.draw(st.integers(0, len(raw) - 1))])
     with pytest.raises(DecodeError):
@@ -91,8 +91,8 @@ def test_a_huge_count_allocates_nothing():
         unpack_sizes((2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\1")
 
 
-def variable(sizes, *, chunk=10, size=None, packed=None):
-    frame = zstandard.ZstdCompressor().compress(packed_sizes(sizes)) if packed is None else packed
+def variable(sizes, *, chunk=10, size=None, is_packed=None):
+    frame = zstandard.ZstdCompressor().compress(pack_sizes(sizes)) if is_packed is None else is_packed
     size = chunk * len(sizes) if size is None else size
     text = base64.b64encode(frame).decode()
     return Fields({"type": "variable", "originalChunkSize": chunk, "originalFileSize": size, "transformedChunks": text})
@@ -127,18 +127,18 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         (variable([5, 6], size=9), "2 chunks, but 9 bytes in chunks of 10 are 1"),
-        (variable([], packed=b"junk"), "not a zstd frame"),
-        (variable([5], packed=zstandard.ZstdCompressor().compress(packed_sizes([5])) + b"x"), "zstd"),
-        (variable([5], packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
-        (variable([5], packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "at most"),
+        (variable([], is_packed=b"junk"), "not a zstd frame"),
+        (variable([5], is_packed=zstandard.ZstdCompressor().compress(pack_sizes([5])) + b"x"), "zstd"),
+        (variable([5], is_packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
+        (variable([5], is_packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "at most"),
         (Fields({"type": "list"}), "neither fixed nor variable"),
     ],
 )
-def test_chunk_indexes_that_are_none(fields, said):
-    with pytest.raises(DecodeError, match=said):
+def test_chunk_indexes_that_are_none(fields, message):
+    with pytest.raises(DecodeError, match=message):
         parse_chunk_index(fields)
 
 
@@ -162,14 +162,14 @@ def paths_in(value, path=()):
             yield from paths_in(inner, (*path, name))
 
 
-def changed(value, path, change):
+def change_at(value, path, change):
     if not path:
         return change
     out = dict(value)
     if change is KeyError and len(path) == 1:
         del out[path[0]]
     else:
-        out[path[0]] = changed(out[path[0]], path[1:], change)
+        out[path[0]] = change_at(out[path[0]], path[1:], change)
     return out
 
 
@@ -189,16 +189,16 @@ MAY = {
 
 
 def test_every_field_of_a_manifest_is_wanted_and_checked():
-    accepted, named = set(), set()
+    accepted_changes, named_files = set(), set()
     for path in (path for path in paths_in(ENCRYPTED) if path):
         for wrong in WRONG:
             try:
-                parse_manifest(json.dumps(changed(ENCRYPTED, path, wrong)).encode(), file="the-object")
-                accepted.add((".".join(path), str(wrong)))
+                parse_manifest(json.dumps(change_at(ENCRYPTED, path, wrong)).encode(), file="the-object")
+                accepted_changes.add((".".join(path), str(wrong)))
             except LogDirError as error:
-                named.add(error.file)
-    assert named == {"the-object"}
-    assert accepted == {(path, str(wrong)) for path, wrong in MAY}
+                named_files.add(error.file)
+    assert named_files == {"the-object"}
+    assert accepted_changes == {(path, str(wrong)) for path, wrong in MAY}
 
 
 @given(st.binary(max_size=200), st.integers(0, len(MANIFESTS) - 1), st.data())
@@ -231,8 +231,8 @@ def test_a_wrapped_key_comes_back_and_another_pairs_does_not(pair):
     numbers = chunks.load_private_key(pair.pem, file="pem")
     assert chunks.unwrap_key(pair.wrap(b"x" * 32), numbers) == b"x" * 32
     assert chunks.unwrap_key(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
-    for wrapped in (b"", b"\xff" * 256, bytes(256), bytes(255)):
-        assert chunks.unwrap_key(wrapped, numbers) is None
+    for wrapped_key in (b"", b"\xff" * 256, bytes(256), bytes(255)):
+        assert chunks.unwrap_key(wrapped_key, numbers) is None
 
 
 def test_key_files_that_are_none_are_named(pair):
@@ -242,8 +242,8 @@ def test_key_files_that_are_none_are_named(pair):
     other = ec.generate_private_key(ec.SECP256R1())
     curve = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = b"-----BEGIN PUBLIC KEY-----\n"
-    for pem, said in ((b"junk", "no private key"), (public, "public key"), (curve, "not RSA")):
-        with pytest.raises(OptionError, match=f"keyFile k.pem holds .*{said}"):
+    for pem, message in ((b"junk", "no private key"), (public, "public key"), (curve, "not RSA")):
+        with pytest.raises(OptionError, match=f"keyFile k.pem holds .*{message}"):
             chunks.load_private_key(pem, file="k.pem")
 
 
@@ -251,9 +251,9 @@ def test_key_files_that_are_none_are_named(pair):
 def test_frames_are_undone_or_refused(raw, size):
     frame = zstandard.ZstdCompressor().compress(raw)
     assert chunks.decompress(frame, len(raw)) == raw
-    for bad, claimed in ((frame, len(raw) + 1), (frame[:-1], len(raw)), (frame + b"x", len(raw)), (raw, size)):
+    for bad, claimed_size in ((frame, len(raw) + 1), (frame[:-1], len(raw)), (frame + b"x", len(raw)), (raw, size)):
         with pytest.raises(chunks.UnreadableError):
-            chunks.decompress(bad, claimed)
+            chunks.decompress(bad, claimed_size)
 
 
 def test_a_large_chunk_is_undone_piece_by_piece(monkeypatch):

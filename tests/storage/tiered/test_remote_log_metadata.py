@@ -32,24 +32,26 @@ VALUES = [
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
 def test_the_last_states_are_those_of_the_broker(name):
     truth = json.loads((CASES / name / "index.json").read_text())["segments"]
-    found = replay(discover(str(CASES / name / "local")))
-    assert not found.problems
-    assert found.states == {one["segment_id"]: one["state"] for one in truth if one["state"]}
+    replay_result = replay(discover(str(CASES / name / "local")))
+    assert not replay_result.problems
+    assert replay_result.states == {one["segment_id"]: one["state"] for one in truth if one["state"]}
     for one in truth:
         owner = one["topic_id"], one["partition"]
-        assert found.knows(owner)
+        assert replay_result.knows(owner)
         if one["valid"]:
-            assert found.is_valid(owner, one["segment_id"])
-    assert not found.knows(("AAAAAAAAAAAAAAAAAAAAAA", 0))
+            assert replay_result.is_valid(owner, one["segment_id"])
+    assert not replay_result.knows(("AAAAAAAAAAAAAAAAAAAAAA", 0))
 
 
 def test_a_deleted_partition_takes_its_segments_with_it():
-    found = RemoteLogMetadata()
+    metadata = RemoteLogMetadata()
     entry = MetadataEntry(0, 0, "RemoteLogSegmentMetadata", "orders", "id", 3, "segment", "COPY_SEGMENT_FINISHED", {})
-    found.apply(entry)
-    assert found.is_valid(("id", 3), "segment")
-    found.apply(MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETION_STATES[0], {}))
-    assert not found.is_valid(("id", 3), "segment")
+    metadata.apply(entry)
+    assert metadata.is_valid(("id", 3), "segment")
+    metadata.apply(
+        MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETION_STATES[0], {})
+    )
+    assert not metadata.is_valid(("id", 3), "segment")
 
 
 @given(st.binary(max_size=120), st.integers(0, len(VALUES) - 1), st.data())

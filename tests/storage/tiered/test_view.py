@@ -27,7 +27,7 @@ def main_of(segment):
     return ViewPath.parse(segment.path).main
 
 
-def shown(*paths, **options):
+def open_view(*paths, **options):
     """The directory of the store, which is named last."""
     return discover([str(path) for path in paths], options=options)[-1]
 
@@ -49,7 +49,7 @@ def test_the_valid_segments_are_shown_byte_for_byte(name, with_local):
     folder = CASES / name
     truth = {entry["object"]: entry for entry in json.loads((folder / "index.json").read_text())["segments"]}
     paths = [folder / "local", folder / "store"] if with_local else [folder / "store"]
-    directory = shown(*paths, **key_options(folder))
+    directory = open_view(*paths, **key_options(folder))
     segments = [segment for partition in directory.partitions for segment in partition.segments]
     by_object = {main_of(segment).removeprefix(f"{folder}/store/"): segment for segment in segments}
     assert by_object.keys() == {key for key, entry in truth.items() if entry["valid"]}
@@ -60,26 +60,29 @@ def test_the_valid_segments_are_shown_byte_for_byte(name, with_local):
         assert (segment.size_bytes, segment.end_offset) == (truth[key]["original_size"], truth[key]["end_offset"])
         files = {"offset": segment.index, "timestamp": segment.time_index, "transaction": segment.txn_index}
         for index, file in files.items():
-            said = truth[key]["indexes"][index]
-            assert (file is None) == (said is None)
+            index_truth = truth[key]["indexes"][index]
+            assert (file is None) == (index_truth is None)
             if file is not None:
                 plain = read(file.path)
-                assert (len(plain), hashlib.sha256(plain).hexdigest()) == (file.size_bytes, said["original_sha256"])
+                assert (len(plain), hashlib.sha256(plain).hexdigest()) == (
+                    file.size_bytes,
+                    index_truth["original_sha256"],
+                )
 
 
 def test_ranges_are_slices_in_this_process_and_in_another():
     folder = CASES / "settings-changed"
-    directory = shown(folder / "store", **key_options(folder))
-    travelled = pickle.loads(pickle.dumps(directory.filesystem))
-    assert not travelled.manifests
+    directory = open_view(folder / "store", **key_options(folder))
+    unpickled_filesystem = pickle.loads(pickle.dumps(directory.filesystem))
+    assert not unpickled_filesystem.manifests
     for segment in directory.partitions[0].segments:
         whole = directory.filesystem.read(segment.path)
-        for filesystem in (travelled, filesystem_for(segment.path, options=key_options(folder))):
+        for filesystem in (unpickled_filesystem, filesystem_for(segment.path, options=key_options(folder))):
             assert filesystem.stat(segment.path).size_bytes == len(whole)
             with filesystem.open(segment.path) as read_at:
                 for position, length in ((0, 61), (5000, 40_000), (len(whole) - 7, 100), (len(whole), 1), (11, 0)):
                     assert read_at(position, length) == whole[position : position + length]
-    again = travelled.list_directory(directory.partitions[0].directory)
+    again = unpickled_filesystem.list_directory(directory.partitions[0].directory)
     assert [entry.path for entry in again] == [
         entry.path for entry in directory.filesystem.list_directory(directory.partitions[0].directory)
     ]
@@ -88,20 +91,20 @@ def test_ranges_are_slices_in_this_process_and_in_another():
 def test_a_store_may_be_named_by_any_of_its_folders_or_objects():
     folder = CASES / "diverged" / "store"
     (topic,) = folder.iterdir()
-    whole = shown(folder).partitions
-    assert shown(topic).partitions == whole
-    assert shown(topic / "0").partitions == whole[:1]
-    assert shown(f"{folder}/*/0").partitions == whole[:1]
+    whole = open_view(folder).partitions
+    assert open_view(topic).partitions == whole
+    assert open_view(topic / "0").partitions == whole[:1]
+    assert open_view(f"{folder}/*/0").partitions == whole[:1]
     objects = sorted((topic / "0").glob("*.log"))
-    named = shown(*objects[:2]).partitions[0]
-    assert [main_of(segment) for segment in named.segments] == [str(path)[:-4] for path in objects[:2]]
+    view = open_view(*objects[:2]).partitions[0]
+    assert [main_of(segment) for segment in view.segments] == [str(path)[:-4] for path in objects[:2]]
 
 
 def test_the_local_log_says_where_the_tiered_one_begins():
     folder = CASES / "deleted-records"
-    starts = [one.log_start_offset for one in shown(folder / "local", folder / "store").partitions]
+    starts = [one.log_start_offset for one in open_view(folder / "local", folder / "store").partitions]
     assert starts == [1117, 990]
-    assert [one.log_start_offset for one in shown(folder / "store").partitions] == [900, 990]
+    assert [one.log_start_offset for one in open_view(folder / "store").partitions] == [900, 990]
 
 
 # ------------------------------------------------------------------------------------------------- a store of our own
@@ -123,14 +126,14 @@ def store_of(tmp_path, bases, **settings):
 
 def test_a_prefix_may_end_in_the_first_folders_name(tmp_path):
     store = store_of(tmp_path, [0, 100], prefix="backup/dc2-")
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert (partition.topic, len(partition.segments)) == ("orders", 2)
     assert partition.metadata.topic_id == TOPIC_ID
 
 
 def test_several_uploads_of_one_segment_are_one(tmp_path):
     store = store_of(tmp_path, [0, 100, 100, 200])
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert [one.base_offset for one in partition.segments] == [0, 100, 200]
     assert len(partition.notes) == 1
     assert not partition.problems
@@ -139,50 +142,50 @@ def test_several_uploads_of_one_segment_are_one(tmp_path):
 def test_a_larger_upload_of_the_same_offsets_replaces_smaller_ones(tmp_path):
     store = store_of(tmp_path, [0, 100, 200])
     store.upload(segment_file(tmp_path, 0, 200), end_offset=199, epochs={0: 0}, checkpoint="0\n1\n0 0\n")
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert [(one.base_offset, one.end_offset) for one in partition.segments] == [(0, 199), (200, 299)]
 
 
 def test_offsets_that_no_segment_has_are_told(tmp_path):
     store = store_of(tmp_path, [0, 200])
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert "no segment has the offsets 100 to 199 of orders-0" in str(partition.problems[0])
 
 
 def test_the_newest_history_wins_and_a_local_log_knows_better(tmp_path):
     store = store_of(tmp_path, [0, 100])
     store.upload(segment_file(tmp_path, 50, epoch=1), end_offset=149, epochs={1: 50}, checkpoint="0\n2\n0 0\n1 50\n")
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert [one.base_offset for one in partition.segments] == [50]
     assert len(partition.notes) == 2
     local = tmp_path / "local" / "orders-0"
     local.mkdir(parents=True)
     shutil.copy(segment_file(tmp_path, 200), local)
     (local / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 200\n")
-    (partition,) = shown(local.parent, store.root).partitions
+    (partition,) = open_view(local.parent, store.root).partitions
     assert [one.base_offset for one in partition.segments] == [0, 100]
 
 
 def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
     store = store_of(tmp_path, [0, 100, 200, 300])
-    Path(f"{store.written[0]}.rsm-manifest").unlink()
-    Path(f"{store.written[1]}.log").unlink()
-    manifest = Path(f"{store.written[2]}.rsm-manifest")
+    Path(f"{store.written_paths[0]}.rsm-manifest").unlink()
+    Path(f"{store.written_paths[1]}.log").unlink()
+    manifest = Path(f"{store.written_paths[2]}.rsm-manifest")
     manifest.write_text(manifest.read_text().replace(TOPIC_ID, "AAAAAAAAAAAAAAAAAAAAAA"))
-    (partition,) = shown(store.root).partitions
+    (partition,) = open_view(store.root).partitions
     assert [one.base_offset for one in partition.segments] == [300]
-    assert f"{store.written[0]}: objects without a manifest (indexes, log)" in partition.notes[0]
-    said = {problem.file: problem.reason for problem in partition.problems}
-    assert "without its .log object" in said[f"{store.written[1]}.rsm-manifest"]
-    assert f"topic id AAAAAAAAAAAAAAAAAAAAAA, its key of {TOPIC_ID}" in said[str(manifest)]
+    assert f"{store.written_paths[0]}: objects without a manifest (indexes, log)" in partition.notes[0]
+    reasons = {problem.file: problem.reason for problem in partition.problems}
+    assert "without its .log object" in reasons[f"{store.written_paths[1]}.rsm-manifest"]
+    assert f"topic id AAAAAAAAAAAAAAAAAAAAAA, its key of {TOPIC_ID}" in reasons[str(manifest)]
 
 
 def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
     store = store_of(tmp_path, [0, 100], compress=True)
-    cut = Path(f"{store.written[1]}.log")
-    cut.write_bytes(cut.read_bytes()[:-3])
-    directory = shown(store.root)
-    assert directory.problems[0].file == str(cut)
+    cut_object = Path(f"{store.written_paths[1]}.log")
+    cut_object.write_bytes(cut_object.read_bytes()[:-3])
+    directory = open_view(store.root)
+    assert directory.problems[0].file == str(cut_object)
     segment = directory.partitions[0].segments[1]
     with directory.filesystem.open(segment.path) as read_at:
         last = (segment.size_bytes - 1) // 1000
@@ -190,7 +193,7 @@ def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
         with pytest.raises(DamagedChunkError, match=rf"chunk {last} of {last + 1} cannot be read") as caught:
             read_at(0, segment.size_bytes)
         assert caught.value.lost == (last * 1000, segment.size_bytes)
-        assert caught.value.file == str(cut)
+        assert caught.value.file == str(cut_object)
 
 
 @pytest.mark.parametrize("compress", [True, False])
@@ -200,13 +203,13 @@ def test_encrypted_segments_want_their_key(tmp_path, compress):
         (tmp_path / f"{one.key_id}.pem").write_bytes(one.pem)
     store = store_of(tmp_path, [0, 100], compress=compress, keys=pair)
     with pytest.raises(LogDirError, match=r"key pair 'one': its private key is needed .*\.indexes"):
-        shown(store.root)
+        open_view(store.root)
     keys = {name: f"{tmp_path}/{name}.pem" for name in ("one", "two")}
-    for given in ((keys["two"],), (f"two={keys['one']}",)):
+    for key_files in ((keys["two"],), (f"two={keys['one']}",)):
         with pytest.raises(LogDirError, match=r"key pair 'one', which no key file that was given opens .*\.indexes"):
-            shown(store.root, key_files=given)
-    for given in ((keys["two"], keys["one"]), (f"one={keys['one']}",)):
-        directory = shown(store.root, key_files=given)
+            open_view(store.root, key_files=key_files)
+    for key_files in ((keys["two"], keys["one"]), (f"one={keys['one']}",)):
+        directory = open_view(store.root, key_files=key_files)
         plain = (tmp_path / f"{0:020d}.log").read_bytes()
         assert directory.filesystem.read(directory.partitions[0].segments[0].path) == plain
 
@@ -215,11 +218,11 @@ def test_a_changed_byte_of_an_encrypted_chunk_is_noticed(tmp_path):
     pair = KeyPair.make("one")
     (tmp_path / "one.pem").write_bytes(pair.pem)
     store = store_of(tmp_path, [0], keys=pair)
-    path = Path(f"{store.written[0]}.log")
+    path = Path(f"{store.written_paths[0]}.log")
     raw = bytearray(path.read_bytes())
     raw[1500] ^= 1
     path.write_bytes(raw)
-    directory = shown(store.root, key_files=(str(tmp_path / "one.pem"),))
+    directory = open_view(store.root, key_files=(str(tmp_path / "one.pem"),))
     with pytest.raises(DamagedChunkError, match=r"chunk 1 of .* its bytes were changed"):
         directory.filesystem.read(directory.partitions[0].segments[0].path)
 
@@ -228,7 +231,7 @@ def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(
     old = store_of(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
-    assert [one.metadata.topic_id for one in shown(old.root).partitions] == ["AAAAAAAAAAAAAAAAAAAAAA", TOPIC_ID]
+    assert [one.metadata.topic_id for one in open_view(old.root).partitions] == ["AAAAAAAAAAAAAAAAAAAAAA", TOPIC_ID]
 
 
 def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
@@ -239,16 +242,16 @@ def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
     local.mkdir(parents=True)
     shutil.copy(segment_file(tmp_path, 200), local)
     (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
-    (partition,) = shown(local.parent, old.root).partitions
+    (partition,) = open_view(local.parent, old.root).partitions
     assert partition.metadata.topic_id == TOPIC_ID
 
 
 def test_verify_names_what_is_wrong_with_a_store(tmp_path):
     store = store_of(tmp_path, [0, 100, 200])
-    Path(f"{store.written[0]}.rsm-manifest").unlink()
-    Path(f"{store.written[1]}.log").unlink()
+    Path(f"{store.written_paths[0]}.rsm-manifest").unlink()
+    Path(f"{store.written_paths[1]}.log").unlink()
     report = verify(discover(str(store.root)))
-    found = {(one.severity.name, one.check, one.file) for one in report.findings}
-    assert ("NOTE", "tiered-left-out", store.written[0]) in found
-    assert ("ERROR", "tiered", f"{store.written[1]}.rsm-manifest") in found
+    findings = {(one.severity.name, one.check, one.file) for one in report.findings}
+    assert ("NOTE", "tiered-left-out", store.written_paths[0]) in findings
+    assert ("ERROR", "tiered", f"{store.written_paths[1]}.rsm-manifest") in findings
     assert not report.is_sound

@@ -28,7 +28,7 @@ def batch(query: str, number: int, *, shift: int = 0) -> StreamBatch:
     return StreamBatch(query, number, f"/checkpoints/{query}", begins=(begin,), ends=(end,))
 
 
-def send(top: Path, sent: StreamBatch, value: bytes, *, overwrite: bool = False) -> None:
+def send(top: Path, task_results: StreamBatch, value: bytes, *, overwrite: bool = False) -> None:
     """Write one row as a micro-batch."""
     target = Target.look(str(top))
     settings = WriteSettings(now_ms=5000, topic="t", partitions={} if overwrite else target.counts)
@@ -37,7 +37,7 @@ def send(top: Path, sent: StreamBatch, value: bytes, *, overwrite: bool = False)
     staging.mkdir()
     writer = RunWriter(staging, settings, task=0)
     writer.add(pa.record_batch({"value": pa.array([value], pa.binary())}))
-    Commit(target, settings, overwrite, lambda: "A" * 21 + "Q", map, sent).commit(writer.finish())
+    Commit(target, settings, overwrite, lambda: "A" * 21 + "Q", map, task_results).commit(writer.finish())
 
 
 def values(top: Path) -> list[bytes]:
@@ -69,8 +69,8 @@ def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatc
         real = commits.names.CLEAN_SHUTDOWN_FILE
         if place == "half moved":
             (path / real).unlink()
-            committed = path / commits.COMMITTED
-            shutil.move(next((committed / "t-0").glob("*.log")), path / "t-0")
+            committed_dir = path / commits.COMMITTED
+            shutil.move(next((committed_dir / "t-0").glob("*.log")), path / "t-0")
         else:
             finish(path)
         raise KilledError

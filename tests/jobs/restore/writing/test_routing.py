@@ -18,12 +18,12 @@ def rows(**columns) -> pa.RecordBatch:
     return pa.record_batch({name: pa.array(values, types[name]) for name, values in columns.items()})
 
 
-def routed(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]:
+def route_batch(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]:
     return [(str(one.partition), one.rows.tolist()) for one in router.route(batch)]
 
 
 @pytest.mark.parametrize(
-    ("key", "wanted"),
+    ("key", "expected_hash"),
     [  # the values in Kafka's UtilsTest
         (b"21", -973932308),
         (b"foobar", -790332482),
@@ -33,39 +33,41 @@ def routed(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_kafkas(key, wanted):
-    assert murmur2(key) == wanted
+def test_murmur2_is_kafkas(key, expected_hash):
+    assert murmur2(key) == expected_hash
 
 
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1), st.integers(1, 1000))
 def test_the_kernel_is_its_twin(keys, count):
     blobs = blobs_of("key", pa.array(keys, pa.binary()))
-    found = np.full(len(keys), -1, np.int64)
-    assign_by_key(blobs, np.full(len(keys), count, np.int64), found)
-    assert found.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]
+    partitions = np.full(len(keys), -1, np.int64)
+    assign_by_key(blobs, np.full(len(keys), count, np.int64), partitions)
+    assert partitions.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]
 
 
 def test_a_number_counts_more_than_a_key_and_order_is_kept():
     router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=3), task=0)
     batch = rows(key=[b"a", b"b", b"a", b"b"], value=[b""] * 4, partition=[None, 2, None, None])
     where = {b"a": partition_of(b"a", 3), b"b": partition_of(b"b", 3)}
-    wanted: dict[int, list[int]] = {}
+    rows_by_partition: dict[int, list[int]] = {}
     for row, partition in enumerate([where[b"a"], 2, where[b"a"], where[b"b"]]):
-        wanted.setdefault(partition, []).append(row)
-    assert routed(router, batch) == [(f"t-{partition}", found) for partition, found in sorted(wanted.items())]
+        rows_by_partition.setdefault(partition, []).append(row)
+    assert route_batch(router, batch) == [
+        (f"t-{partition}", partition_rows) for partition, partition_rows in sorted(rows_by_partition.items())
+    ]
 
 
 def test_rows_without_a_key_stay_for_a_batch_then_go_to_the_next():
     router = Router(WriteSettings(now_ms=0, topic="t", num_partitions=2, batch_bytes=22), task=1)
-    found = routed(router, rows(value=[b"x" * 10] * 6))
-    assert found == [("t-0", [2, 3]), ("t-1", [0, 1, 4, 5])]
-    assert routed(router, rows(value=[None])) == [("t-0", [0])]
+    routes = route_batch(router, rows(value=[b"x" * 10] * 6))
+    assert routes == [("t-0", [2, 3]), ("t-1", [0, 1, 4, 5])]
+    assert route_batch(router, rows(value=[None])) == [("t-0", [0])]
 
 
 def test_topics_of_their_own_and_partitions_that_are_known():
     settings = WriteSettings(now_ms=0, partitions={"known": 8}, num_partitions=2)
-    found = Router(settings, task=0).route(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
-    assert {str(one.partition) for one in found} == {f"known-{partition_of(b'k', 8)}", f"new-{partition_of(b'k', 2)}"}
+    routes = Router(settings, task=0).route(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
+    assert {str(one.partition) for one in routes} == {f"known-{partition_of(b'k', 8)}", f"new-{partition_of(b'k', 2)}"}
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,14 @@ def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec
             WriteSettings(now_ms=0, record_format=magic, codec=codec)
         return
     batches = [rows(key=[b"k%d" % n] * 40, value=[b"%d-%d" % (n, i) for i in range(40)]) for n in range(3)]
-    written = write(
+    written_logs = write(
         tmp_path / "logs", *batches, topic="t", record_format=magic, codec=codec, batch_records=7, segment_bytes=900
     )
-    wanted = [
+    expected_records = [
         (40 * n + i, -1 if magic == 0 else 5000, b"k%d" % n, b"%d-%d" % (n, i)) for n in range(3) for i in range(40)
     ]
-    assert records(tmp_path / "logs") == wanted
-    assert written[TopicPartition("t", 0)].log_end_offset == 120
+    assert records(tmp_path / "logs") == expected_records
+    assert written_logs[TopicPartition("t", 0)].log_end_offset == 120
     assert len(list((tmp_path / "logs" / "t-0").glob("*.log"))) > 1
     assert (tmp_path / "logs" / "_SUCCESS").exists()
     assert_sound(tmp_path / "logs")
@@ -185,12 +185,12 @@ def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="t")
     old = snapshot(tmp_path)
-    opened = atomic.open_new
+    open_new = atomic.open_new
 
     def full(target: Path):
         if target.name.startswith(f"{1:020}.timeindex"):
             raise OSError(28, "No space left on device")
-        return opened(target)
+        return open_new(target)
 
     monkeypatch.setattr(atomic, "open_new", full)
     with pytest.raises(LogDirError, match="No space left"):
@@ -251,8 +251,8 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
             "Commit(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
         )
         source = Path(atomic.__file__).parents[4]
-        said = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
-        assert "a broker has this directory open" in said.stderr
+        process = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
+        assert "a broker has this directory open" in process.stderr
     (path / names.CLEAN_SHUTDOWN_FILE).unlink()
     with pytest.raises(LogDirError, match="did not stop cleanly"):
         write(path, rows(value=[b"1"]), topic="t")
@@ -291,11 +291,11 @@ def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
     monkeypatch.setattr("kafkaframes.jobs.restore.writing.runs.PENDING_BYTES", 5000)
     keys = [b"%d" % (n % 50) for n in range(3000)]
     write(tmp_path / "logs", rows(key=keys, value=keys), topic="t", num_partitions=4)
-    found = [records(tmp_path / "logs", f"t-{n}") for n in range(4)]
-    assert sum(map(len, found)) == 3000
-    assert all([record[0] for record in one] == list(range(len(one))) for one in found)
+    records_by_partition = [records(tmp_path / "logs", f"t-{n}") for n in range(4)]
+    assert sum(map(len, records_by_partition)) == 3000
+    assert all([record[0] for record in one] == list(range(len(one))) for one in records_by_partition)
     assert_sound(tmp_path / "logs")
-    assert np.unique([record[2] for one in found for record in one]).size == 50
+    assert np.unique([record[2] for one in records_by_partition for record in one]).size == 50
 
 
 @pytest.mark.parametrize("record_format", [1, 2])
