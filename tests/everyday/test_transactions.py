@@ -322,7 +322,9 @@ def test_a_transaction_with_a_failed_record_cannot_be_committed(broker, servers,
     assert read_values(servers, topic) == [b"again"]
 
 
-@peers_with(java="testAcksAndIdempotenceForIdempotentProducers", kafka_python="test_transactional_id_with_acks_1_raises")
+@peers_with(
+    java="testAcksAndIdempotenceForIdempotentProducers", kafka_python="test_transactional_id_with_acks_1_raises"
+)
 def test_a_transactional_id_with_fewer_acks_is_rejected(servers):
     with pytest.raises(OptionError, match="acks"):
         Producer(servers, transactional_id="t", acks=1)

@@ -215,7 +215,9 @@ class ReferenceConsumerGroups(ConsumerGroups):
         moved_member = member.reconcile(target, target_epoch, owned_partitions, partitions_of_others.__contains__)
         if moved_member is not member or plan.epoch == group.epoch:
             return moved_member
-        return member.without_unsubscribed(frozenset(one for one in member.assignment if one[0] in topic_ids), owned_partitions)
+        return member.without_unsubscribed(
+            frozenset(one for one in member.assignment if one[0] in topic_ids), owned_partitions
+        )
 
     @staticmethod
     def _apply(
