@@ -83,7 +83,7 @@ def in_process(directory: str) -> list[str]:
     short, files = FastPath(dispatcher), Session(sends_files=True)
 
     def answer(frame: bytes) -> object:
-        request = dispatcher.request_of(frame, session)
+        request = dispatcher.decode_request(frame, session)
         return dispatcher.encode(request, dispatcher.answer(request))
 
     answer(produce_frame(records=LARGE, topic="large"))
@@ -97,7 +97,7 @@ def in_process(directory: str) -> list[str]:
     frame = fetch_frame(size=1 << 20, topic="large")
     parts, plain = best(lambda: short(memoryview(frame), files), lambda: answer(frame), count=30)
     rows.append(f"| Fetch of 1 MB to what is sent: a stretch of its file, bytes | {parts:.0f} us, {plain:.0f} us |")
-    request = dispatcher.request_of(frame, session)
+    request = dispatcher.decode_request(frame, session)
     body = dispatcher.answer(request)
     (encoding_us,) = best(lambda: dispatcher.encode(request, body), count=100)
     rows.append(f"| of it encoding and framing, records in memory | {encoding_us:.0f} us |")

@@ -120,7 +120,7 @@ def broker(folder: Path) -> Iterator[Row]:
     yield "Fetch of one small batch, frame to frame", least(lambda: answer(fetch, session), count=300, turns=15)
     whole = fetch_frame("large", 0, MEBIBYTE)
     yield "Fetch of 1 MB, frame to what is sent", least(lambda: answer(whole, files), count=30, turns=15)
-    request = dispatcher.request_of(whole, session)
+    request = dispatcher.decode_request(whole, session)
     body = dispatcher.answer(request)
     yield "of it encoding and framing", least(lambda: dispatcher.encode(request, body), count=100)
     state.logs.abandon()
@@ -156,7 +156,7 @@ def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
         quick_answer = None if short is None else short(memoryview(frame), session)
         if quick_answer is not None:
             return quick_answer
-        request = dispatcher.request_of(frame, session)
+        request = dispatcher.decode_request(frame, session)
         return dispatcher.encode(request, dispatcher.answer(request))
 
     return answer

@@ -24,8 +24,8 @@ from tests.broker.test_short import Pair, repeat_request
 
 from append import batches as append_sets
 from kafkaframes.broker.dispatch.fast_path import FastPath
-from kafkaframes.broker.dispatch.fast_produce import Repeats
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.dispatch.fast_produce import RequestCache
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.protocol.messages import columns, message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
@@ -107,7 +107,7 @@ def _often(times: int, work: Side) -> None:
 
 def repeats() -> Iterator[tuple[str, Side, Without]]:
     """Yield a producer's requests in the same words, in front of the broker's own work."""
-    general = partial(patch.multiple, Repeats, take=lambda *_: None, keep=lambda *_: None)
+    general = partial(patch.multiple, RequestCache, take=lambda *_: None, add=lambda *_: None)
     for size in (100, 1000, 10_000):
         pair, session = Pair(), Session()
         frame = memoryview(repeat_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
@@ -125,9 +125,9 @@ def fetches() -> Iterator[tuple[str, Side, Without]]:
 
     def answer() -> None:
         if pair.short(memoryview(frame), session) is None:
-            request = dispatcher.request_of(frame, session)
+            request = dispatcher.decode_request(frame, session)
             answer_found = dispatcher.answer(request)
-            dispatcher.encode(request, answer_found.answer if isinstance(answer_found, Later) else answer_found)
+            dispatcher.encode(request, answer_found.answer if isinstance(answer_found, DeferredResponse) else answer_found)
 
     yield (
         "short: Fetch v12",

@@ -101,7 +101,7 @@ def produce_calls(directory: Path) -> Iterator[tuple[str, Call]]:
     fast = FastPath(dispatcher)
 
     def dispatched() -> None:
-        request = dispatcher.request_of(frame, session)
+        request = dispatcher.decode_request(frame, session)
         answer: Any = dispatcher.answer(request)
         dispatcher.encode(request, answer)
 

@@ -10,7 +10,7 @@ import tempfile
 from contextlib import ExitStack
 
 import kafkaframes
-from kafkaframes.capture.recorder import Recorder, Settings
+from kafkaframes.capture.recorder import Recorder, RecorderSettings
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Admin, Producer
 
@@ -27,7 +27,7 @@ def main() -> None:
         capture = stack.enter_context(tempfile.TemporaryDirectory()) + "/traffic.pcapng"
 
         # In a shell: kafkaframes record --upstream HOST:PORT --listen 127.0.0.1:9192 -o traffic.pcapng
-        settings = Settings("127.0.0.1", (), (host, int(port)))
+        settings = RecorderSettings("127.0.0.1", (), (host, int(port)))
         with open(capture, "wb") as file, Recorder(settings, file) as recorder:
             proxy = "{}:{}".format(*recorder.start())
             with Admin(proxy) as admin:

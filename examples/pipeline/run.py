@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import kafkaframes
-from kafkaframes.capture.recorder import Recorder, Settings
+from kafkaframes.capture.recorder import Recorder, RecorderSettings
 from kafkaframes.client import Admin, Consumer, Producer
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ def main() -> None:
 def record(servers: str, capture: Path) -> None:
     """Send orders, and record what the producer and the cluster say to each other."""
     host, _, port = servers.partition(",")[0].rpartition(":")
-    with capture.open("wb") as file, Recorder(Settings("127.0.0.1", (), (host, int(port))), file) as recorder:
+    with capture.open("wb") as file, Recorder(RecorderSettings("127.0.0.1", (), (host, int(port))), file) as recorder:
         proxy = "{}:{}".format(*recorder.start())
         with Producer(proxy) as producer:
             for number in range(1000):

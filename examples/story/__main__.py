@@ -106,10 +106,10 @@ def _spark(log: Path) -> Any:
 @contextmanager
 def _record_traffic(servers: str, capture: Path) -> Iterator[str]:
     """Put a recording proxy before the cluster, as ``kafkaframes record`` does; give its address."""
-    from kafkaframes.capture.recorder import Recorder, Settings
+    from kafkaframes.capture.recorder import Recorder, RecorderSettings
 
     host, _, port = servers.partition(",")[0].rpartition(":")
-    with open(capture, "wb") as file, Recorder(Settings("127.0.0.1", (), (host, int(port))), file) as recorder:
+    with open(capture, "wb") as file, Recorder(RecorderSettings("127.0.0.1", (), (host, int(port))), file) as recorder:
         local = recorder.start()
         yield f"{local[0]}:{local[1]}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.clock import Clock
@@ -31,9 +31,9 @@ class Asker:
         client_id = fields.pop("client_id", "test")
         body = fields.pop("body", None) or message(f"{name}Request")(**fields)
         frame = encode_request(body, version, correlation_id=7, client_id=client_id)
-        request = self.last_request = self.dispatcher.request_of(frame, self.session)
+        request = self.last_request = self.dispatcher.decode_request(frame, self.session)
         answer = self.dispatcher.answer(request)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             if not answer.is_done:
                 return answer
             answer = answer.answer
@@ -46,7 +46,7 @@ class Asker:
 
     def ask(self, name, version, **fields):
         answer = self.send(name, version, **fields)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             request = self.last_request
             self.state.waits.advance(60)
             assert answer.is_done, "nobody answered"

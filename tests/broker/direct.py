@@ -7,7 +7,7 @@ from typing import Any
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.clock import Clock
@@ -20,12 +20,14 @@ BEGAN_MS = 1_700_000_000_000
 class Pending:
     """An answer that has not come; ``body`` is None until it has."""
 
-    def __init__(self, dispatcher: Dispatcher, request: Any, connection: ClientConnection, later: Later) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, request: Any, connection: ClientConnection, later: DeferredResponse
+    ) -> None:
         self.body: Any = None
         self._dispatcher, self._request, self._connection = dispatcher, request, connection
         later.when_complete(self._complete)
 
-    def _complete(self, later: Later) -> None:
+    def _complete(self, later: DeferredResponse) -> None:
         self.body = send_over_wire(self._dispatcher, self._request, self._connection, later.answer)
 
 
@@ -67,11 +69,11 @@ class DirectBroker:
         connection = ClientConnection(client_id=client_id)
         connection.send_request(message(f"{api}Request")(**fields), version)
         frame = connection.data_to_send()[4:]
-        request = self.dispatcher.request_of(frame, self.session)
+        request = self.dispatcher.decode_request(frame, self.session)
         answer = self.dispatcher.answer(request)
-        if isinstance(answer, Later) and not answer.is_done:
+        if isinstance(answer, DeferredResponse) and not answer.is_done:
             return Pending(self.dispatcher, request, connection, answer)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             answer = answer.answer
         return send_over_wire(self.dispatcher, request, connection, answer)
 

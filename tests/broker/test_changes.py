@@ -12,10 +12,10 @@ from tests.broker.test_handle import ask
 
 from kafkaframes import build_records
 from kafkaframes.broker import Broker
-from kafkaframes.broker.apis.produce import append, read_produced
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.apis.produce import append_to_partition, read_sent_records
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.state import state
-from kafkaframes.broker.state.changes import Changes, finish_steps, once
+from kafkaframes.broker.state.changes import Changes, finish_steps, run_once
 from kafkaframes.broker.state.metadata_file import write_metadata
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
@@ -173,7 +173,7 @@ def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, 
 
 def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
     remaining_partition, *others = broker.state.create_topic("orders", 4).partitions
-    append(broker.state, others[2], read_produced(build_records({"value": [b"v"]})), acks=1)
+    append_to_partition(broker.state, others[2], read_sent_records(build_records({"value": [b"v"]})), acks=1)
     answer = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
     assert answer.body is None
     assert partition_counts(broker) == {}
@@ -185,7 +185,7 @@ def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
 
 def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_there(broker):
     topic = broker.state.create_topic("orders", 4)
-    append(broker.state, topic.partitions[2], read_produced(build_records({"value": [b"v"]})), acks=1)
+    append_to_partition(broker.state, topic.partitions[2], read_sent_records(build_records({"value": [b"v"]})), acks=1)
     for _ in range(2):
         broker.kill()
         assert partition_counts(broker) == {"orders": 4}
@@ -208,7 +208,7 @@ def test_a_change_that_nobody_waits_for_goes_on(turns):
         return None
 
     answer = changes.run(steps())
-    assert isinstance(answer, Later)
+    assert isinstance(answer, DeferredResponse)
     answer.abandon()
     turns.take_all()
     assert events == [1]
@@ -222,12 +222,12 @@ def test_a_change_that_fails_does_not_hold_up_the_next(turns):
         yield
         raise ZeroDivisionError
 
-    first, second = changes.run(failing()), changes.run(once(lambda: None))
+    first, second = changes.run(failing()), changes.run(run_once(lambda: None))
     turns.take_all()
     assert isinstance(first.error, ZeroDivisionError)
     assert second.is_done
     with pytest.raises(ZeroDivisionError):
-        changes.run(once(lambda: 1 / 0))
+        changes.run(run_once(lambda: 1 / 0))
 
 
 def test_nothing_goes_on_after_the_end(turns):
@@ -244,7 +244,7 @@ def test_nothing_goes_on_after_the_end(turns):
     changes.stop()
     turns.take_all()
     assert events == ["ended"]
-    assert finish_steps(once(lambda: 5)) == 5
+    assert finish_steps(run_once(lambda: 5)) == 5
 
 
 def test_a_running_broker_gives_turns():

@@ -12,7 +12,7 @@ import pytest
 from tests.storage.partition.memory_disk import MemoryDisk, after
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.lifecycle.maintenance import Cleaning
+from kafkaframes.broker.lifecycle.maintenance import LogCleaner
 from kafkaframes.errors import StorageError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
@@ -63,7 +63,7 @@ def make_cleaner(make_asker):
         asker = make_asker(config={"log.index.size.max.bytes": "600", **(config or {})}, **(options or {}))
         if "orders" not in asker.state.topics:
             asker.create(**{**COMPACTED, **configs})
-        asker.cleaning = Cleaning(asker.state)
+        asker.cleaning = LogCleaner(asker.state)
         return asker
 
     return make
@@ -189,7 +189,7 @@ def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
     waiting = []
     asker.state.clock.is_frozen = False  # else all is done at once
     asker.cleaning.run_apart = lambda work, finish: waiting.append((work, finish))
-    asker.cleaning._next(set())
+    asker.cleaning._clean_next(set())
     ((work, finish),) = waiting
     work()
     log.truncate_to(10, now_ms=NOW)
@@ -198,7 +198,7 @@ def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
     assert WHERE not in asker.state.logs.cleaner_offsets
     fill(asker)
     asker.cleaning.run_apart = None
-    asker.cleaning._next(set())
+    asker.cleaning._clean_next(set())
     assert latest(records_of(log)) == {b"k%d" % key: b"v7" for key in range(4)}
 
 
@@ -226,7 +226,7 @@ def test_damage_is_left_alone(make_cleaner, caplog):
 def test_internal_topics_are_compacted_and_read_back(make_asker, tmp_path):
     asker = make_asker(data_dir=str(tmp_path), config={"offsets.topic.segment.bytes": "1000"})
     asker.create()
-    Cleaning(asker.state)
+    LogCleaner(asker.state)
     types = asker.types("OffsetCommit")
     for offset in range(40):
         row = types.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")

@@ -6,8 +6,8 @@ import pytest
 from tests.records.append.append_sets import hole_at_end
 
 from kafkaframes import verify_log
-from kafkaframes.broker.apis.produce import append, read_produced
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.apis.produce import append_to_partition, read_sent_records
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.partitions import magic_for
 from kafkaframes.errors import ErrorCode
@@ -142,7 +142,7 @@ def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
     asker.produce(batch(b"a"))
     size = len(asker.fetch(0).records)
     waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, min_bytes=size + 1, max_wait_ms=500))
-    assert isinstance(waiting, Later)
+    assert isinstance(waiting, DeferredResponse)
     assert not waiting.is_done
     asker.produce(batch(b"b"))
     assert waiting.is_done
@@ -161,7 +161,7 @@ def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
 def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
     topic = asker.create()
     waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, max_wait_ms=60_000))
-    finish_steps(asker.state.deleting_topics([topic]))
+    finish_steps(asker.state.delete_topics_steps([topic]))
     assert waiting.answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -196,7 +196,7 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(a
     partition = asker.state.topics["orders"].partitions[0]
     fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
     asker.produce(batch(b"plain"))
-    append(asker.state, partition, read_produced(batch(b"doomed", **fields)), acks=-1)
+    append_to_partition(asker.state, partition, read_sent_records(batch(b"doomed", **fields)), acks=-1)
     row = asker.fetch(0, isolation_level=1)
     assert (row.high_watermark, row.last_stable_offset, offsets_of(row.records)) == (2, 1, [0])
     asker.state.internal.write_marker(partition, commit=False, producer_id=5, producer_epoch=0)
@@ -211,7 +211,7 @@ def test_an_old_consumer_sees_no_control_batches(asker):
     asker.create()
     fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
     partition = asker.state.topics["orders"].partitions[0]
-    append(asker.state, partition, read_produced(batch(b"x", **fields)), acks=-1)
+    append_to_partition(asker.state, partition, read_sent_records(batch(b"x", **fields)), acks=-1)
     asker.state.internal.write_marker(partition, commit=True, producer_id=5, producer_epoch=0)
     assert values_of(asker.fetch(0, version=0).records) == [b"x"]
     assert asker.state.counters["lost control batches"] == 1

@@ -36,7 +36,7 @@ def heartbeat(client_id: bytes, *, flexible: bool = False) -> bytes:
     ],
 )
 def test_a_client_id_is_read_as_kafka_reads_it(asker, raw, client_id, flexible):
-    request = asker.dispatcher.request_of(heartbeat(raw, flexible=flexible), asker.session)
+    request = asker.dispatcher.decode_request(heartbeat(raw, flexible=flexible), asker.session)
     assert request.client_id == client_id
     assert request.body.group_id == "g"
 
@@ -44,7 +44,7 @@ def test_a_client_id_is_read_as_kafka_reads_it(asker, raw, client_id, flexible):
 @pytest.mark.parametrize("raw", [b"", b"\x00", b"\x00\x40", b"\x7f\xffabc"])
 def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
     with pytest.raises(CloseConnection):
-        asker.dispatcher.request_of(heartbeat(raw)[: 8 + len(raw)], asker.session)
+        asker.dispatcher.decode_request(heartbeat(raw)[: 8 + len(raw)], asker.session)
 
 
 def test_the_header_has_the_version_that_the_specs_ask_for(asker):
@@ -56,5 +56,5 @@ def test_the_header_has_the_version_that_the_specs_ask_for(asker):
     asker.dispatcher.apis, asker.dispatcher.class_of = served_apis.apis, served_apis.class_of
     body = message("HeartbeatRequest", specs=[own])(group_id="g")
     frame = encode_request(body, 4, client_id="me", client_instance_id=UUID(int=7), header_tags=[(3, b"trace")])
-    request = asker.dispatcher.request_of(frame, asker.session)
+    request = asker.dispatcher.decode_request(frame, asker.session)
     assert (request.client_id, request.header_tags, request.body.group_id) == ("me", [(3, b"trace")], "g")

@@ -6,7 +6,7 @@ import pytest
 from tests.versions import at_every_version
 
 from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
@@ -36,11 +36,11 @@ def test_every_truncation_closes_the_connection_or_is_answered(asker, api, versi
     frame = encode_request(message(f"{api.name}Request")(), version, client_id="test")
     for end in range(len(frame)):
         try:
-            request = asker.dispatcher.request_of(frame[:end], asker.session)
+            request = asker.dispatcher.decode_request(frame[:end], asker.session)
             answer = asker.dispatcher.answer(request)
         except CloseConnection:
             continue
-        assert answer is None or isinstance(answer, Later) or answer.spec.api_key == api.key
+        assert answer is None or isinstance(answer, DeferredResponse) or answer.spec.api_key == api.key
 
 
 @of_each_api
@@ -49,5 +49,5 @@ def test_a_byte_too_many_is_not_looked_at(asker, api, version):
     """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with bytes behind them (asked 2026-11-22)."""
     body = message(f"{api.name}Request")()
     frame = encode_request(body, version, client_id="test")
-    with_surplus = asker.dispatcher.request_of(frame + b"\0", asker.session)
-    assert with_surplus.body == asker.dispatcher.request_of(frame, asker.session).body
+    with_surplus = asker.dispatcher.decode_request(frame + b"\0", asker.session)
+    assert with_surplus.body == asker.dispatcher.decode_request(frame, asker.session).body

@@ -10,7 +10,7 @@ from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.faults.controls import report
 from kafkaframes.broker.faults.faults import Faults
 from kafkaframes.broker.faults.journal import Journal
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.framing import ClientConnection
@@ -75,7 +75,7 @@ def test_the_reply_is_dropped_after_the_records_are_written(faulty):
 def test_a_delay_is_by_the_brokers_clock(faulty):
     faulty.faults.on("Metadata").delay(5)
     later = faulty.send("Metadata", 9, topics=None)
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     faulty.state.clock.advance(4)
     assert not later.is_done
     faulty.state.clock.advance(2)

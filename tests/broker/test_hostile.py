@@ -13,7 +13,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import CloseConnection, Encoded, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse, EncodedResponse
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records
@@ -79,16 +79,16 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
 def send(asker, frame):
     asker.session.memory.clear()
     try:
-        request = asker.dispatcher.request_of(frame, asker.session)
+        request = asker.dispatcher.decode_request(frame, asker.session)
         answer = asker.dispatcher.answer(request)
     except CloseConnection:
         return
-    if isinstance(answer, Later):
+    if isinstance(answer, DeferredResponse):
         if not answer.is_done:
             answer.abandon()
             return
         answer = answer.answer
-    assert answer is None or isinstance(answer, Message | Encoded)
+    assert answer is None or isinstance(answer, Message | EncodedResponse)
     if answer is not None:
         asker.dispatcher.encode(request, answer)
 

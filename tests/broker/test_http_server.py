@@ -11,7 +11,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.network import http_server
-from kafkaframes.broker.network.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, Guard, HttpServer, Route
+from kafkaframes.broker.network.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpServer, RequestGuard, Route
 from kafkaframes.testing import Control, SchemaRegistry
 
 
@@ -128,7 +128,7 @@ def test_metrics_are_this_machines_alone_unless_another_address_is_named():
 
 
 def test_on_every_address_names_of_others_are_refused_and_addresses_are_not():
-    guard = Guard(host="0.0.0.0", port=1)
+    guard = RequestGuard(host="0.0.0.0", port=1)
     own = ("10.1.2.3:9999", "[fe80::1]:1", "localhost:1", socket.gethostname())
     others = ("evil.example:1", "10.1.2.3.evil.example:1", "", "a b", "1/../", "localhost:x")
     assert all(guard.is_own_host(name) for name in own)

@@ -12,7 +12,7 @@ from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, rea
 
 from kafkaframes import Broker
 from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
 from kafkaframes.broker.state import state
@@ -32,7 +32,7 @@ def calls_for(broker: DirectBroker, name: str, version: int, path: tuple[str, ..
         if event == "c_call" and isinstance(getattr(argument, "__self__", None), list):  # not append and extend
             calls += len(argument.__self__) if argument.__name__ in ("count", "index", "remove", "insert") else 0
 
-    request = broker.dispatcher.request_of(frame, Session(peer="127.0.0.1:5000"))
+    request = broker.dispatcher.decode_request(frame, Session(peer="127.0.0.1:5000"))
     assert request.body
     sys.setprofile(count_calls)
     try:
@@ -92,7 +92,7 @@ def test_an_answer_of_many_rows_gives_turns_and_is_the_same(name, version, path)
     for has_others in (False, True):
         broker, due = DirectBroker(), []
         broker.state.changes.next_turn = due.append if has_others else None
-        request = broker.dispatcher.request_of(
+        request = broker.dispatcher.decode_request(
             encode_request(request_of(name, version, path, count), version, client_id="test"),
             Session(peer="127.0.0.1:5000"),
         )
@@ -177,7 +177,7 @@ def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
     session = Session(peer="127.0.0.1:5000", principal="User:admin")
     broker.state.access.add(Acl(4, "kafka-cluster", LITERAL, "User:admin", "*", 7, ALLOW))
     broker.state.changes.next_turn = due.append
-    answer, turns = broker.dispatcher.answer(broker.dispatcher.request_of(request, session)), 0
+    answer, turns = broker.dispatcher.answer(broker.dispatcher.decode_request(request, session)), 0
     while due:
         due.pop(0)()
         turns += 1
@@ -192,15 +192,15 @@ def test_texts_as_long_as_strings_can_be_are_answered(api):
     broker, version = DirectBroker(), api.range[1]
     body = with_long_texts(message(f"{api.name}Request"), version, "x" * 32_767)
     try:
-        request = broker.dispatcher.request_of(encode_request(body, version, client_id="test"), broker.session)
+        request = broker.dispatcher.decode_request(encode_request(body, version, client_id="test"), broker.session)
         answer = broker.dispatcher.answer(request)
     except CloseConnection:
         return
     finally:
         broker.state.logs.abandon()
-    if isinstance(answer, Later) and answer.is_done:
+    if isinstance(answer, DeferredResponse) and answer.is_done:
         answer = answer.answer
-    if answer is not None and not isinstance(answer, Later):
+    if answer is not None and not isinstance(answer, DeferredResponse):
         assert broker.dispatcher.encode(request, answer)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch.dispatch import together
+from kafkaframes.broker.dispatch.dispatch import join_short_parts
 from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
@@ -183,7 +183,7 @@ def test_short_buffers_are_joined_and_long_ones_are_not_copied(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     stretch = Stretch(os.open(tmp_path / "file", os.O_RDONLY), 2, 5)
     long = bytes(10_000)
-    buffers = together([b"a", b"b", long, b"c", stretch, b"", b"d"])
+    buffers = join_short_parts([b"a", b"b", long, b"c", stretch, b"", b"d"])
     assert buffers[0] == b"ab"
     assert buffers[1] is long
     assert buffers[2] == b"c"

@@ -35,11 +35,11 @@ def test_a_port_is_held_until_it_is_let_go():
     held_ports.hold("127.0.0.1", port)
     assert not can_bind(port)
     assert is_refused(port)
-    held_ports.let_go(port)
+    held_ports.release(port)
     assert can_bind(port)
-    held_ports.let_go(port)
+    held_ports.release(port)
     held_ports.hold("127.0.0.1", port)
-    held_ports.let_all_go()
+    held_ports.release_all()
     assert can_bind(port)
 
 

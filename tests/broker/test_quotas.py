@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.requests.quotas import Bucket, Quotas, Rate
-from kafkaframes.broker.requests.request import RequestOf as Request
+from kafkaframes.broker.requests.request import TypedRequest as Request
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -150,7 +150,7 @@ def test_changes_over_their_quota_are_refused_or_wait(broker):
 
 def test_client_ids_without_end_take_no_memory_without_end():
     quotas, request = Quotas(), Request(all_apis()[0], 9)
-    quotas.take_over([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
+    quotas.load([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
     for number in range(20_000):
         request.client_id = f"client {number}"
         quotas.charge(request, "producer_byte_rate", 1, 0)
@@ -194,7 +194,7 @@ def test_a_rate_is_that_of_kafka():
 def of_addresses(**rates):
     quotas = Quotas()
     names = {"every": None, "own": "10.0.0.1", "six": "0::1"}
-    quotas.take_over(
+    quotas.load(
         {"entity": {"ip": names[name]}, "values": {"connection_creation_rate": rate}} for name, rate in rates.items()
     )
     return quotas
@@ -255,7 +255,7 @@ def test_no_window_has_more_connections_than_its_quota(steps, limit):
 def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(value, steps):
     quotas = Quotas()
     entity = {"client-id": "app"}
-    quotas.take_over([{"entity": entity, "values": {MUTATIONS: value}}])
+    quotas.load([{"entity": entity, "values": {MUTATIONS: value}}])
     limit = quotas.limits[MUTATIONS][frozenset(entity.items())]
     rate, bucket, now_ms = Rate(), Bucket(limit, 0.0), 0.0
     for later_ms, amount in steps:

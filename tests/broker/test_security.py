@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from tests.broker.polling import poll_with_kafka_python
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import EverybodyMay
+from kafkaframes.broker.security.access import AllowAllAccess
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess, AclFilter
 from kafkaframes.broker.security.from_settings import security_of
 from kafkaframes.broker.security.options import BearerExchange, Credentials, PlainExchange, Security
@@ -212,7 +212,7 @@ def test_a_failure_is_answered_later_and_closes_the_connection(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 0
     later = asker.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     asker.state.waits.advance(0.2)
     assert later.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert asker.session.memory["close"]
@@ -230,7 +230,7 @@ def test_a_refused_raw_token_closes_the_connection_as_late_as_version_1_does(ask
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
     later = asker.session.memory["raw"](b"\0alice\0wrong")
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     assert not later.is_done
     asker.state.waits.advance(0.099)
     assert not later.is_done
@@ -444,7 +444,7 @@ def test_a_broker_keeps_rules_unless_it_is_told_not_to():
     default_access.add(rule(3, principal="User:bob"))
     assert not default_access.allows(ALICE, "READ", "TOPIC", "orders")
     assert default_access.allows(ALICE, "READ", "TOPIC", "other")
-    assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), EverybodyMay)
+    assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), AllowAllAccess)
     assert not Security(authorizer=True).access(settings).allows(ALICE, "READ", "TOPIC", "orders")
     named_settings = BrokerSettings(
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}

@@ -17,9 +17,9 @@ from kafkaframes.broker.dispatch import fast_produce
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
 from kafkaframes.broker.dispatch.fast_path import FastPath
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import EverybodyMay
+from kafkaframes.broker.security.access import AllowAllAccess
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.clock import Clock
@@ -42,14 +42,14 @@ def batch(count=1, *, value=b"v", **fields):
     return build_records(columns, batch_bytes=1 << 24, **fields)
 
 
-class OnlyOrders(EverybodyMay):
+class OnlyOrders(AllowAllAccess):
     """An authorizer that knows one topic."""
 
     def allows(self, session, operation, resource, name):
         return name == "orders"
 
 
-class OnlyOthers(EverybodyMay):
+class OnlyOthers(AllowAllAccess):
     """An authorizer that knows all topics but one."""
 
     def allows(self, session, operation, resource, name):
@@ -132,9 +132,9 @@ def join_buffers(buffers):
 def long_answer(dispatcher, frame, state):
     """What the dispatcher answers; None for nothing, "closed" where the connection is closed."""
     try:
-        request = dispatcher.request_of(frame, Session())
+        request = dispatcher.decode_request(frame, Session())
         answer = dispatcher.answer(request)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             if not answer.is_done:
                 state.waits.advance(60)
             answer = answer.answer
@@ -345,7 +345,7 @@ def test_a_session_that_ends_is_answered_until_then():
     for frame in frames:
         assert pair.short(memoryview(frame), session) is None
         with pytest.raises(CloseConnection, match="session's end"):
-            pair.dispatchers[0].answer(pair.dispatchers[0].request_of(frame, session))
+            pair.dispatchers[0].answer(pair.dispatchers[0].decode_request(frame, session))
 
 
 @pytest.mark.parametrize("version", [11, 18])
@@ -487,8 +487,8 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
         state.access = OnlyOthers()
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
-        state.access = EverybodyMay()
-        finish_steps(state.deleting_topics([state.topics["orders"]]))
+        state.access = AllowAllAccess()
+        finish_steps(state.delete_topics_steps([state.topics["orders"]]))
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
         state.create_topic("orders", 1)

@@ -10,7 +10,7 @@ import pytest
 from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.protocol.framing import ClientConnection, fallback_version
 from kafkaframes.protocol.messages import message
 
@@ -131,7 +131,7 @@ def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
 
 
 def test_an_answer_that_comes_later_comes_once():
-    later, answers = Later(), []
+    later, answers = DeferredResponse(), []
     later.when_complete(lambda one: answers.append(one.answer))
     later.when_abandoned(lambda: answers.append("abandoned"))
     later.complete(None)

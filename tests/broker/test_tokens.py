@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.network.http_server import HttpServer, Route
-from kafkaframes.broker.requests.api import CloseConnection, Later
+from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.security import tokens
 from kafkaframes.broker.security.from_settings import read_private, security_of, users_of_text
 from kafkaframes.broker.security.options import BearerExchange, Credentials, Security
@@ -352,7 +352,7 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
             return handshake.error_code, None
         text = token({"sub": user, "exp": expires}, algorithm="none", signature=b"")
         answer = asker.send("SaslAuthenticate", 1, auth_bytes=b"n,,\x01auth=Bearer " + text.encode() + b"\x01\x01")
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             asker.state.waits.advance(1)
             return answer.answer.error_code, None
         return answer.error_code, answer.session_lifetime_ms

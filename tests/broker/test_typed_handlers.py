@@ -9,10 +9,10 @@ from kafkaframes.broker.dispatch.table import all_apis
 
 MESSAGES = "kafkaframes.protocol.messages.kafka"
 WRONG = """\
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.protocol.messages.kafka import HeartbeatRequest, HeartbeatResponse
 
-def handle(request: RequestOf[HeartbeatRequest, HeartbeatResponse]) -> None:
+def handle(request: TypedRequest[HeartbeatRequest, HeartbeatResponse]) -> None:
     request.body.group_id.upper()
     request.response(error_code=1)
     request.body.groups
@@ -37,6 +37,6 @@ def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     untyped_handlers = [
         api.name
         for api, line in zip(apis, revealed_lines, strict=True)
-        if f"RequestOf[{MESSAGES}.{api.name}Request, {MESSAGES}.{api.name}Response]" not in line
+        if f"TypedRequest[{MESSAGES}.{api.name}Request, {MESSAGES}.{api.name}Response]" not in line
     ]
     assert untyped_handlers == []

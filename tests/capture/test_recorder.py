@@ -23,8 +23,14 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.recorder import Recorder, SecuredSocket, Settings
-from kafkaframes.capture.relay import MAX_OPEN_REQUESTS, Answers, BrokerAddresses, Requests, with_local_addresses
+from kafkaframes.capture.recorder import Recorder, RecorderSettings, SecuredSocket
+from kafkaframes.capture.relay import (
+    MAX_OPEN_REQUESTS,
+    BrokerAddresses,
+    OutstandingRequests,
+    ResponseRewriter,
+    with_local_addresses,
+)
 from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError
 from kafkaframes.protocol.messages import message
@@ -34,12 +40,12 @@ from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.kip_636 import rewrite
 
 NODES = 2
-HERE = Settings("127.0.0.1", (0,), ("127.0.0.1", 9))
+HERE = RecorderSettings("127.0.0.1", (0,), ("127.0.0.1", 9))
 
 
 @contextlib.contextmanager
 def record_traffic(path, upstream, **options):
-    with path.open("wb") as file, Recorder(Settings("127.0.0.1", (0,), upstream), file, **options) as recorder:
+    with path.open("wb") as file, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), file, **options) as recorder:
         yield recorder
 
 
@@ -112,7 +118,7 @@ def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     request = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
     with (
         server_of(echo) as upstream,
-        Recorder(Settings("127.0.0.1", (0,), upstream), disk, on_slow=messages.append) as one,
+        Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk, on_slow=messages.append) as one,
         socket.create_connection(one.start()) as client,
     ):
         client.sendall(request)
@@ -140,7 +146,7 @@ def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
             while data := one.recv(65536):
                 served_sizes.append(len(data))
 
-    with server_of(counted) as upstream, Recorder(Settings("127.0.0.1", (0,), upstream), disk) as one:
+    with server_of(counted) as upstream, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk) as one:
         with socket.create_connection(one.start(), 60) as client, contextlib.suppress(ConnectionError):
             for _ in range(200):
                 client.sendall(bytes(10_000))
@@ -177,7 +183,7 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
     path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
     tls = {"server_tls": _server_tls(*certificate), "upstream_tls": _client_tls(True, certificate[0])}
     with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
-        with Recorder(Settings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
+        with Recorder(RecorderSettings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
             host, port = recorder.start()
             settings = {"security.protocol": "SSL", "ssl.ca.location": certificate[0], "client.id": "recorded"}
             producer = Producer(settings | {"bootstrap.servers": f"{host}:{port}"})
@@ -207,7 +213,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(cer
 
     tls = {"server_tls": server, "upstream_tls": _client_tls(True, certificate[0])}
     with server_of(secured_echo) as upstream:
-        recorder = Recorder(Settings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
+        recorder = Recorder(RecorderSettings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
         with recorder as one:
             plain = socket.create_connection(one.start(), 100)
             client = _client_tls(True, certificate[0]).wrap_socket(plain, server_hostname="127.0.0.1")
@@ -226,7 +232,7 @@ def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(cer
 
 def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
     with server_of(echo) as upstream:
-        settings = Settings("127.0.0.1", (0,), upstream, server_tls=_server_tls(*certificate))
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, server_tls=_server_tls(*certificate))
         with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 60) as client:
             client.sendall(bytes(64))
             with contextlib.suppress(ConnectionResetError):
@@ -260,7 +266,7 @@ def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
 
     monkeypatch.setattr(Recorder, "_connect_broker", late)
     with server_of(echo) as upstream:
-        one = Recorder(Settings("127.0.0.1", (0,), upstream), io.BytesIO())
+        one = Recorder(RecorderSettings("127.0.0.1", (0,), upstream), io.BytesIO())
         with socket.create_connection(one.start(), 100) as client:
             assert has_reached.wait(100)
             ending = threading.Thread(target=one.close)
@@ -275,8 +281,8 @@ def test_a_connection_that_is_made_while_recording_ends_is_closed(monkeypatch):
 
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])
 def test_answers_are_passed_on_in_any_pieces(step):
-    requests = Requests()
-    answers = Answers(requests, lambda address: ("local", address[1] + 1))
+    requests = OutstandingRequests()
+    answers = ResponseRewriter(requests, lambda address: ("local", address[1] + 1))
     body = message("MetadataResponse").from_json(
         {
             "throttleTimeMs": 0,
@@ -329,9 +335,9 @@ class Talk:
     """A client and a broker with a recorder between them, without sockets."""
 
     def __init__(self, *, specs=None, strict=False):
-        self.unknown, self.requests = [], Requests()
+        self.unknown, self.requests = [], OutstandingRequests()
         self.strict = strict
-        self.answers = Answers(
+        self.answers = ResponseRewriter(
             self.requests, lambda address: ("local", 1), addresses=BrokerAddresses(Apis(specs)), on_unknown=self.note
         )
 
@@ -463,7 +469,7 @@ def test_tokens_of_any_size_do_not_hide_what_comes_after():
 
 
 def test_requests_that_nobody_answers_take_bounded_memory():
-    requests = Requests()
+    requests = OutstandingRequests()
     for number in range(3 * MAX_OPEN_REQUESTS):
         requests.feed(frame_of(struct.pack(">hhi", 0, 10, number)))
     assert len(requests._open) == len(requests._ids) == MAX_OPEN_REQUESTS
@@ -481,7 +487,7 @@ def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
 
     unknown_versions = []
     with server_of(broker) as upstream:
-        settings = Settings("127.0.0.1", (0,), upstream, strict=True)
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, strict=True)
         with Recorder(settings, io.BytesIO(), on_unknown=unknown_versions.append) as recorder:
             for _ in range(2):
                 with socket.create_connection(recorder.start(), 60) as client:
@@ -489,7 +495,7 @@ def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
                     with contextlib.suppress(ConnectionResetError):
                         assert client.recv(65536) == b""
         assert unknown_versions == [f"Metadata version {version} is in none of the specs"]
-        settings = Settings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
+        settings = RecorderSettings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
         with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
             client.sendall(request)
             got = client.recv(65536)

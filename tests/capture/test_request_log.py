@@ -175,7 +175,7 @@ def test_structs_of_records_and_of_lines_without_bodies_say_what_is_not_there(tm
     bad = '"request":{"topics":7},"response":{}'
     (row,) = rows(_log(tmp_path, 3, bad), api="Metadata")
     assert row["request"] is row["response"] is None
-    assert "7 where" in row["_error"]
+    assert "found 7" in row["_error"]
 
 
 def _log(folder, key, bodies):

@@ -45,7 +45,7 @@ from tests.soak.exploration import run_command
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.changes import finish_steps
@@ -208,7 +208,7 @@ class World:
         elif size > len(topic_state.partitions):
             first = len(topic_state.partitions)
             replicas = self.state.assignment(topic, size - first, 1, first=first)
-            finish_steps(self.state.adding_partitions(topic_state, replicas))
+            finish_steps(self.state.add_partitions_steps(topic_state, replicas))
             self.state.save()
         for number, row in enumerate(self.state.topics[topic].partitions):
             if row.leader_id != NODE_IDS[number % 2] and topic_state is None:
@@ -218,7 +218,7 @@ class World:
         topic_state = self.state.topics.get(topic)
         if topic_state is not None:
             self.disturbances += 1
-            finish_steps(self.state.deleting_topics([topic_state]))
+            finish_steps(self.state.delete_topics_steps([topic_state]))
             self.state.save()
 
     def partitions(self) -> list[Any]:
@@ -253,11 +253,11 @@ class World:
 
     def dispatch(
         self, api: str, version: int, body: Any, session: Session, reply: Callable[[Any], None]
-    ) -> Later | None:
+    ) -> DeferredResponse | None:
         """Send a request. ``reply`` gets the body of the response, now or later."""
         connection = ClientConnection(client_id="test")
         connection.send_request(body, version)
-        request = self.dispatcher.request_of(connection.data_to_send()[4:], session)
+        request = self.dispatcher.decode_request(connection.data_to_send()[4:], session)
         dispatcher = self.dispatcher
 
         def read(answer: Any) -> None:
@@ -267,7 +267,7 @@ class World:
             reply(frame.body)
 
         answer = self.dispatcher.answer(request)
-        if not isinstance(answer, Later):
+        if not isinstance(answer, DeferredResponse):
             read(answer)
             return None
         answer.when_complete(lambda later: read(later.answer))
@@ -320,7 +320,7 @@ class Pending:
     request: ShareRequest
     sent_s: float
     is_handled: bool = False
-    later: Later | None = None
+    later: DeferredResponse | None = None
     answers: list[Any] = field(default_factory=list)  # one, once the broker has answered
 
 
@@ -957,7 +957,7 @@ class Simulation:
         code = self.random.choice(SESSION_ERRORS)
         self.world.disturbances += 1
         if code == ErrorCode.SHARE_SESSION_NOT_FOUND:
-            _share._end(self.world.state, (connection.node_id, GROUP, member.member_id))
+            _share._release_session(self.world.state, (connection.node_id, GROUP, member.member_id))
         return code
 
     # what the broker has done

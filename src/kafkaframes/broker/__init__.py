@@ -18,7 +18,7 @@ The layers, from the network inwards:
 The contract of a handler::
 
     @Api(name="Fetch", ...)
-    def _fetch(request: RequestOf[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
+    def _fetch(request: TypedRequest[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
 
 * The type of ``request`` names the API's messages, so that mypy checks each field.
 * ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the

@@ -20,7 +20,7 @@ from kafkaframes.capture.client_facts import ClientFacts, Logins, software_event
 from kafkaframes.capture.columns import TIMESTAMP_TYPE, CaptureColumn
 from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.capture.packets import Ints
-from kafkaframes.capture.streams import CallFilter, Pass
+from kafkaframes.capture.streams import CallFilter, WindowResult
 from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
@@ -60,16 +60,16 @@ class CallMaker:
         self.software = ClientFacts()
         self.principals = ClientFacts()
         self.logins = Logins()
-        self._last_traffic: Pass | None = None
+        self._last_traffic: WindowResult | None = None
 
-    def follow(self, traffic: Pass) -> None:
+    def follow(self, traffic: WindowResult) -> None:
         """Apply a pass's renumbering of connections. Repeated calls for the same pass have no effect."""
         if traffic.new_numbers is not None and traffic is not self._last_traffic:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(traffic.new_numbers)
         self._last_traffic = traffic
 
-    def rows(self, traffic: Pass) -> pa.RecordBatch:
+    def rows(self, traffic: WindowResult) -> pa.RecordBatch:
         """Return the calls of a pass, sorted by request time."""
         calls = Calls(self, traffic)
         arrays = [_COLUMN_FUNCTIONS[column.name](calls) for column in self.columns]
@@ -79,7 +79,7 @@ class CallMaker:
 class Calls:
     """The calls of one pass. Values that several columns need are computed once."""
 
-    def __init__(self, maker: CallMaker, traffic: Pass) -> None:
+    def __init__(self, maker: CallMaker, traffic: WindowResult) -> None:
         maker.follow(traffic)
         self.maker, self.traffic = maker, traffic
         self.column_names = {column.name for column in maker.columns}

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import Decoded, Kind
 from kafkaframes.capture.packets import Ints
-from kafkaframes.capture.streams import Pass
+from kafkaframes.capture.streams import WindowResult
 from kafkaframes.capture.tables import sasl_user
 from kafkaframes.errors import DecodeError, ErrorCode
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -131,7 +131,7 @@ def events_of(events: Iterable[Event]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
     """Return the software events of a pass, from its ApiVersions requests.
 
     They come from frames, because a call exists only after its response. A broker registers the software of each
@@ -146,7 +146,7 @@ def software_events(traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> 
     return np.concatenate([events_of(()), *result])
 
 
-def _registration_events(traffic: Pass, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
+def _registration_events(traffic: WindowResult, facts: ClientFacts, version: int, rows: Ints, apis: Apis) -> Ints:
     frames = traffic.frames
     values, later = np.full(len(rows), NO_VERSION), np.zeros(len(rows), bool)
     if version >= 3:
@@ -168,7 +168,7 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[indexes], NO_VERSION)
 
 
-def _is_rejected(traffic: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
+def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: Apis) -> Ints:
     """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(traffic)[rows]
@@ -181,13 +181,13 @@ def _is_rejected(traffic: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     return result
 
 
-def _requests_of(traffic: Pass, api_key: int) -> Ints:
+def _requests_of(traffic: WindowResult, api_key: int) -> Ints:
     """Return the frame rows of an API's complete requests."""
     api, response, flags = (traffic.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
     return np.flatnonzero((api == api_key) & (response == 0) & (flags & layout.BROKEN == 0))
 
 
-def _answers(traffic: Pass) -> Ints:
+def _answers(traffic: WindowResult) -> Ints:
     """Return the frame row of each request's response, -1 if there is none."""
     result = np.full(len(traffic.frames), -1, np.int64)
     calls = traffic.calls[traffic.calls[:, layout.CALL_REQUEST] >= 0]
@@ -208,11 +208,11 @@ class Logins:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
-    def events(self, traffic: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
+    def events(self, traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
         """Return the principal events of a pass."""
         return events_of([*self._by_authenticate(traffic, facts, apis), *_by_tokens(traffic, facts)])
 
-    def _by_authenticate(self, traffic: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
+    def _by_authenticate(self, traffic: WindowResult, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
         frames = traffic.frames
         rows = _requests_of(traffic, SASL_AUTHENTICATE)
         answers = _answers(traffic)[rows] if len(rows) else rows
@@ -232,7 +232,7 @@ class Logins:
                 yield Event(connection, int(frames[row, layout.F_OFFSET]), number, 1)
 
 
-def _by_tokens(traffic: Pass, facts: ClientFacts) -> Iterator[Event]:
+def _by_tokens(traffic: WindowResult, facts: ClientFacts) -> Iterator[Event]:
     frames = traffic.frames
     tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_RESPONSE] == 0))
     for frame in tokens.tolist():
@@ -243,7 +243,7 @@ def _by_tokens(traffic: Pass, facts: ClientFacts) -> Iterator[Event]:
             yield Event(*begin, facts.number(f"User:{user}"), int(frames[frame, layout.F_DONE]))
 
 
-def _error_of_authenticate(traffic: Pass, answer: int, version: int, apis: Apis) -> int:
+def _error_of_authenticate(traffic: WindowResult, answer: int, version: int, apis: Apis) -> int:
     """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.is_own(SASL_AUTHENTICATE):
         raw, _ = traffic.bytes_of(np.array([answer]))

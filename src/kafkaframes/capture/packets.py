@@ -129,15 +129,15 @@ class Defragmenter:
             del self.waiting[part.key]
             return _with_size(entry.header, payload)
         if len(self.waiting) > MAX_DATAGRAMS:
-            self._give_up(next(iter(self.waiting)))
+            self._drop_datagram(next(iter(self.waiting)))
         return None
 
     def finish(self) -> None:
         """Drop all incomplete datagrams and count them as unread."""
         while self.waiting:
-            self._give_up(next(iter(self.waiting)))
+            self._drop_datagram(next(iter(self.waiting)))
 
-    def _give_up(self, key: tuple[bytes, ...]) -> None:
+    def _drop_datagram(self, key: tuple[bytes, ...]) -> None:
         entry = self.waiting.pop(key)
         if entry.protocol in _PROTOCOLS_WITH_TCP:
             self._count(LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes)

@@ -17,7 +17,7 @@ from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.request_log import COMPLETED_REQUEST, LogReader
-from kafkaframes.capture.streams import CallFilter, Pass, Streams, passes_with_coverage
+from kafkaframes.capture.streams import CallFilter, Streams, WindowResult, passes_with_coverage
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
 from kafkaframes.capture.typed import ApiTypes, build_typed_columns
 from kafkaframes.errors import OptionError
@@ -143,7 +143,7 @@ class CaptureBatches:
         """Return all remaining rows as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
-    def _passes(self) -> Iterator[Pass]:
+    def _passes(self) -> Iterator[WindowResult]:
         return passes_with_coverage(
             Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage
         )

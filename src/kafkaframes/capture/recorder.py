@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
 from kafkaframes.capture.container import Conversation, file_header
-from kafkaframes.capture.relay import Address, Answers, BrokerAddresses, Requests
+from kafkaframes.capture.relay import Address, BrokerAddresses, OutstandingRequests, ResponseRewriter
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
@@ -90,7 +90,7 @@ Channel = socket.socket | SecuredSocket
 
 
 @dataclass
-class Settings:
+class RecorderSettings:
     """Settings of a recorder.
 
     Attributes:
@@ -113,7 +113,7 @@ class Settings:
 
 
 @dataclass
-class Counts:
+class RecorderCounts:
     """Counters of the recorded connections and bytes, and of refused connections."""
 
     connections: int = 0
@@ -127,7 +127,7 @@ class Recorder:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RecorderSettings,
         out: IO[bytes],
         *,
         on_slow: Callable[[float], None] = lambda _: None,
@@ -146,7 +146,7 @@ class Recorder:
         self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
         self.unknown: dict[str, None] = {}  # descriptions of undecodable responses, in order of occurrence
         self._addresses = BrokerAddresses(settings.apis)
-        self.counts = Counts()
+        self.counts = RecorderCounts()
         self.listeners: dict[Address, socket.socket] = {}
         self._out = out
         out.write(file_header("kafkaframes record"))
@@ -244,8 +244,8 @@ class Recorder:
         talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
         with contextlib.suppress(OSError):  # a persistent error is raised again at the first bytes
             self._record([talk.opening(time.time_ns())])
-        requests = Requests()
-        answers = Answers(
+        requests = OutstandingRequests()
+        answers = ResponseRewriter(
             requests,
             lambda address: self.local_of(address, seen_as=own),
             addresses=self._addresses,

@@ -16,7 +16,7 @@ from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP_TYPE, CaptureColumn, choose, schema_of
 from kafkaframes.capture.coverage import DAMAGED, UNSUPPORTED, Coverage, UnreadData
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
-from kafkaframes.capture.streams import CallFilter, Pass, Streams
+from kafkaframes.capture.streams import CallFilter, Streams, WindowResult
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.api_keys import (
     CREATE_TOPICS,
@@ -54,7 +54,7 @@ _READ_COLUMNS: Final = (
 )
 
 
-class _Sets(NamedTuple):
+class _RecordSets(NamedTuple):
     """The record sets of one API and version in a pass, one entry of each field per set."""
 
     calls: Ints
@@ -120,7 +120,7 @@ class RecordMaker:
         self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
         self._files = files
 
-    def rows(self, traffic: Pass) -> Iterator[pa.RecordBatch]:
+    def rows(self, traffic: WindowResult) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
         calls = Calls(self._calls, traffic)
         file = self._files[traffic.file]
@@ -142,7 +142,7 @@ class RecordMaker:
                 if len(sets.starts):
                     yield from self._records(calls, kind, sets, file)
 
-    def _sets(self, bodies: Decoded, rows: Ints, names: Sequence[str]) -> _Sets:
+    def _sets(self, bodies: Decoded, rows: Ints, names: Sequence[str]) -> _RecordSets:
         topics_name, topic_name, partitions_name, index_name = names
         topics = bodies.body.field(topics_name)
         of_topic = rows[parents_of(topics)]
@@ -158,7 +158,7 @@ class RecordMaker:
         texts = [None if one is None or one == _NIL_UUID_BYTES else uuid_to_text(UUID(bytes=one)) for one in ids]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
-        return _Sets(
+        return _RecordSets(
             of_topic[owner],
             [names_of_rows[index] for index in owner.tolist()],
             [texts[index] for index in owner.tolist()],
@@ -168,7 +168,7 @@ class RecordMaker:
             np.ascontiguousarray(sizes[keep]),
         )
 
-    def _records(self, calls: Calls, kind: Kind, sets: _Sets, file: str) -> Iterator[pa.RecordBatch]:
+    def _records(self, calls: Calls, kind: Kind, sets: _RecordSets, file: str) -> Iterator[pa.RecordBatch]:
         """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined, indexes = join_record_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(Memory(joined), ReadOptions(columns=_READ_COLUMNS))
@@ -184,7 +184,7 @@ class RecordMaker:
             self.coverage.add(UnreadData(DAMAGED, reason, file))
 
     def _batch(
-        self, calls: Calls, kind: Kind, sets: _Sets, which: Ints, batch: pa.RecordBatch, errors: list[str | None]
+        self, calls: Calls, kind: Kind, sets: _RecordSets, which: Ints, batch: pa.RecordBatch, errors: list[str | None]
     ) -> pa.RecordBatch:
         rows = pa.array(sets.calls[which], pa.int64())
         topics = pa.array(sets.topics, pa.string()).take(pa.array(which, pa.int64()))

@@ -27,7 +27,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, Streams, passes_with_coverage
+from kafkaframes.capture.streams import Streams, WindowResult, passes_with_coverage
 from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -70,7 +70,7 @@ _UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # used instead of an API key and version
 
 
 @dataclass
-class Redacted:
+class RedactionResult:
     """The result of a redaction.
 
     Attributes:
@@ -129,7 +129,7 @@ def redact(
     keep_client_ids: bool = False,
     pseudonyms: Pseudonyms | None = None,
     apis: Apis = CATALOG,
-) -> Redacted:
+) -> RedactionResult:
     """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
     work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
@@ -150,11 +150,11 @@ class _Redaction:
     ) -> None:
         self.out, self.pseudonyms, self.apis = out, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
-        self.result = Redacted()
+        self.result = RedactionResult()
         self._open: dict[int, Conversation] = {}
         self._names = Names()
 
-    def take(self, traffic: Pass) -> None:
+    def take(self, traffic: WindowResult) -> None:
         """Write the calls of a pass, sorted by time."""
         if traffic.new_numbers is not None:
             self._names.renumber(traffic.new_numbers)
@@ -182,7 +182,7 @@ class _Redaction:
         for frame, api in result:
             self._frame(traffic, frame, api)
 
-    def _frame(self, traffic: Pass, frame: int, api: tuple[int, int]) -> None:
+    def _frame(self, traffic: WindowResult, frame: int, api: tuple[int, int]) -> None:
         row = traffic.frames[frame]
         connection, side = int(row[layout.F_CONNECTION]), int(row[layout.F_RESPONSE])
         have, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
@@ -193,7 +193,7 @@ class _Redaction:
         for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.out.write(packet)
 
-    def _conversation(self, traffic: Pass, connection: int) -> Conversation:
+    def _conversation(self, traffic: WindowResult, connection: int) -> Conversation:
         talk = self._open.get(connection)
         if talk is not None:
             return talk

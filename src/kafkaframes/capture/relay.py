@@ -1,9 +1,10 @@
 """Forward the bytes of a recorded connection unchanged, except for broker addresses in responses. No I/O.
 
-``BrokerAddresses`` determines which response fields contain addresses. ``Requests`` follows a client's requests, and
-``Answers`` rewrites the broker's responses. Bytes are forwarded as they arrive; only responses that may contain
-addresses are buffered until they are complete. A response that cannot be decoded may contain a broker address, so it is
-reported (``on_unknown``). If that callback raises, the connection ends before a byte of the response is forwarded.
+``BrokerAddresses`` determines which response fields contain addresses. ``OutstandingRequests`` follows a client's
+requests, and ``ResponseRewriter`` rewrites the broker's responses. Bytes are forwarded as they arrive; only responses
+that may contain addresses are buffered until they are complete. A response that cannot be decoded may contain a broker
+address, so it is reported (``on_unknown``). If that callback raises, the connection ends before a byte of the response
+is forwarded.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Path: TypeAlias = tuple[str, ...]
 _ENDPOINT_TYPE: Final = "UserEndpoint"
 
 
-class Answer(NamedTuple):
+class ResponseAddresses(NamedTuple):
     """A response class at a version, with the field paths of the structs that contain addresses."""
 
     cls: type[Message]
@@ -41,9 +42,9 @@ class BrokerAddresses:
 
     def __init__(self, apis: Apis = CATALOG) -> None:
         self._apis = apis
-        self._answers: dict[tuple[int, int], Answer | None] = {}
+        self._answers: dict[tuple[int, int], ResponseAddresses | None] = {}
 
-    def of(self, key: int, version: int) -> Answer | None:
+    def of(self, key: int, version: int) -> ResponseAddresses | None:
         """Return the address fields of a response; None if no spec has that API and version.
 
         ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
@@ -52,22 +53,24 @@ class BrokerAddresses:
             self._answers[key, version] = self._find(key, version)
         return self._answers[key, version]
 
-    def _find(self, key: int, version: int) -> Answer | None:
+    def _find(self, key: int, version: int) -> ResponseAddresses | None:
         try:
             cls = self._apis.message_class(key, RESPONSE, version)
             if cls.spec.valid_versions.contains(version):
                 cls.codec(version)  # fails for a recursive spec of a user
-                return Answer(cls, version, tuple(_paths(cls, version)))
+                return ResponseAddresses(cls, version, tuple(_paths(cls, version)))
         except KafkaframesError:
             return None
-        return Answer(cls, 0, ()) if key == API_VERSIONS else None
+        return ResponseAddresses(cls, 0, ()) if key == API_VERSIONS else None
 
     def label(self, key: int, version: int) -> str:
         """Return a display name for an API and version."""
         return f"{self._apis.name(key) or f'API {key}'} version {version}"
 
 
-def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Address], Address]) -> bytes | None:
+def with_local_addresses(
+    response: bytes, answer: ResponseAddresses, local_of: Callable[[Address], Address]
+) -> bytes | None:
     """Return a response with its broker addresses replaced; ``None`` if it contains none.
 
     Raises:
@@ -150,7 +153,7 @@ class _Frames:
         return min(4 + max(size, 0), self._most)
 
 
-class Requests:
+class OutstandingRequests:
     """A client's outstanding requests, in the order in which the broker answers them. Two threads share it."""
 
     def __init__(self) -> None:
@@ -192,12 +195,12 @@ class Requests:
         return None
 
 
-class Answers:
+class ResponseRewriter:
     """A rewriter of a broker's responses, which replaces the addresses in them."""
 
     def __init__(
         self,
-        requests: Requests,
+        requests: OutstandingRequests,
         local_of: Callable[[Address], Address],
         *,
         addresses: BrokerAddresses | None = None,
@@ -207,7 +210,7 @@ class Answers:
         self.addresses = addresses or BrokerAddresses()
         self._frames = _Frames(_RESPONSE_HEADER_BYTES)
         self._buffer: bytearray | None = None
-        self._answer: Answer | None = None
+        self._answer: ResponseAddresses | None = None
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes | memoryview]:
         """Process bytes that the broker sent, and yield the bytes for the client.

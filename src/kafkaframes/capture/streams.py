@@ -1,9 +1,9 @@
 """Turn TCP segments into Kafka calls, with ``_kernels_streams.py``.
 
-``Streams`` iterates over ``Pass`` objects. A pass contains the frames that a window of packets completed, the calls
-that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a response)
-is carried over to the next window with its bytes. At the end of the capture, the last pass returns the incomplete data
-as well.
+``Streams`` iterates over ``WindowResult`` objects. A pass contains the frames that a window of packets completed, the
+calls that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a
+response) is carried over to the next window with its bytes. At the end of the capture, the last pass returns the
+incomplete data as well.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_CONNECTIONS: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np
 
 
 @dataclass
-class Pass:
+class WindowResult:
     """The results of one window. The arrays are valid until the next pass is requested.
 
     Attributes:
@@ -129,7 +129,7 @@ class Streams:
         self._scratch = np.zeros(_SCRATCH_ROWS, np.uint8)
         self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
-    def __iter__(self) -> Iterator[Pass]:
+    def __iter__(self) -> Iterator[WindowResult]:
         for window in self.packets:
             traffic = self._pass(window)
             yield traffic
@@ -139,7 +139,7 @@ class Streams:
                 self._carry(traffic)
                 self._forget(int(traffic.rows[:, layout.TIME].max(initial=0)))
 
-    def _pass(self, window: CaptureWindow) -> Pass:
+    def _pass(self, window: CaptureWindow) -> WindowResult:
         connections = self.packets.connections
         rows = np.ascontiguousarray(window.rows)
         order, starts = _sort_rows(rows, connections.count)
@@ -167,7 +167,7 @@ class Streams:
                 break
             tables = [np.concatenate([table, np.empty_like(table)]) for table in tables]
         frames, calls, gaps = tables[0][:frame], tables[1][:call], tables[2][:gap]
-        return Pass(
+        return WindowResult(
             window.buf, rows, extents, frames, calls, gaps, connections.table, connections.count, self.packets.file,
             window.last, new_numbers=self._new_numbers, forgotten_connections=self._forgotten_connections,
         )  # fmt: skip
@@ -205,7 +205,7 @@ class Streams:
             connections[owners, layout.PENDING_START] = first
             connections[owners, layout.PENDING_END] = first + counts
 
-    def _carry(self, traffic: Pass) -> None:
+    def _carry(self, traffic: WindowResult) -> None:
         """Carry over unprocessed segments and unmatched frames to the next window."""
         waiting = np.flatnonzero(traffic.frames[:, layout.F_DONE] == 0)
         carried_rows = _select_unfinished_rows(traffic)
@@ -228,7 +228,7 @@ class Streams:
         self.packets.carried = out, carried_rows
 
 
-def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
+def passes_with_coverage(streams: Streams, coverage: Coverage) -> Iterator[WindowResult]:
     """Yield passes, and add unread data to ``coverage``: packets, gaps, and connections once they are forgotten."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for traffic in streams:
@@ -250,7 +250,7 @@ def _sort_rows(rows: Ints, count: int) -> tuple[Ints, Ints]:
     return order, starts
 
 
-def _select_unfinished_rows(traffic: Pass) -> Ints:
+def _select_unfinished_rows(traffic: WindowResult) -> Ints:
     """Return the rows of segments that the next pass needs."""
     rows = traffic.rows
     if not len(rows):
@@ -294,7 +294,7 @@ class CallFilter(NamedTuple):
     last: int
     wait: int = 1
 
-    def is_in_span(self, traffic: Pass, calls: Ints) -> Any:
+    def is_in_span(self, traffic: WindowResult, calls: Ints) -> Any:
         """Return a mask of the calls of a pass that this read returns."""
         frames = traffic.frames
         ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)

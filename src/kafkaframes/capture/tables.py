@@ -26,7 +26,7 @@ _IPV4_MAPPED_PREFIX: Final = 0xFFFF00000000
 _SCRAM_USER_PATTERN: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
 
 
-class Ends(NamedTuple):
+class Endpoints(NamedTuple):
     """The two endpoints of a connection, and its label."""
 
     client: str
@@ -47,7 +47,7 @@ def address_text(high: int, low: int) -> str:
     return str(ipaddress.IPv6Address((high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
 
 
-def ends_of(row: Ints) -> Ends:
+def ends_of(row: Ints) -> Endpoints:
     """Return the endpoints of a connection's row. If the client is unknown, side A is reported as the client."""
     a = address_text(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
     b = address_text(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
@@ -55,7 +55,7 @@ def ends_of(row: Ints) -> Ends:
     number = int(row[FIRST_NUMBER])
     file = number >> FILE_SHIFT
     where = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
-    return Ends(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{where}")
+    return Endpoints(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{where}")
 
 
 def _join_address(address: str, port: int) -> str:
@@ -90,14 +90,14 @@ class Names:
     """A cache of the endpoints of connections."""
 
     def __init__(self) -> None:
-        self._ends: dict[int, Ends] = {}
+        self._ends: dict[int, Endpoints] = {}
 
     def renumber(self, numbers: Ints) -> None:
         """Apply the new numbers of connections, -1 for forgotten ones."""
         count = len(numbers)
         self._ends = {int(numbers[row]): ends for row, ends in self._ends.items() if row < count and numbers[row] >= 0}
 
-    def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
+    def of(self, connections: Ints, rows: Iterable[int]) -> list[Endpoints]:
         """Return the endpoints of the connections in ``rows``."""
         result = []
         for row in rows:
@@ -248,7 +248,7 @@ def _take_values(values: list[Any], indexes: Any, kind: pa.DataType) -> pa.Array
     return pa.array(values, kind).take(pa.array(indexes, pa.int64()))
 
 
-def _either(ends: list[Ends], inverse: Any, first: Any, entry: str, other: str, kind: pa.DataType) -> pa.Array:
+def _either(ends: list[Endpoints], inverse: Any, first: Any, entry: str, other: str, kind: pa.DataType) -> pa.Array:
     values = [getattr(end, entry) for end in ends] + [getattr(end, other) for end in ends]
     return _take_values(values, np.where(first, inverse, inverse + len(ends)), kind)
 

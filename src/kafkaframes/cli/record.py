@@ -69,11 +69,11 @@ def command(
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """
-    from kafkaframes.capture.recorder import Recorder, Settings
+    from kafkaframes.capture.recorder import Recorder, RecorderSettings
 
     host, ports = _listen(listen)
     tls = {"server_tls": _server_tls(cert, key), "upstream_tls": _client_tls(upstream_tls, upstream_ca)}
-    settings = Settings(host, ports, _upstream(upstream), **tls, apis=Apis(specs), strict=strict)
+    settings = RecorderSettings(host, ports, _upstream(upstream), **tls, apis=Apis(specs), strict=strict)
     target = Path(output)
     try:
         file = target.open("xb", buffering=_WRITE_BUFFER)

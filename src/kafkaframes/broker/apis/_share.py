@@ -37,7 +37,7 @@ def is_member_id(text: str | None) -> bool:
 # ---------------------------------------------------------------------------------------------------- sessions
 
 
-def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
+def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
     """Start a session. It replaces the member's earlier session, whose records stay acquired."""
     key, sessions = _key(request), broker.share_groups.sessions
     sessions.pop(key, None)
@@ -48,7 +48,7 @@ def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
     return ErrorCode.NONE, session
 
 
-def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
+def enter_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSession | None]:
     """Return an error code, and the session that a request continues."""
     session, epoch = broker.share_groups.sessions.get(_key(request)), request.body.share_session_epoch
     if session is None:
@@ -61,7 +61,7 @@ def enter(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
     return ErrorCode.NONE, session
 
 
-def update(request: Request, broker: BrokerState, session: ShareSession) -> None:
+def update_session(request: Request, broker: BrokerState, session: ShareSession) -> None:
     """Add the partitions of a ShareFetch to the session, and remove its forgotten ones unless the session is new."""
     is_first = request.body.share_session_epoch == INITIAL
     for topic in request.body.topics:
@@ -74,12 +74,12 @@ def update(request: Request, broker: BrokerState, session: ShareSession) -> None
             session.partitions.pop((forgotten_topic.topic_id, index), None)
 
 
-def end(request: Request, broker: BrokerState) -> None:
+def end_session(request: Request, broker: BrokerState) -> None:
     """End the session, and release the records that its member has not acknowledged."""
-    _end(broker, _key(request))
+    _release_session(broker, _key(request))
 
 
-def _end(broker: BrokerState, key: tuple[int, str, str]) -> None:
+def _release_session(broker: BrokerState, key: tuple[int, str, str]) -> None:
     session = broker.share_groups.sessions.pop(key, None)
     if session is not None:
         node_id, group_id, member_id = key
@@ -98,7 +98,7 @@ def _lose_session(broker: BrokerState, key: tuple[int, str, str], session: Share
     """End the session of a closed connection. After a group's last session, its state is loaded again when needed."""
     share = broker.share_groups
     if share.sessions.get(key) is session:
-        _end(broker, key)
+        _release_session(broker, key)
     if not any(group_id == key[1] for _, group_id, _ in share.sessions):
         share.close(key[1])
 
@@ -110,7 +110,7 @@ def _key(request: Request) -> tuple[int, str, str]:
 # ---------------------------------------------------------------------------------------------------- partitions
 
 
-def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Partition | None, int]:
+def find_partition(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Partition | None, int]:
     """Return a partition by topic id and index, or None and the error code if this node does not serve it."""
     topic = broker.topics_by_id.get(key[0])
     if topic is None:
@@ -150,7 +150,7 @@ def limits_of(broker: BrokerState, group_id: str) -> ShareLimits:
 # ---------------------------------------------------------------------------------------------------- acknowledgements
 
 
-class Word(NamedTuple):
+class Acknowledgements(NamedTuple):
     """A member's acknowledgements in one partition. ``code`` is the error if they are already rejected, else 0."""
 
     key: PartitionKey
@@ -158,7 +158,7 @@ class Word(NamedTuple):
     code: int
 
 
-def words_of(request: Request, broker: BrokerState) -> list[Word]:
+def acknowledgements_of(request: Request, broker: BrokerState) -> list[Acknowledgements]:
     """Return a request's acknowledgements by partition. Empty ones are only answered together with others."""
     words = []
     for topic in request.body.topics:
@@ -168,7 +168,7 @@ def words_of(request: Request, broker: BrokerState) -> list[Word]:
                 for batch in row.acknowledgement_batches
             ]
             key = topic.topic_id, row.partition_index
-            words.append(Word(key, batches, _check_request(request, broker, key, batches)))
+            words.append(Acknowledgements(key, batches, _check_request(request, broker, key, batches)))
     has_some = any(word.batches and not word.code for word in words)
     return [word for word in words if word.code or word.batches or has_some]
 
@@ -180,7 +180,7 @@ def _check_request(request: Request, broker: BrokerState, key: PartitionKey, bat
         batches, request.version, renews=request.version >= _MIN_VERSION_WITH_RENEWALS and request.body.is_renew_ack
     ):
         return ErrorCode.INVALID_REQUEST
-    return find(request, broker, key)[1]
+    return find_partition(request, broker, key)[1]
 
 
 def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
@@ -194,7 +194,7 @@ def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: b
     return True
 
 
-def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
+def acknowledge(request: Request, broker: BrokerState, word: Acknowledgements) -> int:
     """Apply a member's acknowledgements in one partition; return an error code."""
     state = broker.share_groups.partitions.get(ShareKey(request.body.group_id or "", *word.key))
     if word.code or not word.batches:
@@ -210,7 +210,7 @@ def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
     return ErrorCode.NONE
 
 
-def refusal(request: Request) -> int:
+def request_error(request: Request) -> int:
     """Return the error code if a member's whole request is rejected, else 0."""
     is_wrong = request.body.group_id is None or not is_member_id(request.body.member_id)
     return ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
@@ -221,7 +221,7 @@ def lock_ms(request: Request, broker: BrokerState) -> int:
     return limits_of(broker, request.body.group_id or "").lock_ms
 
 
-def leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
+def set_current_leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
     """Set the current leader in rows of partitions that other nodes lead (KIP-951); return these nodes' addresses."""
     nodes = set()
     for topic_id, partitions in rows:

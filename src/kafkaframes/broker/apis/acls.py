@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.security.acls import Acl, AclAccess, acl_error, acl_of, check_elements, filter_of
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _DescribeAcls: TypeAlias = RequestOf[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
-    _CreateAcls: TypeAlias = RequestOf[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
-    _DeleteAcls: TypeAlias = RequestOf[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
-    _DescribeClientQuotas: TypeAlias = RequestOf[kafka.DescribeClientQuotasRequest, kafka.DescribeClientQuotasResponse]
-    _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
+    _DescribeAcls: TypeAlias = TypedRequest[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
+    _CreateAcls: TypeAlias = TypedRequest[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
+    _DeleteAcls: TypeAlias = TypedRequest[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
+    _DescribeClientQuotas: TypeAlias = TypedRequest[
+        kafka.DescribeClientQuotasRequest, kafka.DescribeClientQuotasResponse
+    ]
+    _AlterClientQuotas: TypeAlias = TypedRequest[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 
 
 _ACLS_PER_ROW = 40  # matching them takes as long as a row of other APIs
@@ -48,7 +50,7 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
         )
     by_resource: dict[Any, list[Acl]] = {}
     for acl in access:
-        if acl_filter.takes(acl):
+        if acl_filter.matches(acl):
             by_resource.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
     rows = [
         types.DescribeAclsResource(
@@ -79,7 +81,7 @@ def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     check_elements(acl_of(creation) for creation in request.body.creations)
 
     def row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
-        code, message = _create(broker, creation)
+        code, message = _create_acl(broker, creation)
         return request.response.AclCreationResult(error_code=code, error_message=message)
 
     def answer(rows: list[kafka.CreateAclsResponse.AclCreationResult]) -> Answer:
@@ -89,12 +91,12 @@ def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
     return broker.changes.rows(request.body.creations, row, answer, is_change=True)
 
 
-def _create(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
+def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
     if not isinstance(access, AclAccess):
         return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     acl = acl_of(creation)
-    mistake = mistake_in(acl)
+    mistake = acl_error(acl)
     if mistake is not None:
         return ErrorCode.INVALID_REQUEST, mistake
     access.add(acl)
@@ -119,14 +121,14 @@ def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
 
     return broker.changes.rows(
         request.body.filters,
-        partial(_delete, request, broker),
+        partial(_delete_matching, request, broker),
         answer,
         is_change=True,
         size=lambda _: 1 + rules // _ACLS_PER_ROW,  # a filter is compared with each ACL
     )
 
 
-def _delete(
+def _delete_matching(
     request: _DeleteAcls, broker: BrokerState, row: kafka.DeleteAclsRequest.DeleteAclsFilter
 ) -> kafka.DeleteAclsResponse.DeleteAclsFilterResult:
     access, types = broker.access, request.response
@@ -180,7 +182,7 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
 def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     try:
-        _check(body.components)
+        _check_components(body.components)
     except RefusedError as error:
         return request.response(error_code=error.code, error_message=error.reason, entries=None)
     rows = []
@@ -196,7 +198,7 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
     return request.response(error_message=None, entries=rows)
 
 
-def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
+def _check_components(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
     """Reject the first invalid component, or components that exclude each other."""
     seen_types: set[str] = set()
     for component in components:
@@ -261,14 +263,14 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
         key = _key(entity)
         why = (ErrorCode.INVALID_REQUEST, "an entity comes twice")
         results[key] = _row(
-            request, entity, *(why if key in results else _change(request, quota_changes[0], entity, entry))
+            request, entity, *(why if key in results else _change_quotas(request, quota_changes[0], entity, entry))
         )
 
     def answer(_: list[None]) -> Answer:
         if not request.body.validate_only:
             if quota_changes:
                 broker.metadata.entities["quotas"] = list(quota_changes[0].values())
-                broker.quotas.take_over(broker.metadata.entities["quotas"])
+                broker.quotas.load(broker.metadata.entities["quotas"])
             broker.save()
         return request.response(entries=list(results.values()))
 
@@ -291,10 +293,10 @@ def _row(
     return types.EntryData(error_code=code, error_message=message, entity=rows)
 
 
-def _change(
+def _change_quotas(
     request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
-    wrong = _why_not(entity, entry.ops)
+    wrong = _quota_change_error(entity, entry.ops)
     if wrong is not None:
         return ErrorCode.INVALID_REQUEST, wrong
     if request.body.validate_only:
@@ -310,7 +312,7 @@ def _change(
     return ErrorCode.NONE, None
 
 
-def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
+def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | None:
     """Return why a change of an entity's quotas is invalid; None if it is valid."""
     if not entity or not set(entity).issubset(ENTITY_TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Encoded, Later, Right
+from kafkaframes.broker.requests.api import OMITTED, Answer, Api, DeferredResponse, EncodedResponse, Right
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, RequestOf, Session
-from kafkaframes.broker.security.access import may
+from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session, TypedRequest
+from kafkaframes.broker.security.access import is_allowed
 from kafkaframes.broker.security.kerberos import KerberosExchange
 from kafkaframes.broker.security.scram import (
     MAX_ITERATIONS,
@@ -30,18 +30,18 @@ from kafkaframes.protocol.messages import Message
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _SaslHandshake: TypeAlias = RequestOf[kafka.SaslHandshakeRequest, kafka.SaslHandshakeResponse]
-    _SaslAuthenticate: TypeAlias = RequestOf[kafka.SaslAuthenticateRequest, kafka.SaslAuthenticateResponse]
-    _DescribeUserScramCredentials: TypeAlias = RequestOf[
+    _SaslHandshake: TypeAlias = TypedRequest[kafka.SaslHandshakeRequest, kafka.SaslHandshakeResponse]
+    _SaslAuthenticate: TypeAlias = TypedRequest[kafka.SaslAuthenticateRequest, kafka.SaslAuthenticateResponse]
+    _DescribeUserScramCredentials: TypeAlias = TypedRequest[
         kafka.DescribeUserScramCredentialsRequest, kafka.DescribeUserScramCredentialsResponse
     ]
-    _AlterUserScramCredentials: TypeAlias = RequestOf[
+    _AlterUserScramCredentials: TypeAlias = TypedRequest[
         kafka.AlterUserScramCredentialsRequest, kafka.AlterUserScramCredentialsResponse
     ]
-    _Create: TypeAlias = RequestOf[kafka.CreateDelegationTokenRequest, kafka.CreateDelegationTokenResponse]
-    _Renew: TypeAlias = RequestOf[kafka.RenewDelegationTokenRequest, kafka.RenewDelegationTokenResponse]
-    _Expire: TypeAlias = RequestOf[kafka.ExpireDelegationTokenRequest, kafka.ExpireDelegationTokenResponse]
-    _Describe: TypeAlias = RequestOf[kafka.DescribeDelegationTokenRequest, kafka.DescribeDelegationTokenResponse]
+    _Create: TypeAlias = TypedRequest[kafka.CreateDelegationTokenRequest, kafka.CreateDelegationTokenResponse]
+    _Renew: TypeAlias = TypedRequest[kafka.RenewDelegationTokenRequest, kafka.RenewDelegationTokenResponse]
+    _Expire: TypeAlias = TypedRequest[kafka.ExpireDelegationTokenRequest, kafka.ExpireDelegationTokenResponse]
+    _Describe: TypeAlias = TypedRequest[kafka.DescribeDelegationTokenRequest, kafka.DescribeDelegationTokenResponse]
 
 
 _MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_OF_NUMBER.items()}
@@ -70,19 +70,19 @@ def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
     exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
     session.memory |= {"sasl": exchange, "mechanism": mechanism}
     if request.version == 0:
-        session.memory["raw"] = _raw(session, exchange, broker)
+        session.memory["raw"] = _raw_exchange(session, exchange, broker)
     return request.response(error_code=ErrorCode.NONE, mechanisms=mechanisms)
 
 
-def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
+def _raw_exchange(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
     """Return a function that answers SASL messages without request headers. A failed login closes the connection."""
 
     def answer(reply: bytes | AuthenticationError) -> Answer:
         if isinstance(reply, AuthenticationError):
             return refuse_login(session, broker, None)
         if exchange.user is not None:
-            finish(session, exchange, broker)
-        return Encoded([len(reply).to_bytes(4, "big"), reply])
+            finish_login(session, exchange, broker)
+        return EncodedResponse([len(reply).to_bytes(4, "big"), reply])
 
     return lambda token: _respond(exchange, token, broker, answer)
 
@@ -102,9 +102,9 @@ def _respond(
     if in_thread is None or not isinstance(exchange, KerberosExchange):
         return answer(respond())
     replies: list[bytes | AuthenticationError] = []
-    later = Later()
+    later = DeferredResponse()
 
-    def responded(done: Later) -> None:
+    def responded(done: DeferredResponse) -> None:
         if done.error is not None:
             later.fail(done.error)
         else:
@@ -114,9 +114,9 @@ def _respond(
     return later
 
 
-def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> Later:
+def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
     """Answer after a delay, and close the connection: this limits the rate of password guesses."""
-    later = Later()
+    later = DeferredResponse()
     session.memory.pop("sasl", None)
 
     def complete() -> None:
@@ -128,7 +128,7 @@ def refuse_login(session: Session, broker: BrokerState, answer: Message | None) 
     return later
 
 
-def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
+def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     """Authenticate the connection until its token or ``connections.max.reauth.ms`` expires (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
     session.memory["by_token"] = exchange.by_token
@@ -177,7 +177,7 @@ def _answer_token(request: _SaslAuthenticate, broker: BrokerState, reply: bytes 
         return refuse_login(session, broker, request.response(error_code=code, error_message=str(reply)))
     lifetime_ms = 0
     if exchange.user is not None:
-        finish(session, exchange, broker)
+        finish_login(session, exchange, broker)
         lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.monotonic_ms, 1)
     return request.response(
         error_code=ErrorCode.NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
@@ -246,7 +246,7 @@ def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: B
         change: tuple[str, tuple[list[Any], list[Any]]],
     ) -> kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult:
         user, (deletions, upsertions) = change
-        code, message = _change(broker, user, deletions, upsertions)
+        code, message = _change_credentials(broker, user, deletions, upsertions)
         return request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
 
     def answer(rows: list[kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]) -> Answer:
@@ -256,7 +256,9 @@ def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: B
     return broker.changes.rows(changes.items(), row, answer, is_change=True)
 
 
-def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]) -> tuple[int, str | None]:
+def _change_credentials(
+    broker: BrokerState, user: str, deletions: list[Any], upsertions: list[Any]
+) -> tuple[int, str | None]:
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
     scram = broker.credentials.scram
@@ -292,7 +294,7 @@ def _check_connection(request: Request) -> None:
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, reason)
 
 
-def _parts(principal: str) -> tuple[str, str]:
+def _split_principal(principal: str) -> tuple[str, str]:
     """Return the type and the name of a principal."""
     kind, _, name = principal.partition(":")
     return kind, name
@@ -305,15 +307,15 @@ def _parts(principal: str) -> tuple[str, str]:
     notes={"v3+": "a token for another owner, if the client may create tokens for it (KIP-373)"},
     rights=(Right("CREATE_TOKENS", "USER", each="an owner other than the client", since=3),),
 )
-def _create(request: _Create, broker: BrokerState) -> Answer:
+def _create_token(request: _Create, broker: BrokerState) -> Answer:
     body, requester = request.body, request.session.principal
     owner = f"{body.owner_principal_type}:{body.owner_principal_name}" if body.owner_principal_name else requester
-    answer = request.response(principal_type=_parts(owner)[0], principal_name=_parts(owner)[1])
+    answer = request.response(principal_type=_split_principal(owner)[0], principal_name=_split_principal(owner)[1])
     if request.version >= _FIRST_VERSION_WITH_REQUESTER:
-        answer.token_requester_principal_type, answer.token_requester_principal_name = _parts(requester)
+        answer.token_requester_principal_type, answer.token_requester_principal_name = _split_principal(requester)
     try:
         _check_connection(request)
-        if owner != requester and not may(request, broker.access, "USER", owner):
+        if owner != requester and not is_allowed(request, broker.access, "USER", owner):
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "not allowed")
         if any(renewer.principal_type != _USER_TYPE for renewer in body.renewers):
             raise RefusedError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
@@ -364,7 +366,7 @@ def _change_token(
         Right("DESCRIBE_TOKENS", "USER", each="or their owner", denied=OMITTED),
     ),
 )
-def _describe(request: _Describe, broker: BrokerState) -> Answer:
+def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
     types, owners = request.response, request.body.owners
     try:
         _check_connection(request)
@@ -383,11 +385,11 @@ def _describe(request: _Describe, broker: BrokerState) -> Answer:
             token_id=token.token_id,
             hmac=broker.credentials.tokens.hmac_of(token),
         )
-        row.principal_type, row.principal_name = _parts(token.owner)
+        row.principal_type, row.principal_name = _split_principal(token.owner)
         if request.version >= _FIRST_VERSION_WITH_REQUESTER:
-            row.token_requester_principal_type, row.token_requester_principal_name = _parts(token.requester)
+            row.token_requester_principal_type, row.token_requester_principal_name = _split_principal(token.requester)
         for renewer in token.renewers:
-            kind, name = _parts(renewer)
+            kind, name = _split_principal(renewer)
             row.renewers.append(types.DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name))
         rows.append(row)
     return request.response(tokens=rows)
@@ -396,6 +398,6 @@ def _describe(request: _Describe, broker: BrokerState) -> Answer:
 def _may_see(request: _Describe, broker: BrokerState, token: DelegationToken) -> bool:
     return (
         token.is_held_by(request.session.principal)
-        or may(request, broker.access, "DELEGATION_TOKEN", token.token_id)
-        or may(request, broker.access, "USER", token.owner)
+        or is_allowed(request, broker.access, "DELEGATION_TOKEN", token.token_id)
+        or is_allowed(request, broker.access, "USER", token.owner)
     )

@@ -9,12 +9,12 @@ from kafkaframes.broker.apis.groups import (
     GROUP,
     check_rights,
     client_host,
-    elsewhere,
+    coordinator_error,
     error_of,
     list_authorized_operations,
 )
-from kafkaframes.broker.requests.api import Answer, Api, Later, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.api import Answer, Api, DeferredResponse, Right
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember, SyncRequest
@@ -23,11 +23,11 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _JoinGroup: TypeAlias = RequestOf[kafka.JoinGroupRequest, kafka.JoinGroupResponse]
-    _SyncGroup: TypeAlias = RequestOf[kafka.SyncGroupRequest, kafka.SyncGroupResponse]
-    _Heartbeat: TypeAlias = RequestOf[kafka.HeartbeatRequest, kafka.HeartbeatResponse]
-    _LeaveGroup: TypeAlias = RequestOf[kafka.LeaveGroupRequest, kafka.LeaveGroupResponse]
-    _DescribeGroups: TypeAlias = RequestOf[kafka.DescribeGroupsRequest, kafka.DescribeGroupsResponse]
+    _JoinGroup: TypeAlias = TypedRequest[kafka.JoinGroupRequest, kafka.JoinGroupResponse]
+    _SyncGroup: TypeAlias = TypedRequest[kafka.SyncGroupRequest, kafka.SyncGroupResponse]
+    _Heartbeat: TypeAlias = TypedRequest[kafka.HeartbeatRequest, kafka.HeartbeatResponse]
+    _LeaveGroup: TypeAlias = TypedRequest[kafka.LeaveGroupRequest, kafka.LeaveGroupResponse]
+    _DescribeGroups: TypeAlias = TypedRequest[kafka.DescribeGroupsRequest, kafka.DescribeGroupsResponse]
 
 _FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_VERSION_WITH_REQUIRED_MEMBER_ID = 4
@@ -62,7 +62,7 @@ def _refuse(request: _JoinGroup, code: int) -> Answer:
 )
 def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     body, version = request.body, request.version
-    later = Later()
+    later = DeferredResponse()
 
     def reply(result: JoinResult) -> None:
         name = result.protocol_name
@@ -84,7 +84,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
             )
         )
 
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         reply(JoinResult(code, body.member_id))
         return later
@@ -124,7 +124,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     within the rebalance timeout is removed.
     """
     body = request.body
-    later = Later()
+    later = DeferredResponse()
 
     def reply(result: SyncResult) -> None:
         later.complete(
@@ -136,7 +136,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
             )
         )
 
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     if (
         code == ErrorCode.NONE
         and request.version >= _FIRST_VERSION_WITH_PROTOCOL_NAMES
@@ -168,7 +168,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
 )
 def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
     body = request.body
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE:
         code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return request.response(error_code=code)
@@ -187,7 +187,7 @@ def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
 )
 def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     body = request.body
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_VERSION_WITH_SEVERAL_MEMBERS

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import CLUSTER_NAME
 from kafkaframes.broker.settings import features
 from kafkaframes.broker.state.partitions import address_of
@@ -19,10 +19,10 @@ from kafkaframes.protocol.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELE
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ApiVersions: TypeAlias = RequestOf[kafka.ApiVersionsRequest, kafka.ApiVersionsResponse]
-    _DescribeCluster: TypeAlias = RequestOf[kafka.DescribeClusterRequest, kafka.DescribeClusterResponse]
-    _DescribeQuorum: TypeAlias = RequestOf[kafka.DescribeQuorumRequest, kafka.DescribeQuorumResponse]
-    _UpdateFeatures: TypeAlias = RequestOf[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
+    _ApiVersions: TypeAlias = TypedRequest[kafka.ApiVersionsRequest, kafka.ApiVersionsResponse]
+    _DescribeCluster: TypeAlias = TypedRequest[kafka.DescribeClusterRequest, kafka.DescribeClusterResponse]
+    _DescribeQuorum: TypeAlias = TypedRequest[kafka.DescribeQuorumRequest, kafka.DescribeQuorumResponse]
+    _UpdateFeatures: TypeAlias = TypedRequest[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
 
 
 _SOFTWARE_NAME_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

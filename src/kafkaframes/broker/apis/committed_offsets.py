@@ -6,11 +6,18 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, OffsetRows, check_rights, elsewhere, error_of, transaction_refusal
+from kafkaframes.broker.apis.groups import (
+    GROUP,
+    OffsetRows,
+    check_rights,
+    coordinator_error,
+    error_of,
+    transaction_error,
+)
 from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
@@ -22,13 +29,13 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _OffsetCommit: TypeAlias = RequestOf[kafka.OffsetCommitRequest, kafka.OffsetCommitResponse]
-    _TxnOffsetCommit: TypeAlias = RequestOf[kafka.TxnOffsetCommitRequest, kafka.TxnOffsetCommitResponse]
-    _OffsetFetch: TypeAlias = RequestOf[kafka.OffsetFetchRequest, kafka.OffsetFetchResponse]
+    _OffsetCommit: TypeAlias = TypedRequest[kafka.OffsetCommitRequest, kafka.OffsetCommitResponse]
+    _TxnOffsetCommit: TypeAlias = TypedRequest[kafka.TxnOffsetCommitRequest, kafka.TxnOffsetCommitResponse]
+    _OffsetFetch: TypeAlias = TypedRequest[kafka.OffsetFetchRequest, kafka.OffsetFetchResponse]
     _Topic: TypeAlias = (
         kafka.OffsetFetchRequest.OffsetFetchRequestTopic | kafka.OffsetFetchRequest.OffsetFetchRequestTopics
     )
-    _OffsetDelete: TypeAlias = RequestOf[kafka.OffsetDeleteRequest, kafka.OffsetDeleteResponse]
+    _OffsetDelete: TypeAlias = TypedRequest[kafka.OffsetDeleteRequest, kafka.OffsetDeleteResponse]
 
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _FIRST_COMMIT_VERSION_BY_TOPIC_ID = 10
@@ -70,7 +77,7 @@ def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
 
 def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body = request.body
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     codes: dict[TopicPartition, int] | int = code
     if code == ErrorCode.NONE:
         committer = Committer(
@@ -121,7 +128,7 @@ def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer
 def _answer_staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body, types = request.body, request.response
     codes: dict[TopicPartition, int] | int
-    codes = transaction_refusal(request, broker, GROUP, body.group_id)
+    codes = transaction_error(request, broker, GROUP, body.group_id)
     if codes == ErrorCode.NONE and not body.group_id:
         codes = ErrorCode.INVALID_GROUP_ID
     if codes == ErrorCode.NONE and rows.offsets:
@@ -299,7 +306,7 @@ def _row(struct: Any, index: int, offset: CommittedOffset) -> Any:
 )
 def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
     body = request.body
-    code = elsewhere(request, broker, GROUP, body.group_id)
+    code = coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE and not body.group_id:
         code = ErrorCode.INVALID_GROUP_ID
     if code != ErrorCode.NONE:
@@ -307,7 +314,7 @@ def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
     partitions = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
     return broker.changes.rows(
         dict.fromkeys(partitions),
-        lambda where: (where, _why_not(request, broker, where.topic, where.partition)),
+        lambda where: (where, _deletion_error(request, broker, where.topic, where.partition)),
         lambda rows: _delete_offsets(request, broker, dict(rows)),
     )
 
@@ -332,7 +339,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
     return request.response(topics=topics)
 
 
-def _why_not(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
+def _deletion_error(request: _OffsetDelete, broker: BrokerState, topic: str, index: int) -> int:
     code = check_denied(request, broker.access, "TOPIC", topic)
     return code or (
         ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
 from kafkaframes.broker.settings.settings import SETTING_TEXTS
 from kafkaframes.broker.state.config_changes import alter_configs, alter_resources, replace_configs
@@ -28,12 +28,12 @@ from kafkaframes.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _DescribeConfigs: TypeAlias = RequestOf[kafka.DescribeConfigsRequest, kafka.DescribeConfigsResponse]
-    _AlterConfigs: TypeAlias = RequestOf[kafka.AlterConfigsRequest, kafka.AlterConfigsResponse]
-    _IncrementalAlterConfigs: TypeAlias = RequestOf[
+    _DescribeConfigs: TypeAlias = TypedRequest[kafka.DescribeConfigsRequest, kafka.DescribeConfigsResponse]
+    _AlterConfigs: TypeAlias = TypedRequest[kafka.AlterConfigsRequest, kafka.AlterConfigsResponse]
+    _IncrementalAlterConfigs: TypeAlias = TypedRequest[
         kafka.IncrementalAlterConfigsRequest, kafka.IncrementalAlterConfigsResponse
     ]
-    _ListConfigResources: TypeAlias = RequestOf[kafka.ListConfigResourcesRequest, kafka.ListConfigResourcesResponse]
+    _ListConfigResources: TypeAlias = TypedRequest[kafka.ListConfigResourcesRequest, kafka.ListConfigResourcesResponse]
 
 _RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.state.changes import Steps, finish_steps, once
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.state.changes import Steps, finish_steps, run_once
 from kafkaframes.broker.state.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -23,9 +23,9 @@ from kafkaframes.broker.state.partitions import (
     NO_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Limits,
-    Read,
-    Wait,
+    FetchLimits,
+    FetchWait,
+    PartitionRead,
     current_leader,
     endpoints_of,
     find_topic,
@@ -35,7 +35,7 @@ from kafkaframes.broker.state.partitions import (
     read_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.broker.state.store_reads import NotReadYetError, StoreRead, when_read
+from kafkaframes.broker.state.store_reads import NotReadYetError, StoreRead, run_when_read
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import Message
@@ -45,7 +45,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _Fetch: TypeAlias = RequestOf[kafka.FetchRequest, kafka.FetchResponse]
+    _Fetch: TypeAlias = TypedRequest[kafka.FetchRequest, kafka.FetchResponse]
 
 _FIRST_VERSION_WITH_MAX_BYTES = 3
 _FIRST_VERSION_WITH_SESSIONS = 7
@@ -84,13 +84,13 @@ class Fetch:
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_VERSION_WITH_MAX_BYTES
         most = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
-        most = int(min(most, broker.quotas.most_bytes(request)))
+        most = int(min(most, broker.quotas.max_response_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
         stretch_bytes = MAX_COPIED_BYTES if request.session.sends_files else None
-        self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
+        self._limits = FetchLimits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
         types = request.response  # the default structs are shared by rows: they are replaced, never changed
@@ -99,9 +99,9 @@ class Fetch:
 
     def attempt(self, must_answer: bool) -> Message | None:
         """Read all partitions. Return the response, or None if it has too few bytes and the request may wait."""
-        return finish_steps(self.attempting(must_answer))
+        return finish_steps(self.attempt_steps(must_answer))
 
-    def attempting(self, must_answer: bool) -> Steps[Message | None]:
+    def attempt_steps(self, must_answer: bool) -> Steps[Message | None]:
         """As :meth:`attempt`, some partitions a step."""
         rows, size, urgent = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _WITHOUT_READING for _, _, row in rows):
@@ -141,7 +141,7 @@ class Fetch:
             if topic is not None:
                 requested_partition.name = topic.name
             elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partition.name:
-                code = self._code_of_former(requested_partition.name)
+                code = self._code_of_deleted_topic(requested_partition.name)
             try:
                 read, partition = self._read(
                     topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
@@ -165,16 +165,16 @@ class Fetch:
             raise NotReadYetError(*missing)
         return rows, size, urgent
 
-    def _code_of_former(self, name: str) -> int:
+    def _code_of_deleted_topic(self, name: str) -> int:
         """Return the error for a deleted topic of a session: its name may belong to a new topic."""
         topic, code = find_topic(self._request, self._broker, name, right=self._needs)
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
     def _read(
         self, topic: Topic | None, code: int, index: int, fields: Any, *, size: int, held_bytes: int
-    ) -> tuple[Read, Partition | None]:
+    ) -> tuple[PartitionRead, Partition | None]:
         if topic is None:
-            return Read(code), None
+            return PartitionRead(code), None
         unverified_partition = topic.partition(index)
         partition, code = leader_partition(
             self._request,
@@ -184,7 +184,7 @@ class Fetch:
             or_follower=self._may_follow,
         )
         if partition is None:
-            return Read(code), unverified_partition
+            return PartitionRead(code), unverified_partition
         self.partitions.append(partition)
         limits = self._limits.limits_after(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
@@ -203,7 +203,7 @@ class Fetch:
             return None
         return self._broker.nodes.read_replica(partition, self._request.body.rack_id)
 
-    def _row(self, index: int, read: Read, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
+    def _row(self, index: int, read: PartitionRead, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
         types = self._request.response
         row = types.PartitionData(
             partition_index=index,
@@ -225,11 +225,11 @@ class Fetch:
             ]
         if read.diverging is not None:
             row.diverging_epoch = types.EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
-        if partition is not None and self._tells_leader(read.error_code):
+        if partition is not None and self._reports_leader(read.error_code):
             row.current_leader = current_leader(self._request, partition)
         return row
 
-    def _tells_leader(self, code: int) -> bool:
+    def _reports_leader(self, code: int) -> bool:
         wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in wrong
 
@@ -255,11 +255,11 @@ class Fetch:
             endpoints = endpoints_of(self._request, self._broker, leaders)
         return self._request.response(
             session_id=0 if session is None else session.session_id,
-            responses=list(self._by_topic(news)),
+            responses=list(self._group_by_topic(news)),
             node_endpoints=endpoints,
         )
 
-    def _by_topic(self, news: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
+    def _group_by_topic(self, news: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
         """Group consecutive rows of a topic. As in Kafka, a topic is repeated if its rows are not consecutive."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
@@ -312,7 +312,7 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
     session_size = broker.fetch_sessions.count(request.body.session_id)
     if broker.store is None and (request.may_be_long or session_size > _PARTITIONS_PER_TURN):
         request.has_long_answer = True
-        return broker.changes.beside(_answer_steps(request, broker))
+        return broker.changes.run_concurrently(_answer_steps(request, broker))
     return finish_steps(_answer_steps(request, broker))
 
 
@@ -328,15 +328,15 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
 
     def attempting(is_last: bool) -> Steps[Answer]:
         if is_last and broker.store is not None:
-            return once(lambda: when_read(broker, lambda: fetch.attempt(True)))
-        return fetch.attempting(is_last)
+            return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
+        return fetch.attempt_steps(is_last)
 
     def wait() -> Answer:
-        return Wait(broker, fetch.partitions, body.max_wait_ms, attempting).later
+        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempting).later
 
     if broker.store is not None:
-        return when_read(broker, lambda: fetch.attempt(must_answer) or wait())
-    return (yield from fetch.attempting(must_answer)) or wait()
+        return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())
+    return (yield from fetch.attempt_steps(must_answer)) or wait()
 
 
 def _failure_of(request: _Fetch) -> Message:

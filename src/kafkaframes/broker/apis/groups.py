@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
-from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, may
+from kafkaframes.broker.requests.request import Request, TypedRequest
+from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, is_allowed
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -23,9 +23,9 @@ from kafkaframes.storage.files.names import TopicPartition
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _FindCoordinator: TypeAlias = RequestOf[kafka.FindCoordinatorRequest, kafka.FindCoordinatorResponse]
-    _ListGroups: TypeAlias = RequestOf[kafka.ListGroupsRequest, kafka.ListGroupsResponse]
-    _DeleteGroups: TypeAlias = RequestOf[kafka.DeleteGroupsRequest, kafka.DeleteGroupsResponse]
+    _FindCoordinator: TypeAlias = TypedRequest[kafka.FindCoordinatorRequest, kafka.FindCoordinatorResponse]
+    _ListGroups: TypeAlias = TypedRequest[kafka.ListGroupsRequest, kafka.ListGroupsResponse]
+    _DeleteGroups: TypeAlias = TypedRequest[kafka.DeleteGroupsRequest, kafka.DeleteGroupsResponse]
 
 
 GROUP, TRANSACTION = 0, 1
@@ -36,10 +36,12 @@ _RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 def check_rights(request: Request, broker: BrokerState, kind: int, key: str) -> int:
     """Return the error code if the client lacks permission or another node is the coordinator, else 0."""
-    return check_denied(request, broker.access, _RESOURCE_TYPES[kind], key) or elsewhere(request, broker, kind, key)
+    return check_denied(request, broker.access, _RESOURCE_TYPES[kind], key) or coordinator_error(
+        request, broker, kind, key
+    )
 
 
-def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
+def coordinator_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
     """Return NOT_COORDINATOR if this node does not coordinate a group or transactional id; 0 if it does."""
     node = broker.nodes.coordinator_of(kind, key)
     if node is None or node.node_id != request.session.node_id:
@@ -47,12 +49,12 @@ def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> Err
     return ErrorCode.NONE
 
 
-def transaction_refusal(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
+def transaction_error(request: Request, broker: BrokerState, kind: int, key: str) -> ErrorCode:
     """Return the error for a request that adds to a transaction; 0 if it may.
 
     POLICY_VIOLATION: the broker is read-only. NOT_COORDINATOR: this node does not coordinate the key.
     """
-    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else elsewhere(request, broker, kind, key)
+    return ErrorCode.POLICY_VIOLATION if broker.is_read_only else coordinator_error(request, broker, kind, key)
 
 
 def error_of(error: KafkaframesError) -> ErrorCode:
@@ -236,7 +238,7 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     for group in broker.groups.list_groups(states=body.states_filter, types=body.types_filter):
         node = broker.nodes.coordinator_of(GROUP, group.group_id)
         is_ours = node is not None and node.node_id == request.session.node_id
-        if is_ours and may(request, broker.access, "GROUP", group.group_id):
+        if is_ours and is_allowed(request, broker.access, "GROUP", group.group_id):
             rows.append(
                 request.response.ListedGroup(
                     group_id=group.group_id,

@@ -6,17 +6,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, finish_steps
 from kafkaframes.broker.state.partitions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    KnownTopic,
+    TopicLookup,
     find_topic,
     leader_partition,
 )
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.broker.state.store_reads import when_read
+from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
@@ -26,10 +26,12 @@ from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ListOffsets: TypeAlias = RequestOf[kafka.ListOffsetsRequest, kafka.ListOffsetsResponse]
-    _OffsetForLeaderEpoch: TypeAlias = RequestOf[kafka.OffsetForLeaderEpochRequest, kafka.OffsetForLeaderEpochResponse]
-    _DeleteRecords: TypeAlias = RequestOf[kafka.DeleteRecordsRequest, kafka.DeleteRecordsResponse]
-    _DescribeProducers: TypeAlias = RequestOf[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
+    _ListOffsets: TypeAlias = TypedRequest[kafka.ListOffsetsRequest, kafka.ListOffsetsResponse]
+    _OffsetForLeaderEpoch: TypeAlias = TypedRequest[
+        kafka.OffsetForLeaderEpochRequest, kafka.OffsetForLeaderEpochResponse
+    ]
+    _DeleteRecords: TypeAlias = TypedRequest[kafka.DeleteRecordsRequest, kafka.DeleteRecordsResponse]
+    _DescribeProducers: TypeAlias = TypedRequest[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _FIRST_VERSION_OF_TIMESTAMP = {
@@ -63,11 +65,11 @@ _FIRST_VERSION_WITH_EPOCH = 4
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
     if broker.store is not None:
-        return when_read(broker, lambda: finish_steps(_looking_up(request, broker)))
-    return broker.changes.beside(_looking_up(request, broker))
+        return run_when_read(broker, lambda: finish_steps(_look_up_steps(request, broker)))
+    return broker.changes.run_concurrently(_look_up_steps(request, broker))
 
 
-def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
+def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
@@ -92,7 +94,7 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
 def _answer_of(
     request: _ListOffsets,
     broker: BrokerState,
-    known_topic: KnownTopic,
+    known_topic: TopicLookup,
     row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
@@ -141,7 +143,9 @@ def _offset_row(
         return row
     try:
         if request.version == 0:
-            row.old_style_offsets = _old_style(partition, request_row.timestamp, request_row.max_num_offsets, now_ms)
+            row.old_style_offsets = _list_segment_offsets(
+                partition, request_row.timestamp, request_row.max_num_offsets, now_ms
+            )
         else:
             _look_up(request, row, partition, request_row.timestamp)
             if request.version < _FIRST_VERSION_WITH_EPOCH:
@@ -167,7 +171,7 @@ def _look_up(
     else:
         time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
         record = log.offset_for_timestamp(time)
-        if record is None or record.offset >= _end(request, partition):
+        if record is None or record.offset >= _last_returned_offset(request, partition):
             return
         row.offset, row.timestamp = record.offset, record.timestamp
         row.leader_epoch = record.leader_epoch if log.epochs.entries else partition.leader_epoch
@@ -175,7 +179,7 @@ def _look_up(
             row.leader_epoch = log.epochs.epoch_of(record.offset)
 
 
-def _end(request: _ListOffsets, partition: Partition) -> int:
+def _last_returned_offset(request: _ListOffsets, partition: Partition) -> int:
     """Return the offset below which offsets found by timestamp are returned: at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:
@@ -183,7 +187,7 @@ def _end(request: _ListOffsets, partition: Partition) -> int:
     return max(log.high_watermark, log.log_start_offset + 1)
 
 
-def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
+def _list_segment_offsets(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
     """Return segment base offsets, latest first, as brokers before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore).
 
     If the last segment has records, the log end offset is included, with the current time.
@@ -243,10 +247,10 @@ def _epoch_row(
     rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
-    return broker.changes.run(_deleting(request, broker))
+    return broker.changes.run(_delete_records_steps(request, broker))
 
 
-def _deleting(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
+def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
     topics, deleted_count = [], 0
     for topic in request.body.topics:  # the last entry of a repeated partition counts
@@ -278,14 +282,14 @@ def _deletion_row(
     if partition is not None and topic is not None and topic.is_internal:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None:
-        code, low = _delete(broker, partition.log, request_row.offset)
+        code, low = _delete_records_of(broker, partition.log, request_row.offset)
         partition.notify()
     return request.response.DeleteRecordsPartitionResult(
         partition_index=request_row.partition_index, low_watermark=low, error_code=code
     )
 
 
-def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
+def _delete_records_of(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, -1
     if "delete" not in log.settings.policies:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.apis.topics import making_all
+from kafkaframes.broker.apis.topics import create_all_steps
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, may
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.partitions import addresses
 from kafkaframes.broker.state.state import BrokerState
@@ -23,8 +23,8 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _Metadata: TypeAlias = RequestOf[kafka.MetadataRequest, kafka.MetadataResponse]
-    _DescribeTopicPartitions: TypeAlias = RequestOf[
+    _Metadata: TypeAlias = TypedRequest[kafka.MetadataRequest, kafka.MetadataResponse]
+    _DescribeTopicPartitions: TypeAlias = TypedRequest[
         kafka.DescribeTopicPartitionsRequest, kafka.DescribeTopicPartitionsResponse
     ]
 
@@ -54,7 +54,7 @@ _MAX_ROWS = 2_000
     ),
 )
 def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
-    names, failures = _to_make(request, broker)
+    names, failures = _find_topics_to_create(request, broker)
     return (
         broker.changes.run(_create_first(request, broker, names, failures))
         if names
@@ -62,14 +62,14 @@ def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
     )
 
 
-def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
+def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
     """Return the names of topics to auto-create, and the error codes of topics that the client may not create."""
     names: dict[str, None] = {}
     failures: dict[str, int] = {}
     may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
     topics = (request.body.topics or ()) if may_create and not broker.is_read_only and not _ids(request) else ()
     for name in (one.name for one in topics):
-        if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
+        if not name or name in broker.topics or not is_allowed(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
         code = check_denied(request, broker.access, "TOPIC", name, "CREATE")
         if code != ErrorCode.NONE:
@@ -80,19 +80,19 @@ def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[s
 
 
 def _create_first(request: _Metadata, broker: BrokerState, names: list[str], failures: dict[str, int]) -> Steps[Answer]:
-    errors = yield from making_all(broker, {name: partial(_making, broker, name) for name in names})
+    errors = yield from create_all_steps(broker, {name: partial(_auto_create_steps, broker, name) for name in names})
     new = dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
     return _answer(request, broker, failures | new | {name: code_of(error) for name, error in errors.items()})
 
 
-def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
+def _auto_create_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
     """Auto-create a topic, with the broker's or coordinator's settings. Return None if it exists."""
     if name in broker.topics:  # created by another request in the meantime
         return None
     if broker.is_internal(name):
         return broker.create_internal(name)
     replicas = broker.assignment(name, broker.settings.number("num.partitions"), broker.default_factor)
-    return (yield from broker.making_topic(name, replicas))
+    return (yield from broker.create_topic_steps(name, replicas))
 
 
 def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
@@ -127,13 +127,13 @@ def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]
 def _refuse_ids(request: _Metadata) -> Message:
     """Reject topic ids in versions 10 and 11, which have the field but do not support it."""
     code = ErrorCode.INVALID_REQUEST
-    rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
+    rows = [_missing_topic_row(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
 
 def _all_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
     for topic in broker.topics.values():
-        if may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
+        if is_allowed(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
             yield topic_row(request, broker, topic)
 
 
@@ -145,12 +145,12 @@ def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str,
         if topic is not None:
             code = check_denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
         if topic is None or code != ErrorCode.NONE:
-            yield _missing(request, None, code, topic_id)
+            yield _missing_topic_row(request, None, code, topic_id)
         else:
             yield topic_row(request, broker, topic)
     for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics or ())):
         if name is None:
-            yield _missing(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
+            yield _missing_topic_row(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
             yield _by_name(request, broker, name, failures)
 
@@ -163,12 +163,12 @@ def _ids(request: _Metadata) -> list[UUID]:
 def _by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mapping[str, int]) -> Any:
     code = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if code != ErrorCode.NONE:
-        return _missing(request, name, code)
+        return _missing_topic_row(request, name, code)
     topic = broker.topics.get(name)
     if name in failures:
-        return _missing(request, name, failures[name])
+        return _missing_topic_row(request, name, failures[name])
     if topic is None:
-        return _missing(request, name, _code_for(name))
+        return _missing_topic_row(request, name, _code_for(name))
     return topic_row(request, broker, topic)
 
 
@@ -176,7 +176,7 @@ def _code_for(name: str) -> int:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _missing(
+def _missing_topic_row(
     request: _Metadata, name: str | None, code: int, topic_id: Any = NIL_UUID
 ) -> kafka.MetadataResponse.MetadataResponseTopic:
     return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
@@ -229,7 +229,7 @@ def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: Broker
 
 
 def _visible(request: _DescribeTopicPartitions, broker: BrokerState) -> list[str]:
-    return [name for name in broker.topics if may(request, broker.access, "TOPIC", name)]
+    return [name for name in broker.topics if is_allowed(request, broker.access, "TOPIC", name)]
 
 
 def _topic(

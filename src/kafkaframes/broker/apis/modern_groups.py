@@ -12,14 +12,14 @@ from kafkaframes.broker.apis.groups import (
     GROUP,
     check_rights,
     client_host,
-    elsewhere,
+    coordinator_error,
     list_authorized_operations,
     refusal_of,
 )
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import all_denied, check_denied, viewer_of
-from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, in_turns
+from kafkaframes.broker.requests.request import Request, TypedRequest
+from kafkaframes.broker.security.access import check_denied, first_denied_code, viewer_of
+from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, Assignment, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
@@ -31,10 +31,12 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ConsumerHeartbeat: TypeAlias = RequestOf[kafka.ConsumerGroupHeartbeatRequest, kafka.ConsumerGroupHeartbeatResponse]
-    _ConsumerDescribe: TypeAlias = RequestOf[kafka.ConsumerGroupDescribeRequest, kafka.ConsumerGroupDescribeResponse]
-    _ShareHeartbeat: TypeAlias = RequestOf[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
-    _ShareDescribe: TypeAlias = RequestOf[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
+    _ConsumerHeartbeat: TypeAlias = TypedRequest[
+        kafka.ConsumerGroupHeartbeatRequest, kafka.ConsumerGroupHeartbeatResponse
+    ]
+    _ConsumerDescribe: TypeAlias = TypedRequest[kafka.ConsumerGroupDescribeRequest, kafka.ConsumerGroupDescribeResponse]
+    _ShareHeartbeat: TypeAlias = TypedRequest[kafka.ShareGroupHeartbeatRequest, kafka.ShareGroupHeartbeatResponse]
+    _ShareDescribe: TypeAlias = TypedRequest[kafka.ShareGroupDescribeRequest, kafka.ShareGroupDescribeResponse]
     _MemberRow: TypeAlias = kafka.ConsumerGroupDescribeResponse.Member | kafka.ShareGroupDescribeResponse.Member
 
 _GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
@@ -74,8 +76,8 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     the same name is converted to a consumer group, and the other way round.
     """
     body = request.body
-    code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
-    code = code or elsewhere(request, broker, GROUP, body.group_id)
+    code = first_denied_code(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    code = code or coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows = body.topic_partitions
@@ -119,7 +121,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
 
     def answer(codes: list[int]) -> Answer:
-        code = next(filter(None, codes), ErrorCode.NONE) or elsewhere(request, broker, GROUP, body.group_id)
+        code = next(filter(None, codes), ErrorCode.NONE) or coordinator_error(request, broker, GROUP, body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
         heartbeat = ShareHeartbeatRequest(
@@ -191,7 +193,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
                 member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             )
 
-    return descriptions(request, broker, ConsumerGroup, members, _topics_of)
+    return describe_groups(request, broker, ConsumerGroup, members, _topics_of)
 
 
 @Api(
@@ -213,10 +215,10 @@ def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answe
         for member in tuple(group.members.values()):
             yield request.response.Member(**_reader_fields(request, broker, member))
 
-    return descriptions(request, broker, ShareGroup, members, _topics_of)
+    return describe_groups(request, broker, ShareGroup, members, _topics_of)
 
 
-def descriptions(
+def describe_groups(
     request: Request,
     broker: BrokerState,
     kind: type[_GroupT],
@@ -240,8 +242,8 @@ def descriptions(
             group = broker.groups.group(name, kind)
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
-        members = yield from in_turns(members_of(group), lambda member: member)
-        code = all_denied(request, broker.access, "TOPIC", topics_of(broker, group, members))
+        members = yield from create_rows_steps(members_of(group), lambda member: member)
+        code = first_denied_code(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS)
         return row(
@@ -264,7 +266,7 @@ def descriptions(
         answer: Answer = request.response(groups=rows)
         return answer
 
-    return broker.changes.beside(answering())
+    return broker.changes.run_concurrently(answering())
 
 
 def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.partitions import current_leader, endpoints_of, find_topic, leader_partition
@@ -25,7 +25,7 @@ from kafkaframes.storage.files.headers import BatchHeader, first_header
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _Produce: TypeAlias = RequestOf[kafka.ProduceRequest, kafka.ProduceResponse]
+    _Produce: TypeAlias = TypedRequest[kafka.ProduceRequest, kafka.ProduceResponse]
 
 
 _FIRST_VERSION_BY_TOPIC_ID = 13
@@ -40,7 +40,7 @@ class _TopicRecords(NamedTuple):
 
     name: str
     topic_id: UUID
-    partitions: dict[int, list[Produced]]
+    partitions: dict[int, list[SentRecords]]
 
 
 class TopicOutcomes(NamedTuple):
@@ -79,14 +79,14 @@ class TopicOutcomes(NamedTuple):
 )
 def _produce(request: _Produce, broker: BrokerState) -> Answer:
     """With acks 0 there is no response, and an error closes the connection. Acks 1 and -1 are equivalent here."""
-    return broker.changes.beside(_answering(request, broker))
+    return broker.changes.run_concurrently(_answer_steps(request, broker))
 
 
-def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
+def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
     topics = _topics(request)
-    refusal = _refusal(request, broker, topics)
-    turns, done = Turns(len(request.data)), []
+    refusal = _request_error(request, broker, topics)
+    turns, done = AppendTurns(len(request.data)), []
     for requested_topic in topics:
         if refusal != ErrorCode.NONE:
             outcomes = [(index, AppendOutcome(refusal)) for index in requested_topic.partitions]
@@ -111,7 +111,7 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
                 sent_records,
                 content=turns.content,
             )
-            outcome = yield from opening(broker, turns.content, attempt)
+            outcome = yield from append_when_open(broker, turns.content, attempt)
             outcomes.append((index, outcome))
             if turns.is_due(sent_records[-1].records):
                 yield None
@@ -133,7 +133,7 @@ def _topics(request: _Produce) -> list[_TopicRecords]:
             (row_of_topic.name, row_of_topic.topic_id), _TopicRecords(row_of_topic.name, row_of_topic.topic_id, {})
         )
         for row in row_of_topic.partition_data:
-            topic.partitions.setdefault(row.index, []).append(read_produced(row.records))
+            topic.partitions.setdefault(row.index, []).append(read_sent_records(row.records))
     return [topic for topic in topics.values() if topic.partitions]
 
 
@@ -162,7 +162,7 @@ def _outcome(
     topic: Topic | None,
     code: int,
     index: int,
-    sent_records: list[Produced],
+    sent_records: list[SentRecords],
     *,
     content: ContentBudget,
 ) -> AppendOutcome:
@@ -188,7 +188,7 @@ def _append(
     broker: BrokerState,
     topic: Topic,
     partition: Partition,
-    sent_records: Produced,
+    sent_records: SentRecords,
     *,
     content: ContentBudget,
 ) -> AppendOutcome:
@@ -197,17 +197,17 @@ def _append(
     if code != ErrorCode.NONE:
         return AppendOutcome(code)
     if body.acks not in _VALID_ACKS:
-        return refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
+        return error_outcome(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
-        return refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
-    return append(broker, partition, sent_records, acks=body.acks, content=content)
+        return error_outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
+    return append_to_partition(broker, partition, sent_records, acks=body.acks, content=content)
 
 
 def _may_write_internal(request: _Produce) -> bool:
     return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
 
 
-def _refusal(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
+def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:
     """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
     Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
@@ -219,18 +219,18 @@ def _refusal(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]
     transactional_id = request.body.transactional_id
     if transactional_id is not None and transactional_topics:
         return check_denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
-    if all(_takes_copies(broker, topic.name) for topic in transactional_topics):
+    if all(_accepts_copies(broker, topic.name) for topic in transactional_topics):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def _takes_copies(broker: BrokerState, name: str) -> bool:
+def _accepts_copies(broker: BrokerState, name: str) -> bool:
     topic = broker.topics.get(name)
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
 def _transaction_code(
-    request: _Produce, broker: BrokerState, name: str, partition: Partition, sent_records: Produced
+    request: _Produce, broker: BrokerState, name: str, partition: Partition, sent_records: SentRecords
 ) -> int:
     """Verify a transaction's first batch in a partition with the coordinator (KIP-890); return the error code or 0."""
     transactional_id = request.body.transactional_id
@@ -308,12 +308,12 @@ class AppendOutcome(NamedTuple):
     error_message: str | None = None
 
 
-def refuse(code: ErrorCode, message: str) -> AppendOutcome:
+def error_outcome(code: ErrorCode, message: str) -> AppendOutcome:
     """Return an outcome with an error code and its message."""
     return AppendOutcome(code, error_message=message)
 
 
-class Produced(NamedTuple):
+class SentRecords(NamedTuple):
     """The records of a partition in a request, with the header of their first batch.
 
     Attributes:
@@ -331,13 +331,13 @@ class Produced(NamedTuple):
         return header is not None and len(records) >= BATCH_V2.size and bool(header.attributes & TRANSACTIONAL)
 
 
-def read_produced(records: Raw | None) -> Produced:
+def read_sent_records(records: Raw | None) -> SentRecords:
     """Return records with the header of their first batch. Null is treated as empty."""
     records = records or b""
-    return Produced(records, first_header(records))
+    return SentRecords(records, first_header(records))
 
 
-def check_form(version: int, sent_records: Produced) -> AppendOutcome | None:
+def check_form(version: int, sent_records: SentRecords) -> AppendOutcome | None:
     """Return the error of records whose form the version does not allow; None if it does.
 
     See Kafka's ProduceRequest.validateRecords.
@@ -347,26 +347,26 @@ def check_form(version: int, sent_records: Produced) -> AppendOutcome | None:
     records, header = sent_records
     if header is None:
         if len(records) < BYTES_TO_MAGIC:
-            return refuse(
+            return error_outcome(
                 ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here is none"
             )
-        return refuse(
+        return error_outcome(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
         )
     if header.size > len(records):
-        return refuse(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
+        return error_outcome(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
     if version < _FIRST_VERSION_WITH_ZSTD and header.codec == Codec.ZSTD:
-        return refuse(
+        return error_outcome(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_VERSION_WITH_ZSTD}, not {version}"
         )
     if header.size < len(records):
-        return refuse(
+        return error_outcome(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here are more"
         )
     return None
 
 
-class Turns:
+class AppendTurns:
     """The work of a request: when other requests get a turn, and the limit of its decompressed bytes."""
 
     __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
@@ -389,22 +389,24 @@ class Turns:
         return is_due
 
 
-def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]) -> Waiting[AppendOutcome]:
+def append_when_open(
+    broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]
+) -> Waiting[AppendOutcome]:
     """Call ``call`` to append. If a batch is slow to decompress, do that in a thread, and call it again."""
     while True:
         try:
             outcome = call()
         except ContentNotReadyError as needed_content:
-            content.open_contents[needed_content.name] = yield from broker.changes.apart(needed_content.work)
+            content.open_contents[needed_content.name] = yield from broker.changes.run_in_thread(needed_content.work)
         else:
             content.open_contents.clear()
             return outcome
 
 
-def append(
+def append_to_partition(
     broker: BrokerState,
     partition: Partition,
-    sent_records: Produced,
+    sent_records: SentRecords,
     *,
     acks: int,
     content: ContentBudget | None = None,
@@ -415,7 +417,8 @@ def append(
         content: remaining limit of the request's decompressed bytes; None: only the general limits apply.
 
     Raises:
-        ContentNotReadyError: a batch must be decompressed in a thread first (``opening``); nothing has changed.
+        ContentNotReadyError: a batch must be decompressed in a thread first (``append_when_open``); nothing has
+            changed.
     """
     token = CONTENT_BUDGET.set(content)
     try:
@@ -424,17 +427,17 @@ def append(
         CONTENT_BUDGET.reset(token)
 
 
-def _append_to_log(broker: BrokerState, partition: Partition, sent_records: Produced, *, acks: int) -> AppendOutcome:
+def _append_to_log(broker: BrokerState, partition: Partition, sent_records: SentRecords, *, acks: int) -> AppendOutcome:
     if broker.is_read_only:
-        return refuse(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+        return error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
     if log.is_closed:
-        return refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
+        return error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ACKS_ALL and partition.is_under_min_isr:
         reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
-        return refuse(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
+        return error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
-        return refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
+        return error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
     try:
         info = log.append_as_leader(
             sent_records.records,

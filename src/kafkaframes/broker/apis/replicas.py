@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.elections import elect
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -16,15 +16,15 @@ from kafkaframes.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ElectLeaders: TypeAlias = RequestOf[kafka.ElectLeadersRequest, kafka.ElectLeadersResponse]
-    _AlterPartitionReassignments: TypeAlias = RequestOf[
+    _ElectLeaders: TypeAlias = TypedRequest[kafka.ElectLeadersRequest, kafka.ElectLeadersResponse]
+    _AlterPartitionReassignments: TypeAlias = TypedRequest[
         kafka.AlterPartitionReassignmentsRequest, kafka.AlterPartitionReassignmentsResponse
     ]
-    _ListPartitionReassignments: TypeAlias = RequestOf[
+    _ListPartitionReassignments: TypeAlias = TypedRequest[
         kafka.ListPartitionReassignmentsRequest, kafka.ListPartitionReassignmentsResponse
     ]
-    _AlterReplicaLogDirs: TypeAlias = RequestOf[kafka.AlterReplicaLogDirsRequest, kafka.AlterReplicaLogDirsResponse]
-    _DescribeLogDirs: TypeAlias = RequestOf[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
+    _AlterReplicaLogDirs: TypeAlias = TypedRequest[kafka.AlterReplicaLogDirsRequest, kafka.AlterReplicaLogDirsResponse]
+    _DescribeLogDirs: TypeAlias = TypedRequest[kafka.DescribeLogDirsRequest, kafka.DescribeLogDirsResponse]
 
 _PREFERRED, _UNCLEAN = 0, 1
 _LOG_DIR_REASONS = {
@@ -110,7 +110,7 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
     answer = _move_replica(
-        request, ErrorCode.NONE, lambda topic, row: _move(broker, topic, row.partition_index, row.replicas)
+        request, ErrorCode.NONE, lambda topic, row: _move_replicas(broker, topic, row.partition_index, row.replicas)
     )
     broker.save()
     return answer
@@ -134,7 +134,7 @@ def _move_replica(
     )
 
 
-def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
+def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
     partition = broker.partition(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
@@ -143,7 +143,7 @@ def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | Non
     if not broker.nodes.are_replicas(replicas):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
     led_by, partition.replicas = partition.leader_id, tuple(replicas)
-    broker.nodes.let_lead(partition)
+    broker.nodes.elect_leader(partition)
     if led_by in partition.in_sync:
         partition.leader_id = led_by
     else:

@@ -9,12 +9,12 @@ from uuid import UUID
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.state.changes import Steps, in_turns, once
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.state.changes import Steps, create_rows_steps, run_once
 from kafkaframes.broker.state.configs import group_setting
-from kafkaframes.broker.state.partitions import Wait
+from kafkaframes.broker.state.partitions import FetchWait
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.broker.state.store_reads import when_read
+from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import AcquiredRun, ShareFetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
@@ -25,8 +25,8 @@ from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, F
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _ShareFetch: TypeAlias = RequestOf[kafka.ShareFetchRequest, kafka.ShareFetchResponse]
-    _ShareAcknowledge: TypeAlias = RequestOf[kafka.ShareAcknowledgeRequest, kafka.ShareAcknowledgeResponse]
+    _ShareFetch: TypeAlias = TypedRequest[kafka.ShareFetchRequest, kafka.ShareFetchResponse]
+    _ShareAcknowledge: TypeAlias = TypedRequest[kafka.ShareAcknowledgeRequest, kafka.ShareAcknowledgeResponse]
 
 _FIRST_VERSION_WITH_RENEWALS: Final = 2
 _RECORD_LIMIT_MODE: Final = 1  # ShareAcquireMode
@@ -74,7 +74,7 @@ class _AvailableRecords(NamedTuple):
 def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access."""
     body, epoch = request.body, request.body.share_session_epoch
-    code = _share.refusal(request)
+    code = _share.request_error(request)
     is_renewal = request.version >= _FIRST_VERSION_WITH_RENEWALS and body.is_renew_ack
     if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
         code = ErrorCode.INVALID_REQUEST
@@ -83,23 +83,27 @@ def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
         code = ErrorCode.INVALID_REQUEST
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
-    code, session = (_share.begin if epoch == INITIAL else _share.enter)(request, broker)
+    code, session = (_share.begin_session if epoch == INITIAL else _share.enter_session)(request, broker)
     if session is None:
         return request.response(error_code=code)
     if epoch != FINAL:
-        _share.update(request, broker, session)
-    return broker.changes.beside(_answering(request, broker, session, has_words=has_words, only_words=is_renewal))
+        _share.update_session(request, broker, session)
+    return broker.changes.run_concurrently(
+        _answer_steps(request, broker, session, has_words=has_words, only_words=is_renewal)
+    )
 
 
-def _answering(
+def _answer_steps(
     request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
 ) -> Steps[Answer]:
-    words = _share.words_of(request, broker) if has_words else ()
-    acknowledged_rows = yield from in_turns(words, lambda word: (word.key, _share.acknowledge(request, broker, word)))
+    words = _share.acknowledgements_of(request, broker) if has_words else ()
+    acknowledged_rows = yield from create_rows_steps(
+        words, lambda word: (word.key, _share.acknowledge(request, broker, word))
+    )
     acknowledged_codes = dict(acknowledged_rows)
     if request.body.share_session_epoch == FINAL:
         answer = _answer(request, broker, session, {}, acknowledged_codes)
-        _share.end(request, broker)
+        _share.end_session(request, broker)
         return answer
     if only_words:
         return _answer(request, broker, session, {}, acknowledged_codes)
@@ -107,15 +111,17 @@ def _answering(
 
     def find(key: PartitionKey, session_partition: SessionPartition) -> None:
         partition, code = (
-            _share.find(request, broker, key) if session_partition.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
+            _share.find_partition(request, broker, key)
+            if session_partition.is_known
+            else (None, ErrorCode.UNKNOWN_TOPIC_ID)
         )
         if partition is None:
             rows[key] = _PartitionResult(code)
         else:
             partitions[key] = partition
 
-    yield from in_turns(list(session.partitions.items()), lambda item: find(*item))
-    return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged_codes))
+    yield from create_rows_steps(list(session.partitions.items()), lambda item: find(*item))
+    return run_when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged_codes))
 
 
 def _fetch(
@@ -146,7 +152,7 @@ def _fetch(
     answer = attempt(not open_partitions or body.max_wait_ms <= 0)
     if answer is not None:
         return answer
-    return Wait(
+    return FetchWait(
         broker,
         [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
@@ -155,7 +161,7 @@ def _fetch(
 
 
 def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
-    return once(lambda: when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
+    return run_once(lambda: run_when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 
 def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
@@ -228,12 +234,12 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRe
         max(body.batch_size, 1),
         record_limit=request.version >= _FIRST_VERSION_WITH_RENEWALS and body.share_acquire_mode == _RECORD_LIMIT_MODE,
     )
-    spans = list(_spans(headers, read.offset))
+    spans = list(_batch_spans(headers, read.offset))
     acquired_records = state.acquire(fetch, spans)
     left_out = list(_find_aborted(headers, read.data))
     if acquired_records and left_out:
         state.archive_acquired(left_out)
-        acquired_records = [rest for run in acquired_records for rest in _without(run, left_out)]
+        acquired_records = [rest for run in acquired_records for rest in _exclude_spans(run, left_out)]
     if not acquired_records:
         return _PartitionResult()
     used_headers = [
@@ -244,7 +250,7 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRe
     return _PartitionResult(ErrorCode.NONE, records[used_headers[0].position : used_headers[-1].end], acquired_records)
 
 
-def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
+def _batch_spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
     """Yield the offset ranges of batches. A compressed batch of an older format only specifies its last offset."""
     for header in headers:
         first = header.base_offset if header.magic > 1 or not header.codec else min(offset, header.last_offset)
@@ -265,7 +271,7 @@ def _find_aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[S
                     break
 
 
-def _without(run: AcquiredRun, spans: Sequence[Span]) -> Iterator[AcquiredRun]:
+def _exclude_spans(run: AcquiredRun, spans: Sequence[Span]) -> Iterator[AcquiredRun]:
     """Yield the parts of an acquired range that are outside of the spans, which are in order."""
     first = run.first
     for span in spans:
@@ -308,7 +314,7 @@ def _answer(
         responses=[
             types.ShareFetchableTopicResponse(topic_id=topic, partitions=some) for topic, some in by_topic.items()
         ],
-        node_endpoints=_share.leaders(request, broker, by_topic.items()),
+        node_endpoints=_share.set_current_leaders(request, broker, by_topic.items()),
     )
     return answer
 
@@ -330,21 +336,23 @@ def _answer(
 def _share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access."""
     types, epoch = request.response, request.body.share_session_epoch
-    code = _share.refusal(request) or (ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE)
+    code = _share.request_error(request) or (
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL else ErrorCode.NONE
+    )
     if code == ErrorCode.NONE:
-        code, _ = _share.enter(request, broker)
+        code, _ = _share.enter_session(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows: dict[UUID, list[kafka.ShareAcknowledgeResponse.PartitionData]] = {}
-    for word in _share.words_of(request, broker):
+    for word in _share.acknowledgements_of(request, broker):
         row = types.PartitionData(partition_index=word.key[1], error_code=_share.acknowledge(request, broker, word))
         rows.setdefault(word.key[0], []).append(row)
     if epoch == FINAL:
-        _share.end(request, broker)
+        _share.end_session(request, broker)
     return request.response(
         acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
         responses=[
             types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=some) for topic, some in rows.items()
         ],
-        node_endpoints=_share.leaders(request, broker, rows.items()),
+        node_endpoints=_share.set_current_leaders(request, broker, rows.items()),
     )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, check_rights, elsewhere, error_of
+from kafkaframes.broker.apis.groups import GROUP, check_rights, coordinator_error, error_of
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
+from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
@@ -20,14 +20,14 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _DescribeShareGroupOffsets: TypeAlias = RequestOf[
+    _DescribeShareGroupOffsets: TypeAlias = TypedRequest[
         kafka.DescribeShareGroupOffsetsRequest, kafka.DescribeShareGroupOffsetsResponse
     ]
-    _AlterShareGroupOffsets: TypeAlias = RequestOf[
+    _AlterShareGroupOffsets: TypeAlias = TypedRequest[
         kafka.AlterShareGroupOffsetsRequest, kafka.AlterShareGroupOffsetsResponse
     ]
     Row: TypeAlias = kafka.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
-    _DeleteShareGroupOffsets: TypeAlias = RequestOf[
+    _DeleteShareGroupOffsets: TypeAlias = TypedRequest[
         kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
     ]
 
@@ -78,14 +78,14 @@ def _group(
     if code != ErrorCode.NONE:
         return row_type(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        requested_topics = _everything(request, broker, group.group_id)
+        requested_topics = _all_offsets(request, broker, group.group_id)
     else:
         requested_topics = {topic.topic_name: list(topic.partitions) for topic in group.topics}
     topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested_topics.items()]
     return row_type(group_id=group.group_id, topics=topics)
 
 
-def _everything(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+def _all_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
     group = broker.groups.groups.get(group_id)
     read = group.initialized_topics if isinstance(group, ShareGroup) else {}
     return {
@@ -138,7 +138,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
     body = request.body
     if not body.group_id:
         return request.response(error_code=ErrorCode.INVALID_GROUP_ID)
-    code, reason, rows = elsewhere(request, broker, GROUP, body.group_id), None, []
+    code, reason, rows = coordinator_error(request, broker, GROUP, body.group_id), None, []
     if code == ErrorCode.NONE:
         try:
             rows = list(_alter_offsets(request, broker))
@@ -154,7 +154,7 @@ def _alter_offsets(
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
     """Set the valid offsets, and yield the topics of the response. Raise if the group has members or another type."""
     types, requested_topics = request.response, request.body.topics
-    refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested_topics}
+    refusals = {topic.topic_name: _topic_error(request, broker, topic.topic_name) for topic in requested_topics}
     topic_partitions = [
         (broker.topics[topic.topic_name], topic.partitions)
         for topic in requested_topics
@@ -183,7 +183,7 @@ def _alter_offsets(
         )
 
 
-def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
+def _topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -> int:
     return check_denied(request, broker.access, "TOPIC", name) or (
         ErrorCode.NONE if name in broker.topics else _UNKNOWN_PARTITION
     )
@@ -218,7 +218,9 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
 )
 def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: BrokerState) -> Answer:
     body = request.body
-    code: int = elsewhere(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
+    code: int = (
+        coordinator_error(request, broker, GROUP, body.group_id) if body.group_id else ErrorCode.INVALID_GROUP_ID
+    )
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     refusals = {

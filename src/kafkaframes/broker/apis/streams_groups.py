@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, client_host, elsewhere, refusal_of
-from kafkaframes.broker.apis.modern_groups import descriptions, member_fields, refuse_descriptions
-from kafkaframes.broker.apis.topics import making_all, making_as_requested
+from kafkaframes.broker.apis.groups import GROUP, client_host, coordinator_error, refusal_of
+from kafkaframes.broker.apis.modern_groups import describe_groups, member_fields, refuse_descriptions
+from kafkaframes.broker.apis.topics import create_all_steps, create_as_requested_steps
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import all_denied, may
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.security.access import first_denied_code, is_allowed
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Topic
@@ -35,8 +35,8 @@ from kafkaframes.protocol.messages import message
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _Heartbeat: TypeAlias = RequestOf[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
-    _Describe: TypeAlias = RequestOf[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
+    _Heartbeat: TypeAlias = TypedRequest[kafka.StreamsGroupHeartbeatRequest, kafka.StreamsGroupHeartbeatResponse]
+    _Describe: TypeAlias = TypedRequest[kafka.StreamsGroupDescribeRequest, kafka.StreamsGroupDescribeResponse]
 
 _BROKER_DEFAULT: Final = -1  # of a CreateTopics request
 
@@ -65,8 +65,8 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
         names = {name for subtopology in subtopologies for name in _read_topics(subtopology)}
         sinks = {name for subtopology in subtopologies for name in subtopology.repartition_sink_topics}
         check_topics(names | sinks, broker.is_internal)
-        code = all_denied(request, broker.access, "TOPIC", sorted(names))
-        code = code or elsewhere(request, broker, GROUP, request.body.group_id)
+        code = first_denied_code(request, broker.access, "TOPIC", sorted(names))
+        code = code or coordinator_error(request, broker, GROUP, request.body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
         heartbeat = _to_heartbeat(request)
@@ -78,7 +78,9 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
         result = broker.groups.streams_heartbeat(heartbeat)
     except KafkaframesError as error:
         return refusal_of(request, error)
-    forbidden = [one.name for one in result.missing if not may(request, broker.access, "TOPIC", one.name, "CREATE")]
+    forbidden = [
+        one.name for one in result.missing if not is_allowed(request, broker.access, "TOPIC", one.name, "CREATE")
+    ]
     answer = _answer(request, broker, heartbeat, result, forbidden)
     missing = [one for one in result.missing if one.name not in forbidden]
     if not missing or broker.is_read_only:
@@ -152,7 +154,7 @@ def _answer(
         partitions_by_user_endpoint=None,
     )
     if forbidden:
-        _say(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
+        _set_status(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
     if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, task_rows(types, result.tasks, role))
@@ -185,13 +187,15 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
 
 def _create_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
-    failures = yield from making_all(broker, {topic.name: partial(_making, broker, topic) for topic in missing})
+    failures = yield from create_all_steps(
+        broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing}
+    )
     for name, error in failures.items():
-        _say(answer, f"; Creation of {name} failed: {error}")
+        _set_status(answer, f"; Creation of {name} failed: {error}")
     return answer
 
 
-def _making(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
+def _create_topic_steps(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
     types: Any = message("CreateTopicsRequest")
     row = types.CreatableTopic(
         name=topic.name,
@@ -199,10 +203,10 @@ def _making(broker: BrokerState, topic: InternalTopic) -> Steps[Topic | None]:
         replication_factor=topic.replication_factor or _BROKER_DEFAULT,
         configs=[types.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
     )
-    return None if topic.name in broker.topics else (yield from making_as_requested(broker, row))
+    return None if topic.name in broker.topics else (yield from create_as_requested_steps(broker, row))
 
 
-def _say(answer: Any, text: str) -> None:
+def _set_status(answer: Any, text: str) -> None:
     for status in answer.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
             status.status_detail += text
@@ -251,4 +255,6 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
         ]
         return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}
 
-    return descriptions(request, broker, StreamsGroup, members, lambda _, group, rows: sorted(group.topics), topology)
+    return describe_groups(
+        request, broker, StreamsGroup, members, lambda _, group, rows: sorted(group.topics), topology
+    )

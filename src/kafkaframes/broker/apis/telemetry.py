@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Api
-from kafkaframes.broker.requests.request import RequestOf, Session
+from kafkaframes.broker.requests.request import Session, TypedRequest
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.codecs import Codec
@@ -21,10 +21,10 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _GetTelemetrySubscriptions: TypeAlias = RequestOf[
+    _GetTelemetrySubscriptions: TypeAlias = TypedRequest[
         kafka.GetTelemetrySubscriptionsRequest, kafka.GetTelemetrySubscriptionsResponse
     ]
-    _PushTelemetry: TypeAlias = RequestOf[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
+    _PushTelemetry: TypeAlias = TypedRequest[kafka.PushTelemetryRequest, kafka.PushTelemetryResponse]
 
 
 _DEFAULT_INTERVAL_MS: Final = 300_000

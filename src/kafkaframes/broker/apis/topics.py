@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.requests.api import Answer, Api, Right
-from kafkaframes.broker.requests.request import RequestOf
-from kafkaframes.broker.security.access import check_denied, may
-from kafkaframes.broker.state.changes import Steps, each
+from kafkaframes.broker.requests.request import TypedRequest
+from kafkaframes.broker.security.access import check_denied, is_allowed
+from kafkaframes.broker.state.changes import Steps, run_each
 from kafkaframes.broker.state.config_changes import check_topic_configs
 from kafkaframes.broker.state.configs import topic_rows
 from kafkaframes.broker.state.state import BrokerState
@@ -23,9 +23,9 @@ from kafkaframes.wire.primitives import NIL_UUID
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _CreateTopics: TypeAlias = RequestOf[kafka.CreateTopicsRequest, kafka.CreateTopicsResponse]
-    _CreatePartitions: TypeAlias = RequestOf[kafka.CreatePartitionsRequest, kafka.CreatePartitionsResponse]
-    _DeleteTopics: TypeAlias = RequestOf[kafka.DeleteTopicsRequest, kafka.DeleteTopicsResponse]
+    _CreateTopics: TypeAlias = TypedRequest[kafka.CreateTopicsRequest, kafka.CreateTopicsResponse]
+    _CreatePartitions: TypeAlias = TypedRequest[kafka.CreatePartitionsRequest, kafka.CreatePartitionsResponse]
+    _DeleteTopics: TypeAlias = TypedRequest[kafka.DeleteTopicsRequest, kafka.DeleteTopicsResponse]
     _Changes: TypeAlias = _CreateTopics | _CreatePartitions | _DeleteTopics
 
 _BROKER_DEFAULT = -1
@@ -74,14 +74,14 @@ def _create_topics_steps(
     names = Counter(request_topic.name for request_topic in topics)
     rows_of = {request_topic.name: request_topic for request_topic in topics}.values()  # one row for a duplicate name
     batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
-    rows = yield from each(
+    rows = yield from run_each(
         _creation(request, broker, request_topic, names[request_topic.name], batch) for request_topic in rows_of
     )
     try:
         if batch.made:
-            broker.keep(batch.made.values())
+            broker.publish_topics(batch.made.values())
     except KafkaframesError as error:
-        _fail((row for row in rows if row.name in batch.made), error)
+        _set_errors((row for row in rows if row.name in batch.made), error)
     return request.response(topics=rows)
 
 
@@ -94,13 +94,13 @@ def _creation(
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
         yield from _create(request, broker, request_topic, row, batch)
     except KafkaframesError as error:
-        _fail([row], error)
+        _set_errors([row], error)
         if isinstance(error, OptionError):
             row.error_code = ErrorCode.INVALID_CONFIG
     return row
 
 
-def _fail(rows: Iterable[Any], error: KafkaframesError) -> None:
+def _set_errors(rows: Iterable[Any], error: KafkaframesError) -> None:
     """Set the error code and message of rows."""
     for row in rows:
         row.error_code, row.error_message = (
@@ -116,28 +116,28 @@ def _create(
     row: kafka.CreateTopicsResponse.CreatableTopicResult,
     batch: _TopicCreations,
 ) -> Steps[None]:
-    _check(request, broker, request_topic.name, batch)
+    _check_new_topic(request, broker, request_topic.name, batch)
     configs = _configs(broker, request_topic)
     replicas = _read_assignment(broker, request_topic) or broker.assignment(
         request_topic.name, *_counts(broker, request_topic)
     )
     if not request.body.validate_only:
         _count_change(request, broker, len(replicas))
-        topic = yield from broker.making_topic(request_topic.name, replicas, configs)
+        topic = yield from broker.create_topic_steps(request_topic.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.made[request_topic.name] = topic
     _describe(request, broker, row, replicas, configs)
 
 
-def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
+def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
     """Create a topic for the broker itself, from a row of CreateTopics. It is visible after ``BrokerState.keep``."""
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
     configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
-    return (yield from broker.making_topic(row.name, replicas, configs))
+    return (yield from broker.create_topic_steps(row.name, replicas, configs))
 
 
-def making_all(
+def create_all_steps(
     broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
     """Create topics and store their metadata. Return the errors by topic. A maker that returns None creates nothing."""
@@ -150,10 +150,10 @@ def making_all(
             failures[name] = error
             return None
 
-    created_topics = [topic for topic in (yield from each(map(making, makers))) if topic is not None]
+    created_topics = [topic for topic in (yield from run_each(map(making, makers))) if topic is not None]
     try:
         if created_topics:
-            broker.keep(created_topics)
+            broker.publish_topics(created_topics)
     except KafkaframesError as error:
         failures |= {topic.name: error for topic in created_topics}
     return failures
@@ -186,12 +186,12 @@ def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     return int(count), broker.default_factor if factor == _BROKER_DEFAULT else int(factor)
 
 
-def _check(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
+def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
     try:
         check_topic(name)
     except OptionError as error:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-    if not may(request, broker.access, "TOPIC", name, "CREATE"):
+    if not is_allowed(request, broker.access, "TOPIC", name, "CREATE"):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
     if broker.is_read_only:
         raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
@@ -255,15 +255,15 @@ def _add_partitions(
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
     rows_of = {topic.name: topic for topic in topics}.values()  # one row for a duplicate name
-    rows = yield from each(_growth(request, broker, topic, names[topic.name]) for topic in rows_of)
+    rows = yield from run_each(_growth_steps(request, broker, topic, names[topic.name]) for topic in rows_of)
     try:
         broker.save()
     except KafkaframesError as error:
-        _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
+        _set_errors((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(results=rows)
 
 
-def _growth(request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int) -> Steps[Any]:
+def _growth_steps(request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
     if times == 1:
@@ -293,7 +293,7 @@ def _add(request: _CreatePartitions, broker: BrokerState, request_topic: Any) ->
     if not request.body.validate_only:
         _count_change(request, broker, len(replicas))
         try:
-            yield from broker.adding_partitions(topic, replicas)
+            yield from broker.add_partitions_steps(topic, replicas)
         except KafkaframesError as error:
             return code_of(error), str(error)
     return ErrorCode.NONE, None
@@ -355,9 +355,9 @@ def _delete_topics_steps(
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:
-        yield from broker.deleting_topics(list(topics_to_delete.values()))
+        yield from broker.delete_topics_steps(list(topics_to_delete.values()))
     except KafkaframesError as error:
-        _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
+        _set_errors((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(responses=rows)
 
 
@@ -381,7 +381,7 @@ def _row(
     try:
         _count_change(request, broker, len(topic.partitions))
     except RefusedError as error:
-        _fail([row], error)
+        _set_errors([row], error)
         return row
     row.topic_id = topic.topic_id
     topics_to_delete[topic.topic_id] = topic

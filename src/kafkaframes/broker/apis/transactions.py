@@ -7,11 +7,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.apis.groups import TRANSACTION, check_rights, elsewhere, error_of, transaction_refusal
+from kafkaframes.broker.apis.groups import TRANSACTION, check_rights, coordinator_error, error_of, transaction_error
 from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.request import Request, RequestOf
-from kafkaframes.broker.security.access import check_denied, may
+from kafkaframes.broker.requests.request import Request, TypedRequest
+from kafkaframes.broker.security.access import check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS
@@ -25,13 +25,15 @@ from kafkaframes.storage.files.names import TopicPartition, by_topic
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
 
-    _InitProducerId: TypeAlias = RequestOf[kafka.InitProducerIdRequest, kafka.InitProducerIdResponse]
-    _AddPartitionsToTxn: TypeAlias = RequestOf[kafka.AddPartitionsToTxnRequest, kafka.AddPartitionsToTxnResponse]
-    _AddOffsetsToTxn: TypeAlias = RequestOf[kafka.AddOffsetsToTxnRequest, kafka.AddOffsetsToTxnResponse]
-    _EndTxn: TypeAlias = RequestOf[kafka.EndTxnRequest, kafka.EndTxnResponse]
-    _ListTransactions: TypeAlias = RequestOf[kafka.ListTransactionsRequest, kafka.ListTransactionsResponse]
-    _DescribeTransactions: TypeAlias = RequestOf[kafka.DescribeTransactionsRequest, kafka.DescribeTransactionsResponse]
-    _WriteTxnMarkers: TypeAlias = RequestOf[kafka.WriteTxnMarkersRequest, kafka.WriteTxnMarkersResponse]
+    _InitProducerId: TypeAlias = TypedRequest[kafka.InitProducerIdRequest, kafka.InitProducerIdResponse]
+    _AddPartitionsToTxn: TypeAlias = TypedRequest[kafka.AddPartitionsToTxnRequest, kafka.AddPartitionsToTxnResponse]
+    _AddOffsetsToTxn: TypeAlias = TypedRequest[kafka.AddOffsetsToTxnRequest, kafka.AddOffsetsToTxnResponse]
+    _EndTxn: TypeAlias = TypedRequest[kafka.EndTxnRequest, kafka.EndTxnResponse]
+    _ListTransactions: TypeAlias = TypedRequest[kafka.ListTransactionsRequest, kafka.ListTransactionsResponse]
+    _DescribeTransactions: TypeAlias = TypedRequest[
+        kafka.DescribeTransactionsRequest, kafka.DescribeTransactionsResponse
+    ]
+    _WriteTxnMarkers: TypeAlias = TypedRequest[kafka.WriteTxnMarkersRequest, kafka.WriteTxnMarkersResponse]
 
 
 _FIRST_INIT_VERSION_WITH_FENCED = 4
@@ -68,7 +70,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
     and the client retries.
     """
     body = request.body
-    code = _refusal(request, broker)
+    code = _request_error(request, broker)
     if code == ErrorCode.NONE:
         has_id = body.producer_id != _NO_PRODUCER_ID
         expected_producer = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
@@ -88,12 +90,12 @@ def _code_for_version(request: Request, code: int, *, since: int = _FIRST_VERSIO
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
 
 
-def _refusal(request: _InitProducerId, broker: BrokerState) -> int:
+def _request_error(request: _InitProducerId, broker: BrokerState) -> int:
     body = request.body
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION
     if body.transactional_id is not None:
-        code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
+        code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
         if code != ErrorCode.NONE:
             return code
     elif not broker.access.may_write_idempotently(request.session):
@@ -139,7 +141,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
     ) -> kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
         add = _verify_partitions if transaction.verify_only else _add_partitions
-        codes = {where: _partition_refusal(request, broker, where) for where in _partitions(transaction.topics)}
+        codes = {where: _partition_error(request, broker, where) for where in _partitions(transaction.topics)}
         results = _rows(request, transaction.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
 
@@ -157,7 +159,7 @@ def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
         return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
 
     return broker.changes.rows(
-        _partitions(topics), lambda where: (where, _partition_refusal(request, broker, where)), answer
+        _partitions(topics), lambda where: (where, _partition_error(request, broker, where)), answer
     )
 
 
@@ -168,7 +170,7 @@ def _partitions(topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnT
 def _add_partitions(
     request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
 ) -> _Codes:
-    code = transaction_refusal(request, broker, TRANSACTION, producer[0])
+    code = transaction_error(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
             return _not_attempted(codes)
@@ -185,7 +187,7 @@ def _verify_partitions(
     if any(codes.values()):
         return _not_attempted(codes)
     for where in codes:
-        codes[where] = elsewhere(request, broker, TRANSACTION, producer[0])
+        codes[where] = coordinator_error(request, broker, TRANSACTION, producer[0])
         try:
             if codes[where] == ErrorCode.NONE:
                 broker.transactions.verify_partition(*producer, where)
@@ -199,7 +201,7 @@ def _not_attempted(codes: _Codes) -> _Codes:
     return {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
 
 
-def _partition_refusal(request: _AddPartitionsToTxn, broker: BrokerState, where: TopicPartition) -> int:
+def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, where: TopicPartition) -> int:
     is_client = request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS
     if is_client and broker.is_internal(where.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -241,7 +243,7 @@ def _rows(
 )
 def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answer:
     body = request.body
-    code = transaction_refusal(request, broker, TRANSACTION, body.transactional_id)
+    code = transaction_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
             where = offsets_partition(broker, body.group_id)
@@ -271,7 +273,7 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
 def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     body = request.body
     bumps = request.version >= _FIRST_VERSION_WITH_EPOCH_BUMP
-    code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
+    code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
             next_one = broker.transactions.end(
@@ -355,7 +357,9 @@ def _describe_transaction(
         transaction = broker.transactions.describe(name)
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_of(error))
-    may_see = {where.topic: may(request, broker.access, "TOPIC", where.topic) for where in transaction.partitions}
+    may_see = {
+        where.topic: is_allowed(request, broker.access, "TOPIC", where.topic) for where in transaction.partitions
+    }
     visible_partitions = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
     return types.TransactionState(
         transactional_id=name,
@@ -379,10 +383,10 @@ def _describe_transaction(
     refuse=failure_response,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:
-    return broker.changes.run(_writing(request, broker))
+    return broker.changes.run(_write_markers_steps(request, broker))
 
 
-def _writing(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
+def _write_markers_steps(request: _WriteTxnMarkers, broker: BrokerState) -> Steps[Answer]:
     types, results, marker_count = request.response, [], 0
     for marker in request.body.markers:
         topics = []

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol
 
 from kafkaframes.broker.dispatch.login_states import may_call
 from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Encoded, Handler, Later
+from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, DeferredResponse, EncodedResponse, Handler
 from kafkaframes.broker.requests.failures import shorten_texts
 from kafkaframes.broker.requests.quotas import FETCH, PRODUCE, REQUEST, is_counted
-from kafkaframes.broker.requests.request import ClassOf, Request, RequestOf, Session, class_in_catalog
+from kafkaframes.broker.requests.request import ClassOf, Request, Session, TypedRequest, class_in_catalog
 from kafkaframes.broker.security.access import check_access
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import DecodeError, EncodeError, ErrorCode
@@ -35,7 +35,7 @@ class Hook(Protocol):
         """Return None to handle the request as usual, or a function that answers it; its argument is the handler."""
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Process the response. This is called after a ``Later`` is complete."""
+        """Process the response. This is called after a ``DeferredResponse`` is complete."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +52,7 @@ class Dispatcher:
     hooks: list[Hook] = field(default_factory=list)
     class_of: ClassOf = class_in_catalog
 
-    def request_of(self, frame: bytes, session: Session) -> Request:
+    def decode_request(self, frame: bytes, session: Session) -> Request:
         """Decode a request header. As in Kafka, an unknown API or invalid header raises ``CloseConnection``."""
         try:
             return self._request_of(frame, session)
@@ -65,7 +65,7 @@ class Dispatcher:
         if api is None:
             raise CloseConnection(f"an unknown API key {key}")
         low, high = api.range
-        request: Request = RequestOf(
+        request: Request = TypedRequest(
             api,
             version,
             correlation_id=correlation_id,
@@ -123,7 +123,7 @@ class Dispatcher:
             hook_answer = hook.before(request)
             instead = instead or hook_answer
         answer = call() if instead is None else instead(call)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             answer.when_complete(lambda later: self._show_answer(request, later.answer))
         else:
             self._show_answer(request, answer)
@@ -133,15 +133,15 @@ class Dispatcher:
         for hook in self.hooks:
             hook.after(request, answer)
 
-    def encode(self, request: Request, answer: Message | Encoded) -> Buffers:
+    def encode(self, request: Request, answer: Message | EncodedResponse) -> Buffers:
         """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode it."""
-        parts = answer.parts if isinstance(answer, Encoded) else encode_answer(answer, request.version)
+        parts = answer.parts if isinstance(answer, EncodedResponse) else encode_answer(answer, request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
         _, header_version = request.api.catalog.header_versions[request.version]
         if header_version:
             head = _tag_section(request.answer_tags)
-        return together([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
+        return join_short_parts([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
 
 
 def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
@@ -153,10 +153,10 @@ def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
         return answer.encode_parts(version)
 
 
-def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
+def join_short_parts(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
     """Join short parts. Long buffers and file ranges stay separate.
 
-    >>> together([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
+    >>> join_short_parts([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
     True
     """
     buffers: Buffers = []
@@ -192,7 +192,7 @@ def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answe
     began = time.perf_counter()
     answer = call()
     seconds = time.perf_counter() - began
-    if isinstance(answer, Later):
+    if isinstance(answer, DeferredResponse):
         answer.when_complete(lambda later: _charge(request, broker, later.answer, seconds))
     else:
         _charge(request, broker, answer, seconds)
@@ -208,8 +208,8 @@ def _charge(request: Request, broker: BrokerState, answer: Any, seconds: float) 
         size = _FRAME_BYTES + sum(map(len, answer.encode_parts(request.version)))
         waits.append(quotas.charge(request, FETCH, size, now_ms))
         if waits[-1]:
-            quotas.give_back(request, FETCH, size, now_ms)
-            _leave_out_records(request, broker, answer)
+            quotas.refund(request, FETCH, size, now_ms)
+            _remove_records(request, broker, answer)
     if is_counted(request):
         waits.append(quotas.charge(request, REQUEST, seconds * _PERCENT, now_ms))
     request.throttle_ms = max(waits)
@@ -217,7 +217,7 @@ def _charge(request: Request, broker: BrokerState, answer: Any, seconds: float) 
         answer.throttle_time_ms = request.throttle_ms
 
 
-def _leave_out_records(request: Request, broker: BrokerState, answer: Any) -> None:
+def _remove_records(request: Request, broker: BrokerState, answer: Any) -> None:
     """Remove the records and the new session from the response to a throttled Fetch.
 
     See Kafka's FetchContext.getThrottledResponse.

@@ -18,25 +18,25 @@ from uuid import UUID
 
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
 from kafkaframes.broker.dispatch import fast_produce
-from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, together
-from kafkaframes.broker.dispatch.fast_produce import Repeats
+from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, join_short_parts
+from kafkaframes.broker.dispatch.fast_produce import RequestCache
 from kafkaframes.broker.dispatch.fast_reading import (
     UNUSUAL,
     Cursor,
     UnusualError,
-    all_different,
     array_start,
+    reject_duplicates,
     text_bytes,
 )
-from kafkaframes.broker.requests.api import Answer, Later
+from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.broker.requests.request import Request, Session
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.partitions import (
     MAX_COPIED_BYTES,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Limits,
-    Read,
+    FetchLimits,
+    PartitionRead,
     epoch_code,
     isolation_of,
     read_partition,
@@ -49,7 +49,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import peek_request, read_request_header
 from kafkaframes.wire.primitives import Part
 
-_FIRST_FETCH_VERSION = 4  # before it, records come in older formats
+_FIRST_FETCH_VERSION = 4  # earlier versions require older record formats
 _FIRST_FLEXIBLE_FETCH_VERSION = 12
 _FIRST_VERSION_WITH_LOG_START = 5
 _FIRST_VERSION_WITH_SESSIONS = 7
@@ -60,15 +60,15 @@ _FIRST_VERSION_WITHOUT_REPLICA_ID = 15
 _CONSUMER_REPLICA_ID = -1
 _NO_SESSION = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
-# Of one partition: its number, the leader epoch, the offset, the epoch of the last record, the log's start, the most
-# bytes; as far as a version has them.
+# A partition of a request: number, current leader epoch, fetch offset, last fetched epoch, log start offset and maximum
+# bytes, as far as the version has them.
 _PARTITION_4, _PARTITION_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
 _PARTITION_9, _PARTITION_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
-# Of an answer: number, error code, high watermark, last stable offset, start.
+# A partition of a response: number, error code, high watermark, last stable offset, log start offset.
 _ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
 _THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGGED_FIELDS = bytes(4), bytes(10), b"\x00"
-# The list of aborted transactions, by whether the version is flexible and the list is asked for: empty or null.
+# An empty or null list of aborted transactions, by whether the version is flexible and whether the list is requested.
 _EMPTY_ABORTED_LISTS = {
     (False, True): bytes(4),
     (False, False): _NULL_ARRAY,
@@ -78,7 +78,7 @@ _EMPTY_ABORTED_LISTS = {
 
 
 class RequestedPartition(NamedTuple):
-    """One partition of a request; the fields are FetchPartition's."""
+    """A partition of a request, with the fields of FetchPartition."""
 
     partition: int
     fetch_offset: int
@@ -88,7 +88,7 @@ class RequestedPartition(NamedTuple):
 
 
 def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
-    """Return the body of the answer to an ordinary request; one of ``fast_reading.UNUSUAL`` for any other."""
+    """Return the body of the response to an ordinary request. Raise one of ``fast_reading.UNUSUAL`` for all others."""
     if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
         raise UnusualError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
@@ -98,17 +98,19 @@ def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerSt
         raise UnusualError
     most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
     stretch_bytes = MAX_COPIED_BYTES if session.sends_files else None
-    answer = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
+    answer = _FetchResponse(
+        version, session, broker, FetchLimits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes)
+    )
     answer.read(cursor)
     if max_wait_ms > 0 and answer.size < min(min_bytes, most):
         raise UnusualError
     return answer.parts
 
 
-class _Answer:
-    """An answer while it grows: ``size`` bytes of records, and the parts of its body."""
+class _FetchResponse:
+    """A response under construction: the parts of its body, and the size of its records in bytes."""
 
-    def __init__(self, version: int, session: Session, broker: BrokerState, limits: Limits) -> None:
+    def __init__(self, version: int, session: Session, broker: BrokerState, limits: FetchLimits) -> None:
         self._version = version
         self._is_flexible = version >= _FIRST_FLEXIBLE_FETCH_VERSION
         self._session = session
@@ -118,13 +120,13 @@ class _Answer:
         self.parts: list[bytes | Part] = []
 
     def read(self, cursor: Cursor) -> None:
-        """Read a request from its topics on, and the partitions that it asks for."""
+        """Parse the topics of a request and the fields after them, and read the requested partitions."""
         append = self.parts.append
         append(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_VERSION_WITH_SESSIONS else _THROTTLE)
         count = cursor.count()
         append(array_start(count, is_flexible=self._is_flexible))
         topics = [self._topic(cursor) for _ in range(count)]
-        all_different(topics)
+        reject_duplicates(topics)
         if self._version >= _FIRST_VERSION_WITH_SESSIONS:
             cursor.no_elements()  # forgotten topics
         if self._version >= _FIRST_VERSION_WITH_RACK:
@@ -136,18 +138,18 @@ class _Answer:
             append(_NO_TAGGED_FIELDS)
 
     def _topic(self, cursor: Cursor) -> str:
-        """Read a topic and its partitions; return its name."""
+        """Parse a topic, read its partitions, and return its name."""
         topic, raw = self._find(cursor)
         count = cursor.count()
         self.parts += (raw, array_start(count, is_flexible=self._is_flexible))
-        all_different([self._partition(cursor, topic) for _ in range(count)])
+        reject_duplicates([self._partition(cursor, topic) for _ in range(count)])
         cursor.no_tags()
         if self._is_flexible:
             self.parts.append(_NO_TAGGED_FIELDS)
         return topic.name
 
     def _find(self, cursor: Cursor) -> tuple[Topic, bytes]:
-        """Return the next topic, and what stands for it in the answer."""
+        """Return the next topic, and the bytes that identify it in the response."""
         broker = self._broker
         if self._version >= _FIRST_VERSION_BY_TOPIC_ID:
             raw = cursor.uuid()
@@ -161,7 +163,7 @@ class _Answer:
         return topic, raw
 
     def _partition(self, cursor: Cursor, topic: Topic) -> int:
-        """Read the next partition, and write its row; return its number."""
+        """Parse the next partition, add its row to the response, and return its number."""
         request_partition = _read_partition(cursor, self._version)
         cursor.no_tags()
         partition = topic.partition(request_partition.partition)
@@ -178,13 +180,13 @@ class _Answer:
         self._row(request_partition.partition, read)
         return request_partition.partition
 
-    def _row(self, index: int, read: Read) -> None:
+    def _row(self, index: int, read: PartitionRead) -> None:
         version, is_flexible = self._version, self._is_flexible
         head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
         row = (
             _ROW_4.pack(*head) if version < _FIRST_VERSION_WITH_LOG_START else _ROW_5.pack(*head, read.log_start_offset)
         )
-        row += _EMPTY_ABORTED_LISTS[is_flexible, read.aborted is not None]  # none there, or not asked for
+        row += _EMPTY_ABORTED_LISTS[is_flexible, read.aborted is not None]  # empty, or null if it is not requested
         if version >= _FIRST_VERSION_WITH_RACK:
             row += _NO_REPLICA
         self.parts += (row + array_start(len(read.records), is_flexible=is_flexible), read.records)
@@ -209,29 +211,29 @@ def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
 _NO_TAGS: Final = b"\x00"
-_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # so small an answer has no part that is long or in a file
+_MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response of this size has no long part and no file range
 
 
-class Unfinished(NamedTuple):
-    """A request that is being answered in turns, and its answer."""
+class UnfinishedResponse(NamedTuple):
+    """A request that is handled in steps, and its response."""
 
     request: Request
     answer: Answer
 
 
 class FastPath:
-    """Answers ordinary frames of one broker."""
+    """The fast path of one broker."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._broker = dispatcher.broker
         ranges = {key: api.range for key, api in dispatcher.apis.items()}
         low, high = ranges.get(FETCH, _NO_RANGE)
-        self._repeats = Repeats(self._broker)
+        self._repeats = RequestCache(self._broker)
         self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_RANGE), FETCH: (max(low, _FIRST_FETCH_VERSION), high)}
 
-    def __call__(self, frame: memoryview, session: Session) -> Buffers | Unfinished | None:
-        """Return the answer's frame in parts; None where the request is not ordinary."""
+    def __call__(self, frame: memoryview, session: Session) -> Buffers | UnfinishedResponse | None:
+        """Return the response frame in parts; None if the request is not ordinary."""
         try:
             head = key, version, correlation_id = peek_request(frame)
         except DecodeError:
@@ -246,20 +248,22 @@ class FastPath:
         if not low <= version <= high:
             return None
         if key == PRODUCE and session.records_at:
-            again = self._again(frame, correlation_id, session)
+            again = self._answer_repeated(frame, correlation_id, session)
             if again is not None:
                 return again
-        return self._in_full(frame, head, session)
+        return self._answer_parsed(frame, head, session)
 
-    def _in_full(self, frame: memoryview, head: tuple[int, int, int], session: Session) -> Buffers | Unfinished | None:
-        """Answer what is read word by word."""
+    def _answer_parsed(
+        self, frame: memoryview, head: tuple[int, int, int], session: Session
+    ) -> Buffers | UnfinishedResponse | None:
+        """Answer a request that has to be parsed."""
         key, version, correlation_id = head
         is_flexible = version >= (
             fast_produce.FIRST_FLEXIBLE_VERSION if key == PRODUCE else _FIRST_FLEXIBLE_FETCH_VERSION
         )
         handy = (
             frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
-        )  # a byte of a view costs twice that of bytes
+        )  # indexing a memoryview takes twice as long as indexing bytes
         try:
             header, start = read_request_header(handy, 1 + is_flexible)
             if header.unknown_tags:
@@ -268,31 +272,31 @@ class FastPath:
             if key == FETCH:
                 parts = _read_fetch(cursor, version, session, self._broker)
             else:
-                requested_topics, acks = fast_produce.read(cursor, version, session, self._broker)
+                requested_topics, acks = fast_produce.read_request(cursor, version, session, self._broker)
                 cursor.no_tags()
         except UNUSUAL:
             return None
         if key == PRODUCE:
-            self._repeats.keep(frame, cursor, requested_topics, acks, version, session)
-            steps = fast_produce.appending(requested_topics, acks, self._broker, len(frame))
+            self._repeats.add(frame, cursor, requested_topics, acks, version, session)
+            steps = fast_produce.append_steps(requested_topics, acks, self._broker, len(frame))
             try:
                 waits_for = next(steps)
             except StopIteration as steps_end:
                 topics_done = steps_end.value
             else:
-                return self._in_turns(frame, session, steps, waits_for)
-            if not fast_produce.is_ordinary(topics_done):
-                return self._explain(frame, session, topics_done)
-            parts = list(fast_produce.write(topics_done, version))
+                return self._answer_in_turns(frame, session, steps, waits_for)
+            if not fast_produce.is_without_errors(topics_done):
+                return self._answer_with_errors(frame, session, topics_done)
+            parts = list(fast_produce.write_response(topics_done, version))
         size = 4 + is_flexible + sum(map(len, parts))
         begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
         if size < _MAX_SMALL_RESPONSE_BYTES:
             small: list[Any] = parts
             return [begin + b"".join(small)]
-        return together((begin, *parts))
+        return join_short_parts((begin, *parts))
 
-    def _again(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
-        """Answer a Produce in words that came before."""
+    def _answer_repeated(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
+        """Answer a Produce that is in the cache; return None for all others."""
         try:
             repeat = self._repeats.take(frame, session)
         except UNUSUAL:
@@ -302,11 +306,13 @@ class FastPath:
         known_request, outcome = repeat
         if outcome.error_code == ErrorCode.NONE:
             return [known_request.answer(correlation_id, outcome)]
-        return self._explain(frame, session, [known_request.result_of(outcome)])
+        return self._answer_with_errors(frame, session, [known_request.result_of(outcome)])
 
-    def _explain(self, frame: memoryview, session: Session, topics_done: list[fast_produce.CompletedTopic]) -> Buffers:
-        """Write the answer to a request of which something was refused."""
-        request = self._dispatcher.request_of(frame.tobytes(), session)
+    def _answer_with_errors(
+        self, frame: memoryview, session: Session, topics_done: list[fast_produce.CompletedTopic]
+    ) -> Buffers:
+        """Return the response to a request with rejected records."""
+        request = self._dispatcher.decode_request(frame.tobytes(), session)
         return self._dispatcher.encode(request, self._response(request, topics_done))
 
     def _response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
@@ -316,18 +322,18 @@ class FastPath:
         ]
         return respond(request, self._broker, rows)
 
-    def _in_turns(
+    def _answer_in_turns(
         self,
         frame: memoryview,
         session: Session,
         steps: Waiting[list[fast_produce.CompletedTopic]],
-        waits_for: Later | None,
-    ) -> Unfinished:
-        """Take the steps of a Produce that is long, after the first, with turns for others between them."""
-        request = self._dispatcher.request_of(frame.tobytes(), session)
+        waits_for: DeferredResponse | None,
+    ) -> UnfinishedResponse:
+        """Run the remaining steps of a long Produce, and let other requests run in between."""
+        request = self._dispatcher.decode_request(frame.tobytes(), session)
 
         def answering() -> Waiting[Answer]:
             yield waits_for
             return self._response(request, (yield from steps))
 
-        return Unfinished(request, self._broker.changes.beside(answering()))
+        return UnfinishedResponse(request, self._broker.changes.run_concurrently(answering()))

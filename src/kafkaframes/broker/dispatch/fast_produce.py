@@ -13,8 +13,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.apis import produce
-from kafkaframes.broker.apis.produce import AppendOutcome, Produced
-from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, all_different, array_start, text_bytes
+from kafkaframes.broker.apis.produce import AppendOutcome, SentRecords
+from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, array_start, reject_duplicates, text_bytes
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.state import BrokerState
@@ -29,44 +29,46 @@ _FIRST_VERSION_BY_TOPIC_ID = 13
 _ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
 _FAST_PATH_ACKS = (1, -1)
 _THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
-# A row of an answer: index, error code and base offset; the time of the log; its start; no errors of single records and
-# no message. What a version has of them, and what stands behind.
+# A partition's row in a response: index, error code, base offset, log append time and log start offset, as far as the
+# version has them. They are followed by empty record errors and a null error message.
 _ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
 _NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
 
 
 class RequestedTopic(NamedTuple):
-    """What is asked of one topic: its name or id as it came, and the records of each partition."""
+    """A topic of a request: its name or id, the bytes that encode it, and the records of each partition."""
 
     name: str
     topic_id: UUID
     raw: bytes
     topic: Topic
-    partitions: list[tuple[Partition, Produced]]
+    partitions: list[tuple[Partition, SentRecords]]
 
 
 class CompletedTopic(NamedTuple):
-    """What became of one topic's records: an outcome for each partition that was asked for."""
+    """The results of a topic: an outcome for each requested partition."""
 
     requested: RequestedTopic
     outcomes: list[AppendOutcome]
 
     def by_index(self) -> list[tuple[int, AppendOutcome]]:
-        """Return the outcomes with the numbers of their partitions."""
+        """Return pairs of partition number and outcome."""
         return [
             (one.index, outcome) for (one, _), outcome in zip(self.requested.partitions, self.outcomes, strict=True)
         ]
 
 
-def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[RequestedTopic], int]:
-    """Return what an ordinary request asks for, and its acks; nothing has changed yet."""
+def read_request(
+    cursor: Cursor, version: int, session: Session, broker: BrokerState
+) -> tuple[list[RequestedTopic], int]:
+    """Return the topics of an ordinary request, and its acks. Nothing is appended."""
     if version >= _FIRST_VERSION_WITH_TRANSACTIONS:
         cursor.null_text()
     acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
     if acks not in _FAST_PATH_ACKS:
         raise UnusualError
     topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
-    all_different([one.raw for one in topics])
+    reject_duplicates([one.raw for one in topics])
     return topics, acks
 
 
@@ -84,19 +86,19 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
     requested_topic = RequestedTopic(name, topic_id, raw, topic, [])
     for _ in range(cursor.count()):
         (index,) = cursor.numbers(_INDEX)
-        sent_records = produce.read_produced(cursor.blob())
+        sent_records = produce.read_sent_records(cursor.blob())
         cursor.no_tags()
         partition = find_led_partition(topic, index, session)
         if partition is None or not is_usual(sent_records, version):
             raise UnusualError
         requested_topic.partitions.append((partition, sent_records))
-    all_different([partition.index for partition, _ in requested_topic.partitions])
+    reject_duplicates([partition.index for partition, _ in requested_topic.partitions])
     cursor.no_tags()
     return requested_topic
 
 
 def topic_of(requested_topic: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
-    """Return the topic that a request means now."""
+    """Return the current topic with the name or id of a request; None if it does not exist."""
     return (
         broker.topics_by_id.get(requested_topic.topic_id)
         if version >= _FIRST_VERSION_BY_TOPIC_ID
@@ -110,37 +112,39 @@ def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
 
 
 def find_led_partition(topic: Topic, index: int, session: Session) -> Partition | None:
-    """Return a partition that is there and led here."""
+    """Return a partition that this node leads; None if it does not exist or has another leader."""
     partition = topic.partition(index)
     return None if partition is None or partition.leader_id != session.node_id else partition
 
 
-def is_usual(sent_records: Produced, version: int) -> bool:
-    """Return whether records have the form that a version of Produce carries, and are no transaction's."""
+def is_usual(sent_records: SentRecords, version: int) -> bool:
+    """Return whether records have the form that the version requires, and are not transactional."""
     return produce.check_form(version, sent_records) is None and not sent_records.is_transactional
 
 
-def appending(
+def append_steps(
     requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
 ) -> Waiting[list[CompletedTopic]]:
-    """Append partition by partition, with turns for others; one that is refused does not touch the others."""
-    turns, topics_done = produce.Turns(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
+    """Append partition by partition, and let other requests run in between. Errors are independent of each other."""
+    turns, topics_done = produce.AppendTurns(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
     for topic, outcomes in topics_done:
         for partition, sent_records in topic.partitions:
-            append = partial(produce.append, broker, partition, sent_records, acks=acks, content=turns.content)
-            outcomes.append((yield from produce.opening(broker, turns.content, append)))
+            append = partial(
+                produce.append_to_partition, broker, partition, sent_records, acks=acks, content=turns.content
+            )
+            outcomes.append((yield from produce.append_when_open(broker, turns.content, append)))
             if turns.is_due(sent_records.records):
                 yield None
     return topics_done
 
 
-def is_ordinary(topics_done: list[CompletedTopic]) -> bool:
-    """Return whether everything was taken."""
+def is_without_errors(topics_done: list[CompletedTopic]) -> bool:
+    """Return whether all records were appended."""
     return all(outcome.error_code == ErrorCode.NONE for one in topics_done for outcome in one.outcomes)
 
 
-def write(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
-    """Return the answer's body; nothing in it was refused."""
+def write_response(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
+    """Return the body of a response without errors, in parts."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     parts = [array_start(len(topics_done), is_flexible=is_flexible)]
     for topic in topics_done:
@@ -151,7 +155,7 @@ def write(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
             else text_bytes(requested_topic.raw, is_flexible=is_flexible)
         )
         parts.append(array_start(len(outcomes), is_flexible=is_flexible))
-        parts += [row(index, outcome, version) for index, outcome in topic.by_index()]
+        parts += [partition_row(index, outcome, version) for index, outcome in topic.by_index()]
         if is_flexible:
             parts.append(b"\x00")
     if version:
@@ -159,14 +163,14 @@ def write(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
     return parts
 
 
-def around(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, bytes]:
-    """Return the body of an answer about one partition as what stands before its row, the row, and what follows."""
-    start, name, count, middle, *rest = write([topic], version)
+def split_response(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, bytes]:
+    """Return the body of a response with one partition: the bytes before its row, the row, and the bytes after it."""
+    start, name, count, middle, *rest = write_response([topic], version)
     return start + name + count, middle, b"".join(rest)
 
 
-def row(index: int, outcome: AppendOutcome, version: int) -> bytes:
-    """Return the row of one partition that was appended to."""
+def partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
+    """Return the row of a partition whose records were appended."""
     code, offset, time_ms, start = outcome[:4]
     if version >= FIRST_FLEXIBLE_VERSION:
         return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
@@ -176,20 +180,24 @@ def row(index: int, outcome: AppendOutcome, version: int) -> bytes:
     return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)
 
 
-MAX_CACHED_REQUESTS = 1024  # then all are forgotten, and known again as they come
-MAX_HEAD_BYTES = 512  # before the records of a request that is kept
+MAX_CACHED_REQUESTS = 1024  # the cache is cleared when it is full
+MAX_HEAD_BYTES = 512  # largest number of bytes before the records of a cached request
 _SIZE_AND_ID = struct.Struct(">ii")
 _PLACEHOLDER_OUTCOME = AppendOutcome(base_offset=0, log_start_offset=0)
-_NO_RECORDS = produce.read_produced(b"")
+_NO_RECORDS = produce.read_sent_records(b"")
 
 
-class KnownRequest(NamedTuple):
-    """What the bytes before the records mean.
+class CachedRequest(NamedTuple):
+    """A parsed request without its records, and the constant parts of its response.
 
     Attributes:
         requested: the topic, without records.
-        tail: the bytes behind the records.
-        size, before, after: the answer's size, and what it has around the partition's row.
+        number: the partition number.
+        acks: acks of the request.
+        version: version of the request.
+        tail: the bytes after the records.
+        size: size of the response, in bytes.
+        before, after: the bytes of the response before and after the partition's row.
     """
 
     requested: RequestedTopic
@@ -203,32 +211,32 @@ class KnownRequest(NamedTuple):
 
     @property
     def is_flexible(self) -> bool:
-        """Whether lengths are varints."""
+        """Whether the version is flexible, so that lengths are varints."""
         return self.version >= FIRST_FLEXIBLE_VERSION
 
     def answer(self, correlation_id: int, outcome: AppendOutcome) -> bytes:
-        """Return the answer's frame; nothing was refused."""
+        """Return the frame of a response without errors."""
         head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.before
-        return head + row(self.number, outcome, self.version) + self.after
+        return head + partition_row(self.number, outcome, self.version) + self.after
 
     def result_of(self, outcome: AppendOutcome) -> CompletedTopic:
-        """Return what became of the request."""
+        """Return the result of the request."""
         return CompletedTopic(self.requested, [outcome])
 
 
-class Repeats:
-    """Requests to one broker that differ from an earlier one in nothing but their records, on whatever connection.
+class RequestCache:
+    """A cache of parsed Produce requests, by the bytes before their records.
 
-    A producer asks for the same partition in the same words all day. The bytes before the records of an ordinary
-    request are kept with what they mean, so that the next one is known by comparing them. Nothing that can change is
-    kept: whether the topic is there, who leads the partition and who may write is looked at each time.
+    A producer sends many requests that differ only in their records and correlation id. If the bytes before the records
+    equal those of an earlier request, also of another connection, the request need not be parsed. State that can change
+    is not cached: the topic's existence, the partition's leader and the client's permission are checked each time.
     """
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
-        self._known_requests: dict[bytes, KnownRequest] = {}
+        self._known_requests: dict[bytes, CachedRequest] = {}
 
-    def keep(
+    def add(
         self,
         frame: bytes | memoryview,
         cursor: Cursor,
@@ -237,7 +245,7 @@ class Repeats:
         version: int,
         session: Session,
     ) -> None:
-        """Keep a request that was read to its end, if it is for one partition and nothing follows it."""
+        """Add a parsed request to the cache, if it has one partition and no bytes follow it."""
         at = cursor.blob_at
         if (
             len(requested_topics) > 1
@@ -250,27 +258,27 @@ class Repeats:
         known_request = self._known_requests.get(key)
         if (
             known_request is not None and known_request.requested.topic is requested_topics[0].topic
-        ):  # it was another request's turn on the connection
+        ):  # the connection's previous request had another head
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = around(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
+        before, mark, after = split_response(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
         if cursor.is_flexible:
             before = b"\x00" + before  # of the response's header
         size = 4 + len(before) + len(mark) + len(after)
         if len(self._known_requests) >= MAX_CACHED_REQUESTS:
             self._known_requests.clear()
         bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
-        self._known_requests[key] = KnownRequest(bare, index, acks, version, tail, size, before, after)
+        self._known_requests[key] = CachedRequest(bare, index, acks, version, tail, size, before, after)
 
-    def take(self, frame: bytes | memoryview, session: Session) -> tuple[KnownRequest, AppendOutcome] | None:
-        """Append what a request has that came before in other words; None if it is not known, or not ordinary now."""
+    def take(self, frame: bytes | memoryview, session: Session) -> tuple[CachedRequest, AppendOutcome] | None:
+        """Append the records of a cached request. Return None if it is not cached, or not ordinary any more."""
         at, broker = session.records_at, self._broker
         known_request = self._known_requests.get(_key(frame, at))
         if known_request is None:
             return None
         cursor = Cursor(frame, at, is_flexible=known_request.is_flexible)
-        sent_records = produce.read_produced(cursor.blob())
+        sent_records = produce.read_sent_records(cursor.blob())
         if frame[cursor.at :] != known_request.tail or not is_usual(sent_records, known_request.version):
             return None
         requested_topic, topic = known_request.requested, known_request.requested.topic
@@ -281,7 +289,7 @@ class Repeats:
             return None
         content = ContentBudget(len(frame), opens_apart=True)
         try:
-            return known_request, produce.append(
+            return known_request, produce.append_to_partition(
                 broker, partition, sent_records, acks=known_request.acks, content=content
             )
         except ContentNotReadyError:
@@ -289,6 +297,6 @@ class Repeats:
 
 
 def _key(frame: bytes | memoryview, at: int) -> bytes:
-    """Return the bytes before the records but for the correlation id, which is another one each time."""
+    """Return the bytes before the records, without the correlation id, which differs in each request."""
     head = bytes(frame[:at])
     return head[:4] + head[8:]

@@ -1,4 +1,4 @@
-"""A cursor over a request's body for the fast path: it reads what is ordinary, and gives up at anything unusual."""
+"""A cursor over a request body for the fast path. It raises ``UnusualError`` for requests that are not ordinary."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MAX_ELEMENTS = 10_000
 
 
 class UnusualError(Exception):
-    """The request is not ordinary: the dispatcher answers it."""
+    """The request is not ordinary, so the dispatcher answers it."""
 
 
-# What a cursor raises: bytes that end too early among them.
+# The exceptions of a cursor, including those for truncated requests.
 UNUSUAL = (UnusualError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Cursor:
-    """A place in a frame; ``is_flexible`` where lengths are varints and structs end with tagged fields (KIP-482)."""
+    """A position in a frame. If ``is_flexible``, lengths are varints and structs end with tagged fields (KIP-482)."""
 
     __slots__ = ("_frame", "at", "blob_at", "blob_end", "is_flexible")
 
@@ -35,13 +35,13 @@ class Cursor:
         self.is_flexible = is_flexible
 
     def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
-        """Return the next numbers."""
+        """Return the next numbers, of a struct format."""
         numbers = shape.unpack_from(self._frame, self.at)
         self.at += shape.size
         return numbers
 
     def _length(self, shape: struct.Struct) -> int:
-        """Return a length or a count, -1 for null."""
+        """Return a length or an element count; -1 for null."""
         if not self.is_flexible:
             return int(self.numbers(shape)[0])
         value = self._frame[self.at]
@@ -58,8 +58,8 @@ class Cursor:
             shift += 7
         raise UnusualError
 
-    def _pass(self, length: int) -> slice:
-        """Pass bytes; return where they lie."""
+    def _skip(self, length: int) -> slice:
+        """Skip bytes; return their start and end."""
         start, end = self.at, self.at + length
         if length < 0 or end > len(self._frame):
             raise UnusualError
@@ -67,7 +67,7 @@ class Cursor:
         return slice(start, end)
 
     def _bytes(self, length: int) -> bytes:
-        return bytes(self._frame[self._pass(length)])
+        return bytes(self._frame[self._skip(length)])
 
     def text(self) -> tuple[str, bytes]:
         """Return a string that is not null, and its bytes."""
@@ -77,38 +77,41 @@ class Cursor:
         return str(raw, "utf-8"), raw
 
     def null_text(self) -> None:
-        """Pass a string that is null; give up at any other."""
+        """Skip a null string; raise ``UnusualError`` for all others."""
         if self._length(_INT16) != _NULL_LENGTH:
             raise UnusualError
 
     def uuid(self) -> bytes:
-        """Return the 16 bytes of an id."""
+        """Return the 16 bytes of a UUID."""
         return self._bytes(_UUID_BYTES)
 
     def count(self) -> int:
-        """Return how many elements an array has: at least one, and not very many."""
+        """Return the element count of an array; raise ``UnusualError`` if it is empty or very long."""
         count = self._length(_INT32)
         if not 0 < count <= _MAX_ELEMENTS:
             raise UnusualError
         return count
 
     def no_elements(self) -> None:
-        """Pass an array without elements; give up at null, and at any other."""
+        """Skip an empty array; raise ``UnusualError`` for all others, also for null."""
         if self._length(_INT32):
             raise UnusualError
 
     def blob(self) -> bytearray:
-        """Return bytes that are not null, as a copy, the only one that records get on the way to the disk.
+        """Return a copy of bytes that are not null. It is the only copy of records on their way to the disk.
 
         ``blob_at`` is where their length is, ``blob_end`` their end.
         """
         self.blob_at = self.at
-        blob = self._pass(self._length(_INT32))
+        blob = self._skip(self._length(_INT32))
         self.blob_end = self.at
         return bytearray(self._frame[blob])
 
     def no_tags(self) -> None:
-        """Pass the tagged fields of a struct, if its version has any; give up where there are some."""
+        """Skip an empty section of tagged fields, if the version is flexible.
+
+        Raise ``UnusualError`` if it is not empty.
+        """
         if self.is_flexible:
             if self._frame[self.at]:
                 raise UnusualError
@@ -116,7 +119,7 @@ class Cursor:
 
 
 def array_start(count: int, *, is_flexible: bool) -> bytes:
-    """Return what stands before the elements of an array.
+    """Return the encoded element count of an array.
 
     >>> array_start(2, is_flexible=False), array_start(2, is_flexible=True), array_start(300, is_flexible=True)
     (b'\\x00\\x00\\x00\\x02', b'\\x03', b'\\xad\\x02')
@@ -125,12 +128,12 @@ def array_start(count: int, *, is_flexible: bool) -> bytes:
 
 
 def text_bytes(raw: bytes, *, is_flexible: bool) -> bytes:
-    """Return a string as it is written."""
+    """Return an encoded string: its length and its bytes."""
     return (unsigned_varint(len(raw) + 1) if is_flexible else _INT16.pack(len(raw))) + raw
 
 
 def unsigned_varint(number: int) -> bytes:
-    """Return a number as KIP-482 writes lengths."""
+    """Return a number as an unsigned varint."""
     if number < 0x80:
         return bytes((number,))
     out = bytearray()
@@ -138,7 +141,7 @@ def unsigned_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def all_different(items: Sequence[Hashable]) -> None:
-    """Give up where something is asked for twice."""
+def reject_duplicates(items: Sequence[Hashable]) -> None:
+    """Raise ``UnusualError`` if an item is repeated."""
     if len(items) > 1 and len(set(items)) < len(items):
         raise UnusualError

@@ -90,7 +90,7 @@ _FIRST_KRAFT_RELEASE = (3, 3)  # from here on the controller creates topics, and
 _FIRST_RELEASE_WITH_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
-def play(name: str, settings: BrokerSettings) -> ServedApis:
+def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
     release_info = release(name)
     version = tuple(int(part) for part in release_info.name.split(".")[:3])

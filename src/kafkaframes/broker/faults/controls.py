@@ -101,7 +101,7 @@ def records(state: BrokerState, topic: str, partition: int | None = None, *, con
     return matching
 
 
-class SeenClient(NamedTuple):
+class ObservedClient(NamedTuple):
     """A client software, with its client ids and the versions of each API that it used."""
 
     software: str
@@ -124,7 +124,7 @@ def _newest() -> Release:
     return release(releases()[-1])
 
 
-def find_clients(entries: Iterable[JournalEntry]) -> Iterator[SeenClient]:
+def find_clients(entries: Iterable[JournalEntry]) -> Iterator[ObservedClient]:
     """Yield the clients in a journal, with the versions that the newest Kafka release rejects (KIP-896)."""
     by_name: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
@@ -142,7 +142,7 @@ def find_clients(entries: Iterable[JournalEntry]) -> Iterator[SeenClient]:
         refusals = tuple(
             f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
         )
-        yield SeenClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
+        yield ObservedClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
 
 
 def report(entries: Iterable[JournalEntry]) -> str:

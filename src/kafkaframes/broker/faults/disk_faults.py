@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Self
 
 from kafkaframes.broker.faults.power_cut import UnflushedFiles
-from kafkaframes.broker.faults.rules import Occasions, RuleHistory, line_of_caller, show_call
+from kafkaframes.broker.faults.rules import RuleHistory, RuleOccurrences, line_of_caller, show_call
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import FileSystemOver
@@ -28,7 +28,7 @@ _Write = Callable[[int], None]  # writes the first N bytes
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DiskRule(Occasions):
+class DiskRule(RuleOccurrences):
     """A rule for disk operations, created by ``DiskFaults.on``.
 
     Attributes:
@@ -84,7 +84,7 @@ class DiskRule(Occasions):
         """Return the calls that created the rule."""
         return self._chain(show_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
 
-    def takes(self, effect: str, path: str) -> bool:
+    def matches(self, effect: str, path: str) -> bool:
         """Count an operation if it matches; return whether the fault applies to it."""
         if self.is_over or self.effect not in (None, effect):
             return False
@@ -98,7 +98,7 @@ class DiskRule(Occasions):
             self.left -= 1
         return True
 
-    def act(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
+    def apply(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
         """Wait, and raise the rule's error. A write first stores the part that the rule allows."""
         if self._seconds:
             self.occurrences += 1
@@ -143,8 +143,8 @@ class DiskFaults:
     def before(self, effect: str, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
         """Apply the first matching rule, which may raise an ``OSError``."""
         for rule in self.rules:
-            if rule.takes(effect, path):
-                rule.act(path, size_bytes=size_bytes, write=write)
+            if rule.matches(effect, path):
+                rule.apply(path, size_bytes=size_bytes, write=write)
                 return
 
     def over(self, disk: Disk | None) -> FaultyDisk:

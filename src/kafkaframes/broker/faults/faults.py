@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from kafkaframes.broker.faults.rules import Occasions, RuleHistory, line_of_caller, show_call
-from kafkaframes.broker.requests.api import Answer, CloseConnection, Later, map_answer
+from kafkaframes.broker.faults.rules import RuleHistory, RuleOccurrences, line_of_caller, show_call
+from kafkaframes.broker.requests.api import Answer, CloseConnection, DeferredResponse, map_answer
 from kafkaframes.broker.requests.failures import failure_response, flip_bytes
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.state.clock import Clock
@@ -29,7 +29,7 @@ FAULT_CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "wh
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Rule(Occasions):
+class Rule(RuleOccurrences):
     """A rule for requests, created by ``Faults.on``.
 
     Attributes:
@@ -77,7 +77,7 @@ class Rule(Occasions):
 
     def ignore(self) -> Self:
         """Neither handle nor answer the request. The connection stays open."""
-        return self._do("never answered", lambda request, go_on: Later(), "ignore")
+        return self._do("never answered", lambda request, go_on: DeferredResponse(), "ignore")
 
     def corrupt(self) -> Self:
         """Handle the request, and corrupt the records in the response so that their CRC does not match."""
@@ -150,7 +150,7 @@ class Rule(Occasions):
             go_on()
         return len(held_requests)
 
-    def fits(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Return whether the rule matches a request."""
         if self.is_over or self.api not in (None, request.api.name):
             return False
@@ -171,7 +171,7 @@ class Rule(Occasions):
             for topic, index in topic_partitions(request.body, self.state())
         )
 
-    def take(self, request: Request) -> Callable[[Pass], Answer] | None:
+    def match(self, request: Request) -> Callable[[Pass], Answer] | None:
         """Count a matching request. Return a function that applies the fault, or None to handle it as usual."""
         self.requests.append(request)
         if self.skip:
@@ -188,12 +188,12 @@ class Rule(Occasions):
         return lambda go_on: act(request, go_on)
 
     def _later(self, seconds: float, go_on: Pass) -> Answer:
-        answer, later = go_on(), Later()
+        answer, later = go_on(), DeferredResponse()
         self.clock.call_later(seconds * 1000, lambda: later.follow(answer))
         return later
 
     def _hold(self, request: Request, go_on: Pass) -> Answer:
-        later = Later()
+        later = DeferredResponse()
         self._held_requests.append(lambda: later.follow(go_on()))
         return later
 
@@ -251,8 +251,8 @@ class Faults:
             return None
         self.rules = [rule for rule in self.rules if not rule.is_removed]
         for rule in self.rules:
-            if rule.fits(request):
-                rule_pass = rule.take(request)
+            if rule.matches(request):
+                rule_pass = rule.match(request)
                 if rule_pass is not None:
                     return rule_pass
         return None

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from sys import getsizeof
 from typing import Any, TextIO
 
-from kafkaframes.broker.requests.api import Answer, CloseConnection, Encoded
+from kafkaframes.broker.requests.api import Answer, CloseConnection, EncodedResponse
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, redact_json, redact_message
 from kafkaframes.protocol.messages import Message
@@ -119,7 +119,7 @@ class Journal:
         entry.duration_ms = self._monotonic_ms() - request.began_ms
         entry.software = request.session.software
         entry.answer_tags = list(request.answer_tags)
-        if isinstance(answer, Message | Encoded):
+        if isinstance(answer, Message | EncodedResponse):
             is_message = isinstance(answer, Message)
             entry.answer = redact_message(request.api.key, RESPONSE, answer) if is_message else answer
             self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
@@ -222,7 +222,7 @@ def _memory_of(value: Any) -> int:
         sample = value[::step]
         inside = sum(map(_memory_of, sample))
         return getsizeof(value) + (inside * len(value) // len(sample) if sample else 0)
-    if isinstance(value, Encoded):
+    if isinstance(value, EncodedResponse):
         return sum(map(len, value.parts))
     fields = getattr(type(value), "__slots__", ()) if isinstance(value, Struct) else ()
     return getsizeof(value) + sum(_memory_of(getattr(value, name)) for name in fields)

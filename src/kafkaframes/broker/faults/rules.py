@@ -22,16 +22,16 @@ class RuleHistory:
             Without it, a ``Broker`` only lists these rules (``Broker.unused_rules``).
     """
 
-    rules: list[Occasions] = field(default_factory=list)
+    rules: list[RuleOccurrences] = field(default_factory=list)
     is_strict: bool = False
 
-    def list_unused(self) -> list[Occasions]:
+    def list_unused(self) -> list[RuleOccurrences]:
         """Return the rules whose fault never happened. Optional rules and reported rules are excluded."""
         return [rule for rule in self.rules if rule.is_unused and not rule.is_reported]
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Occasions:
+class RuleOccurrences:
     """The part of a rule that counts matches and faults. As a context manager, the rule is removed after the block.
 
     Attributes:
@@ -123,7 +123,7 @@ class Occasions:
         return ".".join((first, *self._calls))
 
 
-def describe_unused(rules: Sequence[Occasions], count_requests: Callable[[str | None], int] | None = None) -> str:
+def describe_unused(rules: Sequence[RuleOccurrences], count_requests: Callable[[str | None], int] | None = None) -> str:
     """Return a failure message for faults that never happened.
 
     Args:

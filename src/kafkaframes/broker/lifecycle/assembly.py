@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.faults.disk_faults import DiskFaults
 from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, open_served
-from kafkaframes.broker.security.access import Access, EverybodyMay
+from kafkaframes.broker.security.access import Access, AllowAllAccess
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.settings.config_values import CONFIG_TYPES, normalize_value
 from kafkaframes.broker.settings.properties import general_name
@@ -99,11 +99,11 @@ def open_broker(
     if served_logs is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)
     else:
-        problems = _leave_out_unreadable(there, path)
+        problems = _ignore_unreadable_metadata(there, path)
     metadata = read_metadata(there, path)
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
-    leave_out_unreadable(settings, metadata)
+    remove_invalid_settings(settings, metadata)
     stored_topics = metadata.topics
     settings.set_dynamic({"": metadata.configs} | metadata.entities.get(NODE_CONFIGS, {}))
 
@@ -161,13 +161,13 @@ def open_broker(
         records_in_memory=records_in_memory or RecordsInMemory(),
         store=store,
         remarks=() if served_logs is None else served_logs.remarks,
-        access=access or EverybodyMay(),
+        access=access or AllowAllAccess(),
         credentials=credentials or Credentials(),
         new_id=new_id,
     )
     is_assembled = True
     state.load_security()
-    state.quotas.take_over(state.metadata.entities.get("quotas", ()))
+    state.quotas.load(state.metadata.entities.get("quotas", ()))
     state.advertised = {key: api.range for key, api in all_apis().items()}
     if not is_new:
         finish_deletions(state, logs, stored_topics)
@@ -176,7 +176,7 @@ def open_broker(
         state.save()
     elif served_logs is None:
         protect_metadata(logs.disk, logs.path)
-    coordinators.attach(state)
+    coordinators.create_coordinators(state)
     return state
 
 
@@ -198,7 +198,7 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
             raise LogDirError(reason, file=path)
 
 
-def _leave_out_unreadable(disk: Disk, path: str) -> list[LogDirError]:
+def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
     """Ignore metadata files that cannot be read, so that the logs can be served without them; return the errors.
 
     This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
@@ -317,21 +317,23 @@ def check_static(settings: BrokerSettings) -> None:
         )
 
 
-def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
+def remove_invalid_settings(settings: BrokerSettings, metadata: StoredMetadata) -> None:
     """Remove invalid stored settings from ``metadata``, with a warning for each."""
-    metadata.configs = _readable("the broker", metadata.configs, check_broker)
+    metadata.configs = _without_invalid("the broker", metadata.configs, check_broker)
     by_node = metadata.entities.get(NODE_CONFIGS, {})
     for node, configs in by_node.items():
-        by_node[node] = _readable(f"node {node}", configs, check_broker)
+        by_node[node] = _without_invalid(f"node {node}", configs, check_broker)
     for name, topic in metadata.topics.items():
-        topic.configs = _readable(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
+        topic.configs = _without_invalid(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
     for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
         entities = metadata.entities.get(entity, {})
         for name, configs in entities.items():
-            entities[name] = _readable(f"{words} {name}", configs, partial(check, settings))
+            entities[name] = _without_invalid(f"{words} {name}", configs, partial(check, settings))
 
 
-def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]) -> dict[str, str]:
+def _without_invalid(
+    owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]
+) -> dict[str, str]:
     kept_values = {}
     for name, value in configs.items():
         try:

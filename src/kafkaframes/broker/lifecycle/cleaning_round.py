@@ -22,7 +22,7 @@ _TOPIC_SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CleaningRange:
     """The range of a log to compact, with the log's state at the start of the round.
 
     Attributes:
@@ -50,7 +50,7 @@ class Round:
     ratio: float
 
 
-def round_of(broker: BrokerState, partition: Partition) -> Round | None:
+def cleaning_range_of(broker: BrokerState, partition: Partition) -> CleaningRange | None:
     """Return the range of a log to compact; None if nothing is due."""
     log, key = partition.log, partition.topic_partition
     topic = broker.topics.get(key.topic)
@@ -62,11 +62,11 @@ def round_of(broker: BrokerState, partition: Partition) -> Round | None:
     end = _first_uncleanable(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
     sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
     cleanable = sum(size for base, size in sizes.items() if base >= dirty)
-    is_late = _is_late(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
+    is_late = _exceeds_max_lag(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
     ratio = cleanable / sum(sizes.values()) if cleanable else 0.0
     if not cleanable or not (is_late or ratio > float(text["min.cleanable.dirty.ratio"])):
         return None
-    return Round(
+    return CleaningRange(
         key,
         log,
         dirty,
@@ -105,7 +105,7 @@ def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: in
     return max((one.base_offset for one in segments if one.base_offset <= end), default=end)
 
 
-def _is_late(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
+def _exceeds_max_lag(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
     """Return whether a dirty record is older than ``max.compaction.lag.ms`` (KIP-354)."""
     segments = (one for one in log.segments if dirty <= one.base_offset < end)
     return any(0 <= one.first_timestamp < oldest_ms for one in segments)

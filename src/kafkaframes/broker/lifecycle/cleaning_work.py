@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from kafkaframes.broker.lifecycle.cleaning_round import Round
+from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import Filter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
@@ -34,7 +34,7 @@ class _StoppedError(Exception):
     """The compaction is cancelled."""
 
 
-def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
+def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
     """Write the compacted segments of a round next to the old ones. The log itself is not changed.
 
     Returns:
@@ -45,12 +45,12 @@ def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[in
         StorageError: the disk fails.
     """
     try:
-        return [_clean(due, is_stopped)]
+        return [_write_compacted(due, is_stopped)]
     except _StoppedError:
         return []
 
 
-def _clean(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
+def _write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
     plan, settings, disk = _plan(due), _settings(due), due.log.disk
     latest = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
@@ -68,13 +68,13 @@ def _clean(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, .
     return groups
 
 
-def _plan(due: Round) -> RoundPlan:
+def _plan(due: CleaningRange) -> RoundPlan:
     producers = Producers.of_entries(due.producers)
     start, high_watermark = due.dirty, due.high_watermark
     return RoundPlan(due.partition, start, due.end, "", due.log_end_offset, high_watermark, due.aborted, producers)
 
 
-def _settings(due: Round) -> CleanerSettings:
+def _settings(due: CleaningRange) -> CleanerSettings:
     settings = due.log.settings
     return CleanerSettings(
         now_ms=due.now_ms,

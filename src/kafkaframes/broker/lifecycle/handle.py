@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker.dispatch.dispatch import Dispatcher, Hook
 from kafkaframes.broker.dispatch.fast_path import FastPath
-from kafkaframes.broker.dispatch.table import play, serve_specs
+from kafkaframes.broker.dispatch.table import apis_of_release, serve_specs
 from kafkaframes.broker.faults import controls
 from kafkaframes.broker.faults.controls import (
     GroupInfo,
@@ -32,10 +32,10 @@ from kafkaframes.broker.faults.journal import Journal, RequestLog
 from kafkaframes.broker.faults.rules import RuleHistory
 from kafkaframes.broker.lifecycle.arguments import Cluster, Metrics, Paths, Served
 from kafkaframes.broker.lifecycle.assembly import open_broker
-from kafkaframes.broker.lifecycle.maintenance import Cleaning, Maintenance
+from kafkaframes.broker.lifecycle.maintenance import LogCleaner, Maintenance
 from kafkaframes.broker.lifecycle.opening import (
     Snapshot,
-    not_served,
+    find_unserved,
     open_in_thread,
     paths_of,
     take_snapshot,
@@ -48,9 +48,9 @@ from kafkaframes.broker.requests.request import class_in_catalog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.settings import KAFKA_DEFAULTS, BrokerSettings
-from kafkaframes.broker.state.clock import Beside, BrokerClock, Clock, LoopThread
+from kafkaframes.broker.state.clock import BrokerClock, Clock, LoopThread, WorkerThreads
 from kafkaframes.broker.state.coordinators import resolve_patterns_in
-from kafkaframes.broker.state.elections import node_down, node_up
+from kafkaframes.broker.state.elections import start_node, stop_node
 from kafkaframes.broker.state.internal import RecordsInMemory
 from kafkaframes.broker.state.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.state.topics import Node, Nodes
@@ -66,7 +66,7 @@ from kafkaframes.storage.files.memory_disk import MemoryDisk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.broker.network.http_server import HttpServer, PlainTextAnswer
+    from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse
 
 _Answer = TypeVar("_Answer")
 _RESOLVING_THREADS = 2  # for subscription patterns, as Kafka's group.coordinator.background.threads
@@ -170,7 +170,7 @@ class Broker:
             self._request_log = RequestLog(request_log, now_ms, monotonic_ms)
         self._served_specs = None if specs is None else serve_specs(specs)
         if broker_release is not None:
-            self._served_specs = play(broker_release, self._settings)
+            self._served_specs = apis_of_release(broker_release, self._settings)
         self.rule_history = RuleHistory()
         self._faults = Faults(self._clock, lambda: self._state, self.rule_history)
         self._disk_faults = DiskFaults(self.rule_history)
@@ -192,8 +192,8 @@ class Broker:
             disk_faults=self._disk_faults if journal else None,
         )
         self._loop = LoopThread()
-        self._cleaning: Cleaning | None = None
-        self._beside: tuple[Beside, ...] = ()
+        self._cleaning: LogCleaner | None = None
+        self._beside: tuple[WorkerThreads, ...] = ()
         self._state: BrokerState | None = None
         self._server: Server | None = None
 
@@ -230,7 +230,7 @@ class Broker:
         self._ports.comes_back = False
         self._stop()
         self._forget_memory()
-        self._ports.held.let_all_go()
+        self._ports.held.release_all()
 
     def _forget_memory(self) -> None:
         self._memory = None
@@ -324,14 +324,14 @@ class Broker:
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
             self._server.fast = FastPath(dispatcher)
         self._state.changes.next_turn = self._server.loop.call_soon
-        self._state.changes.in_thread = changing = Beside(self._server.loop)
-        self._state.credentials.in_thread = authenticating = Beside(self._server.loop, _AUTHENTICATING_THREADS)
-        resolving = Beside(self._server.loop, _RESOLVING_THREADS)
+        self._state.changes.in_thread = changing = WorkerThreads(self._server.loop)
+        self._state.credentials.in_thread = authenticating = WorkerThreads(self._server.loop, _AUTHENTICATING_THREADS)
+        resolving = WorkerThreads(self._server.loop, _RESOLVING_THREADS)
         resolve_patterns_in(self._state, resolving)
         self._beside = (changing, authenticating, resolving)
         Maintenance(self._state)
-        self._cleaning = cleaning = Cleaning(self._state)
-        cleaning.run_apart = cleaning.in_thread
+        self._cleaning = cleaning = LogCleaner(self._state)
+        cleaning.run_apart = cleaning.run_in_thread
         try:
             await self._listen()
         except BaseException:
@@ -375,10 +375,10 @@ class Broker:
                 [Route("GET", "/metrics", self._metrics_text)], host=address.host, port=address.port
             )
 
-    def _metrics_text(self, _: object) -> PlainTextAnswer:
-        from kafkaframes.broker.network.http_server import PlainTextAnswer
+    def _metrics_text(self, _: object) -> PlainTextResponse:
+        from kafkaframes.broker.network.http_server import PlainTextResponse
 
-        return PlainTextAnswer(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
+        return PlainTextResponse(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
 
     @property
     def metrics_port(self) -> int | None:
@@ -402,11 +402,11 @@ class Broker:
         if self._ports.comes_back:
             self._ports.hold()
         else:
-            self._ports.held.let_all_go()
+            self._ports.held.release_all()
         if self._cleaning is not None:
             await self._cleaning.stop()
         state = self._state
-        self._remarks += not_served(state.logs)
+        self._remarks += find_unserved(state.logs)
         self._state = self._server = None
         state.changes.stop()
         for threads in self._beside:
@@ -563,7 +563,7 @@ class Broker:
         return tuple(one.text for one in self._all_remarks() if one.severity is Severity.ERROR)
 
     def _all_remarks(self) -> tuple[Remark, ...]:
-        return self._remarks + (() if self._state is None else not_served(self._state.logs))
+        return self._remarks + (() if self._state is None else find_unserved(self._state.logs))
 
     @property
     def has_journal(self) -> bool:
@@ -625,7 +625,7 @@ class Broker:
         """
 
         def stop(state: BrokerState) -> None:
-            node_down(state, controls.node_of(state, node_id).node_id)
+            stop_node(state, controls.node_of(state, node_id).node_id)
             assert self._server is not None
             self._server.stop_listening(node_id)
 
@@ -647,7 +647,7 @@ class Broker:
         node = self.call(lambda state: controls.node_of(state, node_id))
         if not node.is_up and self._server is not None:
             self._loop.call(self._ports.open(self._server, node))
-            self.call(lambda state: node_up(state, node_id))
+            self.call(lambda state: start_node(state, node_id))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Truncate a partition's log to ``offset``, in a new leader epoch, as after an unclean leader election.

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.lifecycle.cleaning_round import Round, round_of
-from kafkaframes.broker.state.elections import bring_home
+from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange, cleaning_range_of
+from kafkaframes.broker.state.elections import elect_preferred_leaders
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
 from kafkaframes.storage.files.descriptors import count_reserved_descriptors, free_descriptors
@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger("kafkaframes.broker")
 
 
 @dataclass(slots=True)
-class Cleaning:
+class LogCleaner:
     """The log cleaner of a broker (LogCleaner), driven by the broker's clock.
 
     Every ``log.cleaner.backoff.ms``, logs with ``cleanup.policy=compact`` are compacted, starting with the highest
@@ -46,33 +46,33 @@ class Cleaning:
     def _schedule(self) -> None:
         settings = self.broker.settings
         if not self.broker.is_read_only and settings.flag("log.cleaner.enable"):
-            self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._look)
+            self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._start_if_due)
 
-    def _look(self) -> None:
+    def _start_if_due(self) -> None:
         if self.is_stopped or self.broker.logs.is_closed:
             return
         if not self.is_busy:
-            self._next(set())
+            self._clean_next(set())
         self._schedule()
 
-    def _next(self, done_partitions: set[TopicPartition]) -> None:
+    def _clean_next(self, done_partitions: set[TopicPartition]) -> None:
         """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
         rounds = [due for due in self._due() if due.key not in done_partitions]
         if self.is_stopped or not rounds:
             return
         self._clean(max(rounds, key=lambda due: due.ratio), done_partitions)
 
-    def _clean(self, due: Round, done_partitions: set[TopicPartition]) -> None:
+    def _clean(self, due: CleaningRange, done_partitions: set[TopicPartition]) -> None:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
         def work() -> None:
             from kafkaframes.broker.lifecycle.cleaning_work import (
-                clean,  # Arrow and kernels would delay the broker's start
+                write_compacted,  # Arrow and kernels would delay the broker's start
             )
 
             try:
-                outcome.extend(clean(due, lambda: self.is_stopped))
+                outcome.extend(write_compacted(due, lambda: self.is_stopped))
             except StorageError as error:  # repeated in the next pass, unless the directory is offline
                 self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
@@ -91,7 +91,7 @@ class Cleaning:
                 self._install_segments(due, outcome[0])
             else:
                 self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
-            self._next(done_partitions)
+            self._clean_next(done_partitions)
 
         if self.run_apart is None or self.broker.clock.is_frozen:
             work()
@@ -99,7 +99,7 @@ class Cleaning:
         else:
             self.run_apart(work, finish)
 
-    def _install_segments(self, due: Round, groups: dict[int, tuple[int, ...]]) -> None:
+    def _install_segments(self, due: CleaningRange, groups: dict[int, tuple[int, ...]]) -> None:
         log, now_ms = due.log, self.broker.clock.now_ms
         try:
             for bases in groups.values():
@@ -109,7 +109,7 @@ class Cleaning:
         except KafkaframesError as error:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
-    def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+    def run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and ``finish`` on the broker's thread: the ``run_apart`` of a running broker."""
 
         async def running() -> None:
@@ -124,12 +124,12 @@ class Cleaning:
         if self._task is not None:
             await self._task
 
-    def _due(self) -> Iterable[Round]:
+    def _due(self) -> Iterable[CleaningRange]:
         for partition in self.broker.partitions():
             log = partition.log
             if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
                 continue
-            due = round_of(self.broker, partition)
+            due = cleaning_range_of(self.broker, partition)
             if due is not None:
                 yield due
 
@@ -146,11 +146,11 @@ class Maintenance:
         settings = self._broker.settings
         if len(self._broker.nodes.by_id) > 1 and settings.flag("auto.leader.rebalance.enable"):
             seconds = settings.number("leader.imbalance.check.interval.seconds")
-            self._broker.clock.call_later(seconds * 1_000, self._bring_home)
+            self._broker.clock.call_later(seconds * 1_000, self._elect_preferred_leaders)
 
-    def _bring_home(self) -> None:
+    def _elect_preferred_leaders(self) -> None:
         if not self._broker.logs.is_closed:
-            bring_home(self._broker)
+            elect_preferred_leaders(self._broker)
             self._schedule_elections()
 
     def _schedule(self) -> None:

@@ -78,7 +78,7 @@ def open_served(
     return replace(served_logs, filesystem=store), store
 
 
-def not_served(logs: LogManager) -> tuple[Remark, ...]:
+def find_unserved(logs: LogManager) -> tuple[Remark, ...]:
     """Return findings about data in a log directory that is not served.
 
     These are unreadable logs, data that recovery drops, and damage that later reads have found. Warnings follow for
@@ -115,11 +115,11 @@ async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        opening.add_done_callback(_let_go_at_once)
+        opening.add_done_callback(_close_abandoned)
         raise
 
 
-def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
+def _close_abandoned(opening: asyncio.Future[BrokerState]) -> None:
     """Close the state that a cancelled caller no longer needs."""
     if not opening.cancelled() and opening.exception() is None:
         state = opening.result()

@@ -1,9 +1,9 @@
 """An HTTP server for controls, metrics and the schema registry: each route calls a function, each connection a thread.
 
-``Guard`` protects it from web pages in a local browser. Before a route is selected, it checks Host, Origin, token and
-content type. A page can send requests to the local host. It cannot choose their Host except with DNS rebinding, cannot
-hide its Origin, and cannot send JSON or a token without a preflight request, which this server never allows.
-Connections, header bytes, body bytes and the time for a request are limited.
+``RequestGuard`` protects it from web pages in a local browser. Before a route is selected, it checks Host, Origin,
+token and content type. A page can send requests to the local host. It cannot choose their Host except with DNS
+rebinding, cannot hide its Origin, and cannot send JSON or a token without a preflight request, which this server never
+allows. Connections, header bytes, body bytes and the time for a request are limited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DEFAULT_HTTP_PORT: Final = 80
 
 
 class HttpError(Exception):
-    """An answer that is an error; ``code`` is a number for programs, the status by default."""
+    """An error response. ``code`` is an error number for programs; by default the HTTP status."""
 
     def __init__(self, status: int, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -48,8 +48,8 @@ class HttpError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """What is checked of each request.
+class RequestGuard:
+    """The checks of each request.
 
     Attributes:
         token: what requests have to bear; None: nothing.
@@ -62,7 +62,7 @@ class Guard:
     body_types: tuple[str, ...] = ("application/json",)
 
     def check(self, method: str, headers: Headers, *, has_body: bool) -> None:
-        """Let a request pass.
+        """Check the headers of a request.
 
         Raises:
             HttpError: for another host, from another site, without the token, or of another type than JSON.
@@ -92,7 +92,7 @@ class Guard:
     def is_own_host(self, text: str) -> bool:
         """Return whether a Host header names this server.
 
-        >>> guard = Guard(host="127.0.0.1", port=8765)
+        >>> guard = RequestGuard(host="127.0.0.1", port=8765)
         >>> [guard.is_own_host(text) for text in ("localhost:8765", "[::1]:8765", "evil.example:8765", "localhost")]
         [True, True, False, False]
         """
@@ -109,7 +109,7 @@ class Guard:
 
 
 def _is_address(name: str) -> bool:
-    """Return whether a name is an address, which no foreign name can stand for."""
+    """Return whether a name is an IP address. A browser cannot be led to it by DNS rebinding."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -120,25 +120,25 @@ def _is_address(name: str) -> bool:
 MAX_BODY_BYTES: Final = 64 << 20
 MAX_HEAD_BYTES: Final = 32 << 10
 MAX_CONNECTIONS: Final = 128
-TIMEOUT_SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
+TIMEOUT_SECONDS: Final = 30.0  # to send a request, to read a response, and between two requests
 
 
-class PlainTextAnswer(NamedTuple):
-    """An answer that is no JSON."""
+class PlainTextResponse(NamedTuple):
+    """A response that is plain text instead of JSON."""
 
     text: str
     content_type: str
 
 
 class HttpRequest(NamedTuple):
-    """A request: what stood in the path, the query, and the decoded body (None without one)."""
+    """A request: the variable steps of its path, its query, and its decoded body (None without one)."""
 
     path: tuple[str, ...]
     query: Mapping[str, str]
     body: Any
 
     def field(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        """Return a field of the body, which is an object.
+        """Return a field of the body, which must be a JSON object.
 
         Raises:
             HttpError: 400: the body is none, lacks the field, or it is of another type.
@@ -156,7 +156,7 @@ class HttpRequest(NamedTuple):
         return value
 
     def reject_unknown(self, *accepted_names: str) -> None:
-        """Reject a body or a query with other names than these.
+        """Reject unknown fields of the body and unknown parameters of the query.
 
         Raises:
             HttpError: 400: a name is unknown.
@@ -169,7 +169,7 @@ class HttpRequest(NamedTuple):
                 raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {accepted_list}")
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """Return a whole number of the query; 400 where it is none."""
+        """Return an integer parameter of the query; answer with status 400 if it is not an integer."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -182,7 +182,7 @@ Handler = Callable[[HttpRequest], Any]
 
 
 class Route(NamedTuple):
-    """What answers a method and a path; ``{}`` in the path stands for one step, given to the handler.
+    """A method and a path, with their handler. ``{}`` in the path matches one step, which is passed to the handler.
 
     A handler that returns None is answered with an empty object.
 
@@ -199,13 +199,13 @@ class Route(NamedTuple):
 
 
 class HttpServer:
-    """Routes on an address, each connection in a thread.
+    """An HTTP server at one address, with a thread for each connection.
 
     Args:
         routes: tried in order.
         port: 0 for a free one, see ``port``.
         content_type: of answers that are JSON.
-        token, body_types: see ``Guard``.
+        token, body_types: see ``RequestGuard``.
         max_body_bytes: largest body of a request, in bytes.
     """
 
@@ -225,30 +225,30 @@ class HttpServer:
         self.content_type = content_type
         self._patterns = [_pattern(route.path) for route in self.routes]
         self._server = _SocketServer((host, port), self)
-        self.guard = Guard(host=host, port=self.port, token=token, body_types=body_types)
+        self.guard = RequestGuard(host=host, port=self.port, token=token, body_types=body_types)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port of the listening socket."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """``http://HOST:PORT``."""
+        """The URL of the server: ``http://HOST:PORT``."""
         host = str(self._server.server_address[0])
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def close(self) -> None:
-        """Stop listening, and end the connections."""
+        """Stop listening, and close all connections."""
         self._server.shutdown()
         self._server.server_close()
         self._server.end_connections()
         self._thread.join(TIMEOUT_SECONDS)
 
     def check_request(self, method: str, headers: Any, *, has_body: bool) -> tuple[int, Any] | None:
-        """Return what refuses a request for its header, None if nothing does."""
+        """Return the error for the headers of a request; None if they are valid."""
         try:
             self.guard.check(method, headers, has_body=has_body)
         except HttpError as error:
@@ -256,14 +256,14 @@ class HttpServer:
         return None
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
-        """Return the status of a request and what is answered."""
+        """Handle a request; return the status and the body of the response."""
         try:
             return HTTPStatus.OK, self._route(method, target, body)
         except HttpError as error:
             return error.status, {"error_code": error.code, "message": str(error)}
         except KafkaframesError as error:
             status, reason = HTTPStatus.BAD_REQUEST, redact_text(str(error))
-        except Exception as error:  # a fault of ours: what it says may be about anything
+        except Exception as error:  # a bug in a handler; its text may contain any data
             status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"failed inside: {type(error).__name__}"
         return status, {"error_code": int(status), "message": reason}
 
@@ -296,7 +296,7 @@ def _decode_body(body: bytes) -> Any:
         return None
     try:
         value = parse_json(body)
-        json.dumps(value, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
+        json.dumps(value, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
     except UnicodeEncodeError:
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body has text that is no Unicode: half a surrogate pair") from None
     except EncodeError as error:
@@ -305,7 +305,7 @@ def _decode_body(body: bytes) -> Any:
 
 
 class _SocketServer(ThreadingHTTPServer):
-    """Counts its connections, and ends those that take too long to send a request."""
+    """A socket server that limits its connections, and closes those that take too long to send a request."""
 
     daemon_threads = True
     block_on_close = False
@@ -314,16 +314,16 @@ class _SocketServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], owner: HttpServer) -> None:
         self.owner = owner
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._open: dict[socket.socket, float] = {}  # until when the next request has to be whole
+        self._open: dict[socket.socket, float] = {}  # deadline of each connection's next complete request
         self._lock = threading.Lock()
         super().__init__(address, _HttpConnection)
 
     def server_bind(self) -> None:
-        """Bind; the library would look for the address's name in the network."""
+        """Bind without the reverse DNS lookup of the standard library."""
         socketserver.TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Refuse a connection beyond those that are kept."""
+        """Reject a connection above the limit."""
         with self._lock:
             if len(self._open) >= MAX_CONNECTIONS:
                 return False
@@ -331,47 +331,47 @@ class _SocketServer(ThreadingHTTPServer):
         return True
 
     def await_request(self, connection: socket.socket, seconds: float) -> None:
-        """Note that a whole request is expected in time; without limit while one is answered."""
+        """Set the time limit of the next complete request; None while a request is handled."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = time.monotonic() + seconds
 
     def service_actions(self) -> None:
-        """End what takes too long."""
+        """Close connections whose deadline has passed."""
         now = time.monotonic()
         with self._lock:
             late = [connection for connection, until in self._open.items() if until < now]
         for connection in late:
-            _end(connection)
+            _close_connection(connection)
 
     def shutdown_request(self, request: Any) -> None:
-        """Forget a connection that ends."""
+        """Close a connection and remove it from the count."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def end_connections(self) -> None:
-        """End all that are open."""
+        """Close all connections."""
         with self._lock:
             open_connections = list(self._open)
         for connection in open_connections:
-            _end(connection)
+            _close_connection(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that breaks off is no news."""
+        """Log nothing: a client may disconnect at any time."""
 
 
-def _end(connection: socket.socket) -> None:
+def _close_connection(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 class _TooLongError(Exception):
-    """A header has more bytes than are taken."""
+    """The headers of a request exceed the size limit."""
 
 
 class _RequestReader:
-    """A connection's bytes, with a budget for the lines of a header."""
+    """A reader of a connection that limits the size of the headers."""
 
     def __init__(self, raw: BufferedIOBase) -> None:
         self._raw, self.remaining_bytes = raw, MAX_HEAD_BYTES
@@ -388,7 +388,7 @@ class _RequestReader:
 
 
 class _HttpConnection(BaseHTTPRequestHandler):
-    """One connection; the library makes it, in a thread."""
+    """A connection. The standard library creates it, in a thread."""
 
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_SECONDS
@@ -427,14 +427,14 @@ class _HttpConnection(BaseHTTPRequestHandler):
         self.server.await_request(self.connection, math.inf)
         self._send(*self.server.owner.answer(self.command, self.path, body))
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - the library's names
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - names of the standard library
 
     def _refuse(self, status: int, reason: str) -> None:
         self.close_connection = True
         self._send(status, {"error_code": int(status), "message": reason})
 
     def _send(self, status: int, answer: Any) -> None:
-        is_text = isinstance(answer, PlainTextAnswer)
+        is_text = isinstance(answer, PlainTextResponse)
         data = (answer.text if is_text else json.dumps(answer, default=str)).encode("utf-8", "backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", answer.content_type if is_text else self.server.owner.content_type)
@@ -446,4 +446,4 @@ class _HttpConnection(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *parts: Any) -> None:
-        """Say nothing: a test's output is the test's."""
+        """Log nothing, so that the output of tests contains no requests."""

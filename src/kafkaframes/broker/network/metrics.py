@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kafkaframes.broker.state.state import BrokerState
 
-# Prometheus' text format: of a broker's metrics, and of streams on Spark.
+# Prometheus' text format, for brokers and for Spark streams.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -23,7 +23,7 @@ def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]
 
 
 def labels(**values: str) -> str:
-    """Return labels, with backslashes, quotes and ends of lines escaped.
+    """Return labels, with backslashes, quotes and newlines escaped.
 
     >>> labels(topic='a"b', partition="0")
     '{topic="a\\\\"b",partition="0"}'
@@ -31,7 +31,7 @@ def labels(**values: str) -> str:
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in values.items()) + "}"
 
 
-# Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
+# Counter -> name and description of the metric. The names are those of Kafka's JMX beans, in the spelling of exporters.
 _COUNTERS = {
     "recompressed_bytes": (
         "kafkaframes_bytes_recompressed_total",

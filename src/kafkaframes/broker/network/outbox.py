@@ -66,17 +66,17 @@ class Outbox:
             self._transport.write(first)  # an ordinary response needs no queue
             return
         self._queue.extend(buffers)
-        self._go_on()
+        self._send_queued()
 
     def resume(self) -> None:
         """Continue after the operating system has accepted all bytes."""
         self.is_choked = False
-        self._go_on()
+        self._send_queued()
 
     def end(self) -> None:
         """Close the connection after the queue is sent."""
         self.is_ending = True
-        self._go_on()
+        self._send_queued()
 
     def drop(self) -> None:
         """Discard the queue, because the connection is closed."""
@@ -85,7 +85,7 @@ class Outbox:
                 part.close()
         self._queue.clear()
 
-    def _go_on(self) -> None:
+    def _send_queued(self) -> None:
         queue = self._queue
         while queue and not self.is_choked and not self._transport.is_closing():
             part = queue[0]
@@ -95,11 +95,11 @@ class Outbox:
                 queue.popleft()
                 self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
             else:
-                self._transport.write(self._short_ones())
+                self._transport.write(self._join_short_buffers())
         if self.is_ending and not queue:
             self._transport.close()
 
-    def _short_ones(self) -> bytes | memoryview:
+    def _join_short_buffers(self) -> bytes | memoryview:
         """Remove consecutive short buffers from the queue, and return them as one."""
         queue, parts, size = self._queue, [], 0
         while (
@@ -125,12 +125,12 @@ class Outbox:
             return
         stretch.skip(sent_bytes)
         if stretch.size:
-            self._nudge(stretch)
+            self._flush_transport(stretch)
         if not stretch.size:
             self._queue.popleft()
             stretch.close()
 
-    def _nudge(self, stretch: Stretch) -> None:
+    def _flush_transport(self, stretch: Stretch) -> None:
         try:
             chunk = stretch.read(_FLUSH_THRESHOLD_BYTES)
         except OSError:

@@ -31,7 +31,7 @@ class HeldPorts:
 
     def hold(self, host: str, port: int) -> None:
         """Reserve a port. If another program uses it, the error is ignored."""
-        self.let_go(port)
+        self.release(port)
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             held_socket = self._sockets[port] = socket.socket(family, kind)
@@ -40,12 +40,12 @@ class HeldPorts:
             )  # also while closed connections are in TIME_WAIT
             held_socket.bind(address)
 
-    def let_go(self, port: int) -> None:
+    def release(self, port: int) -> None:
         """Release a port, so that its broker can listen."""
         if port in self._sockets:
             self._sockets.pop(port).close()
 
-    def let_all_go(self) -> None:
+    def release_all(self) -> None:
         """Release all ports."""
         _close_all(self._sockets)
 
@@ -132,7 +132,7 @@ class Ports:
                 tls=self.security.tls if options.needs_tls else None,
                 needs_sasl=options.needs_sasl,
             )
-            self.held.let_go(bound_port)
+            self.held.release(bound_port)
             port = self.bound[node.node_id, options.name] = await server.listen(listener)
             node.endpoints[options.name] = Endpoint(*options.address_for_clients(port))
 

@@ -1,8 +1,8 @@
 """``Server``: the listeners and connections of a broker. The only module that reads from sockets.
 
 It transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one at a
-time. While a response is pending (``Later``), or not yet flushed (``fsync``), the next request waits in the buffer, and
-at most ``_READ_AHEAD_BYTES`` bytes are read.
+time. While a response is pending (``DeferredResponse``), or not yet flushed (``fsync``), the next request waits in the
+buffer, and at most ``_READ_AHEAD_BYTES`` bytes are read.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, encode_answer, together
-from kafkaframes.broker.dispatch.fast_path import Unfinished
+from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, encode_answer, join_short_parts
+from kafkaframes.broker.dispatch.fast_path import UnfinishedResponse
 from kafkaframes.broker.network.acceptor import Acceptor, DescriptorBudget, bind
 from kafkaframes.broker.network.outbox import CAN_SEND_FILES, GroupCommit, Outbox
-from kafkaframes.broker.requests.api import Answer, CloseConnection, Encoded, Later
+from kafkaframes.broker.requests.api import Answer, CloseConnection, DeferredResponse, EncodedResponse
 from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.broker.state.clock import Clock
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = server.dispatcher
         self.listener = listener
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
-        self._later: Later | None = None
+        self._later: DeferredResponse | None = None
         self._is_held = False  # a response waits for a flush, or other connections are served first
         self._is_muted = False  # because of a quota
         self._outbox: Outbox | None = None
@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         """Stop handling requests, because the client does not read its responses."""
         if self._outbox is not None:
             self._outbox.is_choked = True
-            self._server.not_taken(self, self._outbox.held_bytes)
+            self._server.note_unread(self, self._outbox.held_bytes)
 
     def resume_writing(self) -> None:
         """Continue after ``pause_writing``."""
@@ -146,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pump()
 
     @property
-    def _is_choked(self) -> bool:
+    def _is_blocked(self) -> bool:
         """Whether the client does not read its responses, or the connection is closing."""
         return self._outbox is not None and (self._outbox.is_choked or self._outbox.is_ending)
 
@@ -171,9 +171,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_frames(self, out: Buffers) -> None:
         done_count = 0
-        while not (self._later or self._is_held or self._is_muted or self._is_choked) and self.transport is not None:
+        while not (self._later or self._is_held or self._is_muted or self._is_blocked) and self.transport is not None:
             if done_count >= _REQUESTS_PER_TURN:
-                self._give_turn()
+                self._yield_turn()
                 return
             frame = self._frames.next_view()
             if frame is None:
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = None  # the next bytes belong to another frame
             self._answer_frame(frame, out)
 
-    def _give_turn(self) -> None:
+    def _yield_turn(self) -> None:
         """Serve other connections before this one's next request."""
         self._is_held = True
         self._server.loop.call_soon(self._go_on)
@@ -196,39 +196,39 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.max_bytes = self._server.max_request_bytes
         fast = self._server.fast
         if fast is not None and (answered_request := fast(view, self.session)) is not None:
-            if isinstance(answered_request, Unfinished):
+            if isinstance(answered_request, UnfinishedResponse):
                 self._wait_or_take(answered_request.request, answered_request.answer, out)
             else:
-                self._give(answered_request, out)
+                self._send_response(answered_request, out)
             return
         frame = view.tobytes()
         raw = self.session.memory.get("raw")
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
             self._answer_raw(raw(frame), out)
             return
-        request = self._dispatcher.request_of(frame, self.session)
+        request = self._dispatcher.decode_request(frame, self.session)
         if request.may_be_long and self.session.is_authenticated:
-            self._answer_apart(request)
+            self._answer_in_thread(request)
             return
         self._wait_or_take(request, self._dispatcher.answer(request), out)
 
     def _wait_or_take(self, request: Request, answer: Answer, out: Buffers) -> None:
-        if isinstance(answer, Later) and not answer.is_done:
+        if isinstance(answer, DeferredResponse) and not answer.is_done:
             self._later = answer
-            answer.when_complete(lambda later: self._late(request, later))
+            answer.when_complete(lambda later: self._send_late_response(request, later))
             return
-        self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
+        self._take(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
 
     def _answer_raw(self, answer: Answer, out: Buffers) -> None:
         """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
-        if isinstance(answer, Encoded):
+        if isinstance(answer, EncodedResponse):
             out.extend(answer.parts)
             return
-        assert isinstance(answer, Later)
+        assert isinstance(answer, DeferredResponse)
         self._later = answer
 
-        def go_on(later: Later) -> None:
-            if isinstance(later.answer, Encoded):
+        def go_on(later: DeferredResponse) -> None:
+            if isinstance(later.answer, EncodedResponse):
                 self._later = None
                 self._send(list(later.answer.parts))
                 self._server.loop.call_soon(self._pump)
@@ -237,14 +237,14 @@ class Connection(asyncio.BufferedProtocol):
 
         answer.when_complete(go_on)
 
-    def _answer_apart(self, request: Request) -> None:
+    def _answer_in_thread(self, request: Request) -> None:
         """Answer a request that may be large: decode it and encode its response in a thread."""
-        self._later = later = Later()
-        later.when_complete(lambda done: self._late(request, done))
+        self._later = later = DeferredResponse()
+        later.when_complete(lambda done: self._send_late_response(request, done))
         decoding = self._server.loop.run_in_executor(None, lambda: request.body)
         decoding.add_done_callback(lambda done: self._decode_failed(request, later, done.exception()))
 
-    def _decode_failed(self, request: Request, later: Later, error: BaseException | None) -> None:
+    def _decode_failed(self, request: Request, later: DeferredResponse, error: BaseException | None) -> None:
         if later.is_done:  # the connection is closed
             return
         try:
@@ -256,17 +256,19 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as failure:
             later.fail(failure)
         else:
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredResponse):
                 later.when_abandoned(answer.abandon)
-                answer.when_complete(lambda done: self._encode_apart(request, later, done.answer, done.error))
+                answer.when_complete(lambda done: self._encode_in_thread(request, later, done.answer, done.error))
             else:
-                self._encode_apart(request, later, answer)
+                self._encode_in_thread(request, later, answer)
 
-    def _encode_apart(self, request: Request, later: Later, answer: Answer, error: Exception | None = None) -> None:
+    def _encode_in_thread(
+        self, request: Request, later: DeferredResponse, answer: Answer, error: Exception | None = None
+    ) -> None:
         def encoded(future: asyncio.Future[Buffers]) -> None:
             failure = future.exception()
             if failure is None:
-                later.complete(Encoded(future.result()))
+                later.complete(EncodedResponse(future.result()))
             else:
                 later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
 
@@ -274,13 +276,15 @@ class Connection(asyncio.BufferedProtocol):
             later.fail(error)
         elif isinstance(answer, Message):
             message, version = answer, request.version
-            encoding = self._server.loop.run_in_executor(None, lambda: together(encode_answer(message, version)))
+            encoding = self._server.loop.run_in_executor(
+                None, lambda: join_short_parts(encode_answer(message, version))
+            )
             encoding.add_done_callback(encoded)
         else:
-            assert not isinstance(answer, Later)
+            assert not isinstance(answer, DeferredResponse)
             later.complete(answer)
 
-    def _late(self, request: Request, later: Later) -> None:
+    def _send_late_response(self, request: Request, later: DeferredResponse) -> None:
         """Send a response that was pending, and continue with the next request."""
         if self._later is not later:
             return
@@ -293,9 +297,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if request.has_long_answer and isinstance(later.answer, Message):
-            self._later = apart = Later()
-            apart.when_complete(lambda done: self._late(request, done))
-            self._encode_apart(request, apart, later.answer)
+            self._later = apart = DeferredResponse()
+            apart.when_complete(lambda done: self._send_late_response(request, done))
+            self._encode_in_thread(request, apart, later.answer)
             return
         out: Buffers = []
         self._take(request, later.answer, out)
@@ -317,12 +321,12 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(request.throttle_ms)
         if answer is None:
             return
-        assert isinstance(answer, Message | Encoded)
-        self._give(self._dispatcher.encode(request, answer), out)
+        assert isinstance(answer, Message | EncodedResponse)
+        self._send_response(self._dispatcher.encode(request, answer), out)
         if request.session.memory.pop("close", False):
             self._server.loop.call_soon(self.close)
 
-    def _give(self, buffers: Buffers, out: Buffers) -> None:
+    def _send_response(self, buffers: Buffers, out: Buffers) -> None:
         """Send a response, with ``fsync`` after the records are flushed."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
@@ -352,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = None
             return
         self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
-        must_wait = self._later or self._is_held or self._is_muted or self._is_choked
+        must_wait = self._later or self._is_held or self._is_muted or self._is_blocked
         is_full = waiting >= _READ_AHEAD_BYTES and bool(must_wait)
         if is_full != self._is_paused:
             self._is_paused = is_full
@@ -372,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def rest(self) -> None:
+    def free_memory(self) -> None:
         """Free the memory that only large requests need."""
         self._frames.shrink()
         if self.holds_memory:
@@ -399,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._later is not None or self._is_held
 
 
-class Alarm:
+class TimerAlarm:
     """Runs the due timers of a clock on an event loop."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -449,7 +453,7 @@ class Server:
     max_queued_bytes: int = -1
     max_connections: int = MAX_INT32
     max_idle_seconds: float = 600.0
-    fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
+    fast: Callable[[memoryview, Session], Buffers | UnfinishedResponse | None] | None = None
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
@@ -466,8 +470,8 @@ class Server:
         self.sends_files = CAN_SEND_FILES and in_files and not self.dispatcher.hooks
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
         self._budget = DescriptorBudget(state.logs.disk.shrink_pool)
-        self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
-        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._look_around)
+        self._alarms = [TimerAlarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
+        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._close_idle)
 
     async def listen(self, listener: Listener) -> int:
         """Bind a listener and return its port. Connections are accepted after ``accept_connections``.
@@ -517,7 +521,7 @@ class Server:
         self.connections.add(connection)
         return True
 
-    def not_taken(self, connection: Connection, size_bytes: int) -> None:
+    def note_unread(self, connection: Connection, size_bytes: int) -> None:
         """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
         self._not_taken[connection] = size_bytes
         while sum(self._not_taken.values()) > _MAX_UNSENT_BYTES:
@@ -542,7 +546,7 @@ class Server:
         if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
             return
         for connection in tuple(self._frame_memory):
-            connection.rest()  # frees buffers without an incomplete frame
+            connection.free_memory()  # frees buffers without an incomplete frame
         unfinished_frames = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
         for connection, _ in sorted(unfinished_frames.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
@@ -567,14 +571,14 @@ class Server:
         """Log why a connection was closed."""
         _LOGGER.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
 
-    def _look_around(self) -> None:
+    def _close_idle(self) -> None:
         """Close idle connections, and connections that do not complete a frame in time."""
         now = self.loop.time()
         for connection in tuple(self.connections):
             if connection.is_waiting:
                 continue
             if now - connection.last_active > _IDLE_SECONDS:
-                connection.rest()
+                connection.free_memory()
             began = connection.frame_began
             if began is not None and now - began > _MAX_FRAME_SECONDS:
                 self.log_closed(connection.session, "a frame was not finished in time")
@@ -582,7 +586,7 @@ class Server:
             elif now - connection.last_active > self.max_idle_seconds:
                 self.log_closed(connection.session, "idle")
                 (connection.abort if connection.is_ending else connection.close)()
-        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._look_around)
+        self._sweep = self.loop.call_later(_SWEEP_INTERVAL_SECONDS, self._close_idle)
 
     async def close(self) -> None:
         """Close all listeners and connections."""

@@ -18,13 +18,13 @@ class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, 
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedResponse:
     """The encoded body of a response, in parts, without frame and header."""
 
     parts: Sequence[bytes | memoryview | Part]
 
 
-class Later:
+class DeferredResponse:
     """A response that a handler completes later. The handler calls ``complete`` once.
 
     A second call, or one after the connection has closed, has no effect.
@@ -34,12 +34,12 @@ class Later:
 
     def __init__(self) -> None:
         self.is_done = False
-        self.answer: Message | Encoded | None = None
+        self.answer: Message | EncodedResponse | None = None
         self.error: Exception | None = None
-        self._waiting: list[Callable[[Later], None]] = []
+        self._waiting: list[Callable[[DeferredResponse], None]] = []
         self._abandon_callbacks: list[Callable[[], None]] = []
 
-    def complete(self, answer: Message | Encoded | None) -> None:
+    def complete(self, answer: Message | EncodedResponse | None) -> None:
         """Set the response, which is sent immediately."""
         if self.is_done:
             return
@@ -55,15 +55,15 @@ class Later:
 
     def follow(self, answer: Answer) -> None:
         """Complete with another answer, now or when that one is complete."""
-        if isinstance(answer, Later) and self.is_done:  # abandoned
+        if isinstance(answer, DeferredResponse) and self.is_done:  # abandoned
             answer.abandon()
-        elif isinstance(answer, Later):
+        elif isinstance(answer, DeferredResponse):
             answer.when_complete(lambda other: self.complete(other.answer))
             self.when_abandoned(answer.abandon)
         else:
             self.complete(answer)
 
-    def when_complete(self, call: Callable[[Later], None]) -> None:
+    def when_complete(self, call: Callable[[DeferredResponse], None]) -> None:
         """Call ``call`` when the response is complete; immediately if it is already."""
         if self.is_done:
             call(self)
@@ -82,16 +82,19 @@ class Later:
                 call()
 
 
-Answer: TypeAlias = "Message | Encoded | Later | None"
+Answer: TypeAlias = "Message | EncodedResponse | DeferredResponse | None"
 Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, whose modules import this one
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to an answer, now or when it is complete; return the result, or a ``Later`` with it."""
-    if not isinstance(answer, Later):
+    """Apply ``change`` to an answer, now or when it is complete.
+
+    Return the result, or a ``DeferredResponse`` with it.
+    """
+    if not isinstance(answer, DeferredResponse):
         return change(answer)
-    later = Later()
+    later = DeferredResponse()
     answer.when_complete(lambda done: later.complete(change(done.answer)))
     return later
 

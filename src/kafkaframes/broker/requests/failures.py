@@ -38,11 +38,11 @@ def _fill(target: Any, source: Any, code: int, version: int) -> Any:
         elif hasattr(source, name) and not _is_struct(getattr(source, name)):
             setattr(target, name, getattr(source, name))
         else:
-            _by_other_name(target, name, source)
+            _value_of_renamed_field(target, name, source)
     return target
 
 
-def _by_other_name(target: Any, name: str, source: Any) -> None:
+def _value_of_renamed_field(target: Any, name: str, source: Any) -> None:
     for other in _SAME.get(name, ()):
         if hasattr(source, other):
             setattr(target, name, getattr(source, other))
@@ -76,10 +76,10 @@ def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
 
 def _wrap_values(struct: Any, values: list[Any]) -> list[Any]:
     """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
-    return [value if isinstance(value, Struct) else _Plain(struct, value) for value in values]
+    return [value if isinstance(value, Struct) else _PlainValue(struct, value) for value in values]
 
 
-class _Plain:
+class _PlainValue:
     """A name or number in a request, under each attribute name that a response row may have for it."""
 
     def __init__(self, struct: Any, value: Any) -> None:

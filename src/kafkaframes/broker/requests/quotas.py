@@ -94,7 +94,7 @@ class Quotas:
     _rates: dict[_Payer, Rate] = field(default_factory=dict)
     _buckets: dict[_Payer, Bucket] = field(default_factory=dict)
 
-    def take_over(self, stored_quotas: Iterable[Mapping[str, Any]]) -> None:
+    def load(self, stored_quotas: Iterable[Mapping[str, Any]]) -> None:
         """Replace all quotas with stored ones."""
         self.limits.clear()
         for entity_quotas in stored_quotas:
@@ -120,14 +120,14 @@ class Quotas:
             rate.add(-1, now_ms)
         return over_ms
 
-    def most_bytes(self, request: Request) -> float:
+    def max_response_bytes(self, request: Request) -> float:
         """Return the largest size of a Fetch response: the bytes that its quota allows in a window."""
-        quota = self._of(FETCH, request)
+        quota = self._payer_and_limit(FETCH, request)
         return float("inf") if quota is None else quota[1] * (_SAMPLES - 1)
 
     def charge(self, request: Request, key: str, amount: float, now_ms: float) -> int:
         """Count usage; return the throttle time in milliseconds."""
-        quota = self._of(key, request)
+        quota = self._payer_and_limit(key, request)
         if quota is None:
             return 0
         payer, limit = quota
@@ -136,9 +136,9 @@ class Quotas:
         over_ms = rate.over_ms(limit, now_ms)
         return min(over_ms, _MAX_THROTTLE_MS) if key == REQUEST else over_ms
 
-    def give_back(self, request: Request, key: str, amount: float, now_ms: float) -> None:
+    def refund(self, request: Request, key: str, amount: float, now_ms: float) -> None:
         """Remove usage that was just counted, because the data is not sent."""
-        quota = self._of(key, request)
+        quota = self._payer_and_limit(key, request)
         if quota is not None:
             _get_or_create(self._rates, quota[0], Rate).add(-amount, now_ms)
 
@@ -147,7 +147,7 @@ class Quotas:
 
         Versions before KIP-599 are never rejected; they are only throttled.
         """
-        quota = self._of(MUTATION, request)
+        quota = self._payer_and_limit(MUTATION, request)
         if quota is None:
             return True
         payer, limit = quota
@@ -161,7 +161,7 @@ class Quotas:
             request.throttle_ms = max(request.throttle_ms, bucket.over_ms(limit))
         return may
 
-    def _of(self, key: str, request: Request) -> tuple[_Payer, float] | None:
+    def _payer_and_limit(self, key: str, request: Request) -> tuple[_Payer, float] | None:
         """Return the payer and the limit of a request's quota; None if it has none."""
         limits = self.limits.get(key)
         if limits:

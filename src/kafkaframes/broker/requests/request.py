@@ -1,4 +1,4 @@
-"""``RequestOf``, a request with its header and lazily decoded body, and ``Session``, the state of a connection."""
+"""``TypedRequest``, a request with its header and lazily decoded body, and ``Session``, the state of a connection."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Session:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class RequestOf(Generic[RequestT, ResponseT]):
+class TypedRequest(Generic[RequestT, ResponseT]):
     """A request of one API: its header, and its body, which is decoded when a handler reads it.
 
     The type parameters are the API's request and response class. They let the type checker check each field.
@@ -123,4 +123,4 @@ class RequestOf(Generic[RequestT, ResponseT]):
         return answer
 
 
-Request: TypeAlias = RequestOf[Any, Any]  # a request of any API
+Request: TypeAlias = TypedRequest[Any, Any]  # a request of any API

@@ -71,7 +71,7 @@ def bits_of(operations: tuple[str, ...]) -> int:
     return sum(1 << OPERATIONS[name] for name in operations)
 
 
-class EverybodyMay:
+class AllowAllAccess:
     """An authorizer that allows everything, as Kafka without ``authorizer.class.name``."""
 
     version = 0
@@ -116,7 +116,7 @@ def check_access(request: Request, access: Access) -> int:
     """Return the error code if the client lacks a permission for the whole request, else 0."""
     for right in request.api.rights_at(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
-        if name is not None and not _has(request, access, right, name):
+        if name is not None and not _is_granted(request, access, right, name):
             return right.error
     return ErrorCode.NONE
 
@@ -132,17 +132,17 @@ def check_denied(request: Request, access: Access, resource: str, name: str, ope
         LookupError: the API does not declare this permission.
     """
     right = _find_right(request, resource, operation)
-    if _has(request, access, right, name):
+    if _is_granted(request, access, right, name):
         return ErrorCode.NONE
     return right.error if right.denied != OMITTED else _OMIT_PART
 
 
-def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
+def is_allowed(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
     """Return whether the client has the declared permission for a part of the request."""
     return check_denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
-def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
+def first_denied_code(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
     """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
     return next((code for name in names if (code := check_denied(request, access, resource, name))), ErrorCode.NONE)
 
@@ -154,7 +154,7 @@ def _find_right(request: Request, resource: str, operation: str | None) -> Right
     raise LookupError(f"{request.api.name} {request.version} declares no right to {operation or 'do'} a {resource}")
 
 
-def _has(request: Request, access: Access, right: Right, name: str) -> bool:
+def _is_granted(request: Request, access: Access, right: Right, name: str) -> bool:
     if not right.is_needed:
         return True
     if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):

@@ -68,7 +68,7 @@ class AclFilter(NamedTuple):
     operation: int
     permission: int
 
-    def takes(self, acl: Acl) -> bool:
+    def matches(self, acl: Acl) -> bool:
         """Return whether the filter matches an ACL."""
         if self.principal not in (None, acl.principal) or self.host not in (None, acl.host):
             return False
@@ -77,9 +77,9 @@ class AclFilter(NamedTuple):
             (self.operation, acl.operation),
             (self.permission, acl.permission),
         )
-        return all(want in (ANY, have) for want, have in numbers) and self._takes_name(acl)
+        return all(want in (ANY, have) for want, have in numbers) and self._matches_name(acl)
 
-    def _takes_name(self, acl: Acl) -> bool:
+    def _matches_name(self, acl: Acl) -> bool:
         if self.pattern_type == MATCH:
             return self.resource_name is None or acl.is_about(acl.resource_type, self.resource_name)
         return self.pattern_type in (ANY, acl.pattern_type) and self.resource_name in (None, acl.resource_name)
@@ -125,7 +125,7 @@ class AclAccess:
 
     def remove(self, acl_filter: AclFilter) -> list[Acl]:
         """Remove the ACLs that match a filter; return them."""
-        removed_acls = [acl for acl in self._acls if acl_filter.takes(acl)]
+        removed_acls = [acl for acl in self._acls if acl_filter.matches(acl)]
         for acl in removed_acls:
             self._drop(acl)
         self.version += 1
@@ -143,7 +143,7 @@ class AclAccess:
             if not self._prefix_lengths[length]:
                 del self._prefix_lengths[length]
 
-    def _about(self, kind: int, name: str) -> list[Acl]:
+    def _acls_of(self, kind: int, name: str) -> list[Acl]:
         """Return the ACLs of a resource: by its name, by the wildcard, and by each prefix of its name."""
         prefixes = [(kind, True, name[:length]) for length in self._prefix_lengths if length <= len(name)]
         patterns = [(kind, False, name), (kind, False, WILDCARD_NAME), *prefixes]
@@ -154,7 +154,7 @@ class AclAccess:
         if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
-        about = self._about(kind, name)
+        about = self._acls_of(kind, name)
         if not about:
             return self._allows_unruled
         host = session.peer.rpartition(":")[0]
@@ -219,7 +219,7 @@ def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
             raise CloseConnection("a rule or filter with unknown elements")
 
 
-def mistake_in(acl: Acl) -> str | None:
+def acl_error(acl: Acl) -> str | None:
     """Return why a new ACL is invalid; None if it is valid."""
     if acl.resource_type not in RESOURCE_TYPES.values():
         return f"there is no type of resource {acl.resource_type}"

@@ -13,8 +13,8 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.requests.api import Later
-from kafkaframes.broker.security.access import Access, EverybodyMay
+from kafkaframes.broker.requests.api import DeferredResponse
+from kafkaframes.broker.security.access import Access, AllowAllAccess
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
 from kafkaframes.broker.security.scram import (
@@ -134,7 +134,7 @@ class Credentials:
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     check_token: CheckToken | None = field(default=None, repr=False)
     kerberos: tuple[Kerberos, LocalNames] | None = None
-    in_thread: Callable[[Callable[[], None]], Later] | None = field(default=None, repr=False)
+    in_thread: Callable[[Callable[[], None]], DeferredResponse] | None = field(default=None, repr=False)
     tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _derived_credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
@@ -253,7 +253,7 @@ class Security:
         """Return the authorizer."""
         authorizer_class = settings.explicit.get("authorizer.class.name")
         if authorizer_class is not None and not authorizer_class.strip():
-            return EverybodyMay()
+            return AllowAllAccess()
         has_authorizer = self.authorizer or bool(tuple(self.acls)) or authorizer_class is not None
         return AclAccess(
             self.acls,

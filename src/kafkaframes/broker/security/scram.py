@@ -236,7 +236,7 @@ class DelegationTokens:
     kept_ms: int = 3_600_000
     _credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
-    def take_over(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def load(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Load tokens that ``to_list`` returned."""
         self.by_id = {values["token_id"]: DelegationToken(**values) for values in rows}
 

@@ -1,4 +1,4 @@
-"""Which values a setting takes: its type, its range, its words, as the ConfigDefs of Kafka 4.3.1 say.
+"""The types, ranges and valid values of settings, as in the ConfigDefs of Kafka 4.3.1.
 
 Topics, brokers and groups share the table: a broker's default of a topic's setting takes what the topic's own takes.
 Smaller segments are taken than by Kafka 4, which wants 1 MiB: tests roll them.
@@ -81,7 +81,7 @@ _TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.it
 
 
 def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
-    """Return what holds for each setting: for brokers' defaults of topics and of groups, what holds for theirs."""
+    """Return a value for each setting. Broker defaults of topic and group settings have the value of these."""
     own = {name: value for value, names in values_by_limit.items() for name in names.split()}
     same = {**_TOPIC_NAMES, **GROUP_SETTINGS}
     return {**{name: own[other] for name, other in same.items() if other in own}, **own}
@@ -89,8 +89,8 @@ def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
 
 CONFIG_TYPES: Mapping[str, int] = _of_all(_KEYS_BY_TYPE)
 
-# What AlterConfigs may change of a broker that runs (KIP-226): its defaults of topics' settings, and these; the others
-# are read from server.properties.
+# Broker settings that AlterConfigs may change (KIP-226), in addition to the defaults of topic settings. All others are
+# only read from server.properties.
 _DYNAMIC_KEYS_TEXT = """
     group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.threads
@@ -172,7 +172,7 @@ FIXED_AND_UNUSED_KEYS = frozenset(_FIXED_AND_UNUSED_KEYS_TEXT.split())
 
 
 def type_of(name: str, value: str) -> int:
-    """Return the ConfigType of a setting; of one that is not in the table, what its value looks like.
+    """Return the ConfigType of a setting. For an unknown setting, it is derived from the value.
 
     >>> type_of("retention.bytes", "-1") == LONG, type_of("somebody.s.own", "0.5") == DOUBLE
     (True, True)
@@ -203,7 +203,7 @@ _DURATION_PATTERN = re.compile(
     r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"
 )
 
-# The least value -> the settings that take it and more; those with a largest value stand in _LARGEST, too.
+# Minimum value -> the settings with this minimum. Some also have a maximum, in _MAX_VALUES.
 _MIN_VALUES: Mapping[int, str] = {
     -131072: "compression.zstd.level",
     -2: "local.retention.bytes local.retention.ms",
@@ -259,7 +259,7 @@ _THROTTLED_REPLICA_KEYS = ("follower.replication.throttled.replicas", "leader.re
 
 
 def normalize_value(name: str, value: str) -> str:
-    """Return a value as Kafka describes it after parsing: of a list without spaces and repeats, a ratio as a double.
+    """Return a value as DescribeConfigs returns it: lists without spaces and duplicates, ratios as doubles.
 
     >>> normalize_value("cleanup.policy", " compact,delete,compact"), normalize_value("min.cleanable.dirty.ratio", "1")
     ('compact,delete', '1.0')
@@ -287,7 +287,7 @@ def normalize_value(name: str, value: str) -> str:
 
 
 def list_of(value: str) -> list[str]:
-    """Return the parts of a list, each once.
+    """Return the parts of a list without duplicates.
 
     >>> list_of(" a, b,a"), list_of("")
     (['a', 'b'], [])
@@ -334,7 +334,7 @@ def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
 
 
 def _any(name: str, value: str) -> None:
-    """Every text will do."""
+    """Accept any text."""
 
 
 def duration_ms(value: str) -> int:

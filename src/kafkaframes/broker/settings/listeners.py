@@ -124,7 +124,7 @@ def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
 
 
 def _protocols(text: str) -> dict[str, str]:
-    """Return the protocol of each listener name. A protocol's name stands for itself."""
+    """Return the protocol of each listener name. A protocol name is also a listener name with this protocol."""
     protocols = {protocol: protocol for protocol in SECURITY_PROTOCOLS}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")

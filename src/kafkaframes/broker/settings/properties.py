@@ -1,4 +1,4 @@
-"""``server.properties``: read, and sorted into what has a meaning here and what has none."""
+"""Read ``server.properties``, and separate supported settings from settings without effect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kafkaframes.broker.settings.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 
-# Keys that are understood beside those of settings.py.
+# Supported keys that are not in settings.py.
 _OTHER_KEYS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_KEYS
-# Those that a listener, or a mechanism of one, may have for itself.
+# Keys with a listener prefix, and optionally a SASL mechanism.
 _LISTENER_KEY_PATTERN = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
 _SUPPORTED_KEYS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHER_KEYS
-# Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
+# Kafka's keys for times in other units -> the key in milliseconds, and the factor.
 _TIME_KEYS = {
     "log.retention.hours": ("log.retention.ms", 3_600_000),
     "log.retention.minutes": ("log.retention.ms", 60_000),
@@ -27,14 +27,14 @@ _TIME_KEYS = {
 
 
 class Properties(NamedTuple):
-    """A file's settings: those with a meaning here, under the names of ``settings.py``, and the names of the others."""
+    """The settings of a file: the supported ones, by their names in ``settings.py``, and the names of the others."""
 
     known: dict[str, str]
     unknown: tuple[str, ...]
 
 
 def read_properties(text: bytes, *, file: str) -> Properties:
-    """Read a ``server.properties``; an ``OptionError`` says which line is no property, or which value is none."""
+    """Read a ``server.properties``; raise an ``OptionError`` that names an invalid line or value."""
     values = parse_properties(text, file=file)
     values_by_name: dict[str, str] = {}
     unknown = []
@@ -61,7 +61,7 @@ def parse_properties(text: bytes, *, file: str) -> Mapping[str, str]:
 
 
 def is_known(key: str) -> bool:
-    """Return whether a key of ``server.properties`` has a meaning here."""
+    """Return whether a key of ``server.properties`` is supported."""
     return (
         key in _SUPPORTED_KEYS
         or key in _TIME_KEYS
@@ -70,7 +70,7 @@ def is_known(key: str) -> bool:
 
 
 def general_name(key: str) -> str:
-    """Return the key without the listener, and the mechanism, that it holds for.
+    """Return a key without the prefix for a listener and a SASL mechanism.
 
     >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
     ('connections.max.reauth.ms', 'node.id')
@@ -80,7 +80,7 @@ def general_name(key: str) -> str:
 
 
 def _add_time(values_by_name: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
-    """Take a time in hours or minutes, unless the same is given in a smaller unit."""
+    """Add a time in hours or minutes, unless the file has the same setting in a smaller unit."""
     name, factor = _TIME_KEYS[key]
     smaller = [name, *(other for other, (same, its) in _TIME_KEYS.items() if same == name and its < factor)]
     if any(one in explicit for one in smaller):

@@ -1,8 +1,8 @@
 """Long-running changes of topics in steps, between which other requests are answered.
 
 Kafka's controller executes changes one after the other while brokers continue to answer. Here, a change is a generator.
-It yields where other requests may run, or a ``Later`` that it waits for. The next change starts after the current one
-has finished, so that it sees the result. The effects of a change become visible together at its end.
+It yields where other requests may run, or a ``DeferredResponse`` that it waits for. The next change starts after the
+current one has finished, so that it sees the result. The effects of a change become visible together at its end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
-from kafkaframes.broker.requests.api import Answer, Later
+from kafkaframes.broker.requests.api import Answer, DeferredResponse
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ROWS_PER_TURN = 500
 Steps = Generator[None, None, Result]
-Waiting = Generator[Later | None, None, Result]  # steps, of which some wait for work in a thread
+Waiting = Generator[DeferredResponse | None, None, Result]  # steps, of which some wait for work in a thread
 
 
 def finish_steps(steps: Waiting[Result]) -> Result:
@@ -31,13 +31,13 @@ def finish_steps(steps: Waiting[Result]) -> Result:
             return result
 
 
-def once(call: Callable[[], Result]) -> Steps[Result]:
+def run_once(call: Callable[[], Result]) -> Steps[Result]:
     """Return a change with a single step."""
     yield from ()
     return call()
 
 
-def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
+def run_each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
     """Run changes one after the other, in at least one step each; return their results."""
     results = []
     for steps in changes:
@@ -46,7 +46,7 @@ def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
     return results
 
 
-def in_turns(
+def create_rows_steps(
     items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
 ) -> Steps[list[Result]]:
     """Create a row for each item, in steps if there are many. ``size`` is a row's cost in ordinary rows."""
@@ -73,15 +73,18 @@ class Changes:
 
     def __init__(self) -> None:
         self.next_turn: Callable[[Callable[[], None]], object] | None = None
-        self.in_thread: Callable[[Callable[[], None]], Later] | None = None
-        self._waiting: deque[tuple[Waiting[Answer], Later]] = deque()  # the first one is running
+        self.in_thread: Callable[[Callable[[], None]], DeferredResponse] | None = None
+        self._waiting: deque[tuple[Waiting[Answer], DeferredResponse]] = deque()  # the first one is running
         self._is_due = False
 
     def run(self, steps: Waiting[Answer]) -> Answer:
-        """Run a change. Return its answer, as a ``Later`` if it has several steps or must wait for other changes."""
+        """Run a change.
+
+        Return its answer, as a ``DeferredResponse`` if it has several steps or must wait for other changes.
+        """
         if self.next_turn is None:
             return finish_steps(steps)
-        later = Later()
+        later = DeferredResponse()
         self._waiting.append((steps, later))
         if len(self._waiting) == 1:
             self._turn()
@@ -89,12 +92,15 @@ class Changes:
             raise later.error
         return later
 
-    def beside(self, steps: Waiting[Answer]) -> Answer:
-        """Run the steps of an answer that changes nothing, concurrently with changes; return it or its ``Later``."""
-        turns, later = Changes(), Later()
+    def run_concurrently(self, steps: Waiting[Answer]) -> Answer:
+        """Run the steps of an answer that changes nothing, concurrently with changes.
+
+        Return it or its ``DeferredResponse``.
+        """
+        turns, later = Changes(), DeferredResponse()
         turns.next_turn = self.next_turn
         answer = turns.run(steps)
-        if not isinstance(answer, Later):
+        if not isinstance(answer, DeferredResponse):
             return answer
         answer.when_complete(lambda done: later.fail(done.error) if done.error else later.follow(done.answer))
         return later
@@ -112,15 +118,15 @@ class Changes:
 
         Args:
             is_change: whether other changes must wait until this one has finished.
-            size: as for ``in_turns``.
+            size: as for ``create_rows_steps``.
         """
 
         def answering() -> Steps[Answer]:
-            return answer((yield from in_turns(items, row, size)))
+            return answer((yield from create_rows_steps(items, row, size)))
 
-        return self.run(answering()) if is_change else self.beside(answering())
+        return self.run(answering()) if is_change else self.run_concurrently(answering())
 
-    def apart(self, work: Callable[[], Result]) -> Waiting[Result]:
+    def run_in_thread(self, work: Callable[[], Result]) -> Waiting[Result]:
         """Run slow work that changes nothing in a thread. Other requests are answered in the meantime."""
         results: list[Result] = []
         if self.in_thread is None:

@@ -4,7 +4,7 @@ A clock has two times. ``now_ms`` is the wall time, for times that are stored, d
 ``monotonic_ms`` is for timeouts, intervals and durations. A change of the system time does not affect it, and timers
 use it. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test calls
 ``advance``, which moves both times. The event loop has its own thread or is the application's. Slow work runs in
-further threads (``Beside``).
+further threads (``WorkerThreads``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 
 
 def system_time_ms() -> int:
@@ -194,16 +194,16 @@ class LoopThread:
         self._thread = self.loop = None
 
 
-class Beside:
+class WorkerThreads:
     """Threads for slow work of an event loop. With one thread, at most one task uses memory at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 1) -> None:
         self._loop = loop
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafkaframes-beside")
 
-    def __call__(self, work: Callable[[], None]) -> Later:
+    def __call__(self, work: Callable[[], None]) -> DeferredResponse:
         """Run work in a thread, after earlier work. The result is completed on the loop when the work has finished."""
-        later = Later()
+        later = DeferredResponse()
 
         def finish(call_count: asyncio.Future[None]) -> None:
             error = None if call_count.cancelled() else call_count.exception()

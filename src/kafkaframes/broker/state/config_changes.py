@@ -60,7 +60,7 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
     """Answer AlterConfigs and IncrementalAlterConfigs. Each resource is changed separately, after earlier changes."""
     resources = request.body.resources
     times = Counter((one.resource_type, one.resource_name) for one in resources)
-    fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
+    fails = any(_has_unknown_operation(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
 
     def row(resource: Any) -> Any:
         kind, name = resource.resource_type, resource.resource_name
@@ -112,7 +112,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
         return ErrorCode.INVALID_CONFIG, str(error)
 
 
-def _fails(resource: Any) -> bool:
+def _has_unknown_operation(resource: Any) -> bool:
     """Return whether Kafka's controller would receive an unknown operation."""
     rows = resource.configs
     if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
@@ -210,7 +210,9 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
 
 def check_broker(configs: Mapping[str, str]) -> None:
     """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
-    fixed_names = sorted(key for key in configs if key not in DYNAMIC_KEYS | LISTENER_ONLY_KEYS and _is_of_a_start(key))
+    fixed_names = sorted(
+        key for key in configs if key not in DYNAMIC_KEYS | LISTENER_ONLY_KEYS and _is_read_at_start(key)
+    )
     if fixed_names:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed_names)}]")
     listener_only = sorted(LISTENER_ONLY_KEYS & configs.keys())
@@ -226,7 +228,7 @@ def check_broker(configs: Mapping[str, str]) -> None:
             raise InvalidRequestError(str(error)) from None
 
 
-def _is_of_a_start(key: str) -> bool:
+def _is_read_at_start(key: str) -> bool:
     """Return whether a broker reads a setting when it starts, or reads it for a listener."""
     return key in BROKER_KEYS | FIXED_AND_UNUSED_KEYS or is_known(key) or key.startswith(_LISTENER_PREFIX)
 

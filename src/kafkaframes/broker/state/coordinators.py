@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from kafkaframes.broker.requests.api import Later
+from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.settings.features import transaction_version
 from kafkaframes.broker.state.configs import group_setting
 from kafkaframes.broker.state.state import BrokerState
@@ -77,7 +77,7 @@ class BrokerTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class LifeClock:
+class SessionClock:
     """The broker's clock, limited to the time in which the log directory is open. Later calls are dropped.
 
     A restarted broker has the same clock and new coordinators.
@@ -105,14 +105,14 @@ class LifeClock:
         return self.state.clock.call_later(delay_ms, call_if_open)
 
 
-def attach(state: BrokerState) -> None:
+def create_coordinators(state: BrokerState) -> None:
     """Create the coordinators, and load their state from the internal topics.
 
     Raises:
         OptionError: a setting is invalid.
         LogDirError: an internal topic cannot be read.
     """
-    clock = LifeClock(state)
+    clock = SessionClock(state)
     groups = GroupCoordinator(
         clock,
         TopicLog(state, GROUP_OFFSETS),
@@ -130,7 +130,7 @@ def attach(state: BrokerState) -> None:
         TransactionSettings.of_config(state.settings.text, transaction_version=transaction_version(state.features)),
         state.next_producer_id,
         _marker_writer(state, groups),
-        run_steps=state.changes.beside,
+        run_steps=state.changes.run_concurrently,
     )
     state.transactions = transactions
     _restore_markers(state)
@@ -164,7 +164,7 @@ def _restore_markers(state: BrokerState) -> None:
                 )
 
 
-def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:
+def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], DeferredResponse]) -> None:
     """Resolve subscription patterns with ``run``, which calls a function in a thread."""
 
     def run_in_thread(work: Callable[[], None], finish: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from kafkaframes.broker.state.topics import Partition
 from kafkaframes.errors import ErrorCode
 
 
-def node_down(broker: BrokerState, node_id: int) -> None:
+def stop_node(broker: BrokerState, node_id: int) -> None:
     """Stop a node: remove it from each ISR unless it is the last member, and elect other leaders if possible."""
     broker.nodes.by_id[node_id].is_up = False
     for partition in broker.partitions():
@@ -17,7 +17,7 @@ def node_down(broker: BrokerState, node_id: int) -> None:
             _elect(broker, partition, is_unclean=_may_be_unclean(broker, partition))
 
 
-def node_up(broker: BrokerState, node_id: int) -> None:
+def start_node(broker: BrokerState, node_id: int) -> None:
     """Start a node: elect it for partitions without a leader if possible, and add it to the ISR of the others."""
     broker.nodes.by_id[node_id].is_up = True
     for partition in broker.partitions():
@@ -25,7 +25,7 @@ def node_up(broker: BrokerState, node_id: int) -> None:
             continue
         is_led = broker.nodes.is_led(partition)
         if is_led or _elect(broker, partition, is_unclean=_may_be_unclean(broker, partition)):
-            partition.take_in(node_id)
+            partition.add_to_isr(node_id)
 
 
 def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> ErrorCode:
@@ -50,7 +50,7 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
     return ErrorCode.NONE
 
 
-def bring_home(broker: BrokerState) -> None:
+def elect_preferred_leaders(broker: BrokerState) -> None:
     """Elect preferred leaders where possible, as Kafka's controller does periodically."""
     for partition in broker.partitions():
         elect(broker, partition, is_unclean=False)

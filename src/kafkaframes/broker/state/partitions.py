@@ -1,6 +1,6 @@
 """Look up the partition of a request, with the error code if that fails, and read records for a fetch.
 
-Reads respect size limits, isolation levels, leader epochs and older record formats. ``Wait`` is the long poll.
+Reads respect size limits, isolation levels, leader epochs and older record formats. ``FetchWait`` is the long poll.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.requests.api import Answer, Later
+from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied
 from kafkaframes.broker.state.changes import Steps
@@ -27,7 +27,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 NO_EPOCH = -1
 
 
-class KnownTopic(NamedTuple):
+class TopicLookup(NamedTuple):
     """A topic, or None and the error code of its partitions."""
 
     topic: Topic | None
@@ -42,17 +42,17 @@ def find_topic(
     *,
     by_id: bool = False,
     right: str = "TOPIC",
-) -> KnownTopic:
+) -> TopicLookup:
     """Find a topic by name or id, and check the permission that the API declares for the topic or the cluster."""
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:
-        return KnownTopic(None, unknown)
+        return TopicLookup(None, unknown)
     resource = CLUSTER_NAME if right == "CLUSTER" else topic.name if topic else name
     code = check_denied(request, broker.access, right, resource)
     if code != ErrorCode.NONE:
-        return KnownTopic(None, code)
-    return KnownTopic(topic, ErrorCode.NONE if topic is not None else unknown)
+        return TopicLookup(None, code)
+    return TopicLookup(topic, ErrorCode.NONE if topic is not None else unknown)
 
 
 def leader_partition(
@@ -116,7 +116,7 @@ MAX_COPIED_BYTES = 64 << 10  # for larger records, opening the file again is che
 MAX_FETCH_MEMORY_BYTES = 1 << 20
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """The limits of a fetch, for all of its partitions.
 
     Attributes:
@@ -133,7 +133,7 @@ class Limits(NamedTuple):
     magic: int = _LATEST_MAGIC
     stretch_bytes: int | None = None
 
-    def limits_after(self, size: int, held_bytes: int) -> Limits:
+    def limits_after(self, size: int, held_bytes: int) -> FetchLimits:
         """Return the limits after ``size`` bytes of records were read, of which ``held_bytes`` bytes are in memory."""
         bytes_left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
@@ -143,7 +143,7 @@ class Limits(NamedTuple):
         return self if bytes_left == self.max_bytes else self._replace(max_bytes=bytes_left)
 
 
-class Read(NamedTuple):
+class PartitionRead(NamedTuple):
     """The result of a read from a partition, with the fields of a Fetch response."""
 
     error_code: int = ErrorCode.NONE
@@ -177,7 +177,9 @@ def magic_for(version: int) -> int:
     return min(version // 2, _LATEST_MAGIC)
 
 
-def read_partition(broker: BrokerState, partition: Partition, request: Any, limits: Limits, *, first: bool) -> Read:
+def read_partition(
+    broker: BrokerState, partition: Partition, request: Any, limits: FetchLimits, *, first: bool
+) -> PartitionRead:
     """Read records of a partition.
 
     Args:
@@ -188,17 +190,19 @@ def read_partition(broker: BrokerState, partition: Partition, request: Any, limi
     if diverging is not None:
         return diverging
     offset: int | None = request.fetch_offset
-    read = Read()
+    read = PartitionRead()
     while offset is not None:
         read, raw = _read(partition, offset, min(request.partition_max_bytes, limits.max_bytes), limits, first=first)
         if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
         read = _in_older_format(broker, partition, request, read, raw, limits.magic)
-        offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_behind(raw)
+        offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_after(raw)
     return read
 
 
-def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first: bool) -> tuple[Read, bytes]:
+def _read(
+    partition: Partition, offset: int, size: int, limits: FetchLimits, *, first: bool
+) -> tuple[PartitionRead, bytes]:
     """Read the log from an offset. Return the result, and the bytes if the records are in memory."""
     try:
         data = partition.log.read(
@@ -209,20 +213,20 @@ def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first
             stretch_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
         )
     except KafkaframesError as error:
-        return Read(code_of(error)), b""
+        return PartitionRead(code_of(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
-        return Read(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
+        return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
     records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
-    read = Read(
+    read = PartitionRead(
         ErrorCode.NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted
     )
     return read, data.records
 
 
-def _offset_behind(records: bytes) -> int | None:
+def _offset_after(records: bytes) -> int | None:
     """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
 
     These are control batches at the end of a segment. If a fetch contained nothing else, a consumer would never
@@ -234,29 +238,31 @@ def _offset_behind(records: bytes) -> int | None:
     return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
 
 
-def _diverging(partition: Partition, request: Any) -> Read | None:
+def _diverging(partition: Partition, request: Any) -> PartitionRead | None:
     """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
     if request.last_fetched_epoch < 0:
         return None
     log, end = partition.log, partition.end_of_epoch(request.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0 or request.fetch_offset < log.log_start_offset:
-        return Read(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return PartitionRead(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:
         at = end.leader_epoch, end.end_offset
-        return Read(ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
+        return PartitionRead(
+            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at
+        )
     return None
 
 
 def _in_older_format(
-    broker: BrokerState, partition: Partition, request: Any, read: Read, records: bytes, magic: int
-) -> Read:
+    broker: BrokerState, partition: Partition, request: Any, read: PartitionRead, records: bytes, magic: int
+) -> PartitionRead:
     """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
     if len(records) < BYTES_TO_MAGIC or not read.records:
         return read._replace(records=b"")
     if not _needs_conversion(records, magic):
         return read
     if not partition.may_down_convert:
-        return Read(ErrorCode.UNSUPPORTED_VERSION)
+        return PartitionRead(ErrorCode.UNSUPPORTED_VERSION)
     converted_batches: list[bytes] = []
     for batch in _batches(records):
         try:
@@ -264,7 +270,7 @@ def _in_older_format(
         except AppendRefusedError as error:
             if converted_batches:  # return the batches before; the next fetch, from this batch, returns the error
                 break
-            return Read(code_of(error))
+            return PartitionRead(code_of(error))
         converted_batches.append(down_converted.records)
         for what, times in down_converted.lost.items():
             broker.counters[f"lost {what}"] += times
@@ -290,7 +296,7 @@ def _needs_conversion(records: bytes, magic: int) -> bool:
     return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _batches(records))
 
 
-class Wait:
+class FetchWait:
     """A fetch that waits for enough bytes, its timeout, or a change of its partitions.
 
     It reads in steps: otherwise, each append would block other clients if a fetch has thousands of partitions.
@@ -304,7 +310,7 @@ class Wait:
         attempting: Callable[[bool], Steps[Answer]],
     ) -> None:
         """Start to wait. ``attempting(is_last)`` returns a response, or None for too few bytes unless it is last."""
-        self.later = Later()
+        self.later = DeferredResponse()
         self._broker = broker
         self._partitions = partitions
         self._attempting = attempting
@@ -326,7 +332,7 @@ class Wait:
     def _woken(self) -> None:
         self._has_changed = True
         if not self._is_looking and not self.later.is_done:
-            self._broker.changes.beside(self._looking())
+            self._broker.changes.run_concurrently(self._looking())
 
     def _looking(self) -> Steps[None]:
         """Attempt until there is a response, or nothing has changed since the last attempt started."""

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.requests.quotas import Quotas
-from kafkaframes.broker.security.access import Access, EverybodyMay
+from kafkaframes.broker.security.access import Access, AllowAllAccess
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
@@ -93,7 +93,7 @@ class BrokerState:
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     topics_version: int = 0  # changes whenever a topic is created, extended or deleted
-    access: Access = field(default_factory=EverybodyMay)
+    access: Access = field(default_factory=AllowAllAccess)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, Feature] = field(init=False)
@@ -165,11 +165,11 @@ class BrokerState:
             StorageError: the disk fails.
         """
         replicas = self.assignment(name, partitions, self.default_factor)
-        topic = finish_steps(self.making_topic(name, replicas, configs))
-        self.keep([topic])
+        topic = finish_steps(self.create_topic_steps(name, replicas, configs))
+        self.publish_topics([topic])
         return topic
 
-    def making_topic(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
+    def create_topic_steps(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
         """Create the logs of a topic, one partition a step. The topic is visible after :meth:`keep`.
 
         If a step fails, the topic stays with the partitions that were created before.
@@ -180,7 +180,7 @@ class BrokerState:
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.log_settings(topic.configs)  # raises before a log is created
         try:
-            yield from self.adding_partitions(topic, replicas)
+            yield from self.add_partitions_steps(topic, replicas)
         except KafkaframesError:
             if topic.partitions:
                 self._show(topic)
@@ -191,7 +191,7 @@ class BrokerState:
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_version += 1
 
-    def keep(self, topics: Iterable[Topic]) -> None:
+    def publish_topics(self, topics: Iterable[Topic]) -> None:
         """Make new topics visible, and write the metadata once for all of them.
 
         Raises:
@@ -223,11 +223,11 @@ class BrokerState:
         key = TopicPartition(topic.name, index)
         log = self.logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, replicas)
-        self.nodes.let_lead(partition)
+        self.nodes.elect_leader(partition)
         self.note_settings(topic, partition)
         return partition
 
-    def adding_partitions(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+    def add_partitions_steps(self, topic: Topic, replicas: Replicas) -> Steps[None]:
         """Add partitions to a topic, one a step. They become visible together after the last step.
 
         If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
@@ -246,7 +246,7 @@ class BrokerState:
                 topic.partitions += created_partitions
                 self.topics_version += 1
 
-    def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
+    def delete_topics_steps(self, topics: Sequence[Topic]) -> Steps[None]:
         """Delete topics, one partition a step. They are invisible from the first step.
 
         Their files are deleted later, by the clock. Their ids are stored until then, so that a start after a crash
@@ -335,7 +335,7 @@ class BrokerState:
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
         """Move a partition's leadership to a node, in a new leader epoch. The node becomes a replica if necessary."""
-        partition.take_in(node_id)
+        partition.add_to_isr(node_id)
         partition.leader_id = node_id
         partition.leader_epoch += 1
         partition.notify()
@@ -419,7 +419,7 @@ class BrokerState:
         tokens.longest_ms = settings.number("delegation.token.max.lifetime.ms")
         tokens.default_ms = settings.number("delegation.token.expiry.time.ms")
         tokens.kept_ms = settings.number("delegation.token.expiry.check.interval.ms")
-        tokens.take_over(self.metadata.entities.get(_TOKENS, []))
+        tokens.load(self.metadata.entities.get(_TOKENS, []))
         for user, mechanisms in self.metadata.entities.get("scram", {}).items():
             for mechanism, values in mechanisms.items():
                 self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)

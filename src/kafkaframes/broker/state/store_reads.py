@@ -1,9 +1,9 @@
 """Reads of a served store in threads, so that a slow read delays only the request that needs its bytes.
 
 The broker's state and the handlers belong to the thread of the event loop. Code that reads logs therefore runs as an
-*attempt* (``when_read``). If it needs bytes of a store that have not been read, the attempt is cancelled, threads read
-the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a time.
-Files on local disks are read directly. With a store whose reads take 200 ms, other requests are answered in 1 ms
+*attempt* (``run_when_read``). If it needs bytes of a store that have not been read, the attempt is cancelled, threads
+read the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a
+time. Files on local disks are read directly. With a store whose reads take 200 ms, other requests are answered in 1 ms
 instead of 180 ms (``benchmarks/results/store_reads.md``).
 """
 
@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.broker.requests.api import Answer, Later
+from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.memory_disk import HasDescriptors
 
@@ -136,8 +136,8 @@ class HasStore(Protocol):
     counters: Counter[str]
 
 
-def when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
-    """Run a function that reads logs. If bytes of a store are missing, return a ``Later``.
+def run_when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
+    """Run a function that reads logs. If bytes of a store are missing, return a ``DeferredResponse``.
 
     Args:
         run: function that may be cancelled and repeated. It must read everything before it changes anything.
@@ -155,7 +155,7 @@ class _RequestAttempts:
         self._held_reads: dict[StoreRead, bytes | BaseException] = {}
         self._reading = 0
         self._loop = asyncio.get_running_loop()
-        self._later = Later()
+        self._later = DeferredResponse()
 
     def first(self) -> Answer:
         try:

@@ -62,7 +62,7 @@ class Partition:
         """Whether acks=all is rejected. All replicas suffice if there are fewer than the minimum."""
         return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
 
-    def take_in(self, node_id: int) -> None:
+    def add_to_isr(self, node_id: int) -> None:
         """Add a node to the ISR. If it has no replica, it gets the leader's."""
         if node_id not in self.replicas:
             self.replicas = tuple(node_id if one == self.leader_id else one for one in self.replicas)
@@ -203,7 +203,7 @@ class Nodes:
         """Return whether node ids are valid replicas of a partition: at least one, existing, without duplicates."""
         return 0 < len(numbers) == len(set(numbers)) and self.by_id.keys() >= set(numbers)
 
-    def let_lead(self, partition: Partition) -> None:
+    def elect_leader(self, partition: Partition) -> None:
         """Elect the first replica on a running node as leader, and remove stopped nodes from the ISR."""
         up = tuple(number for number in partition.replicas if self.by_id[number].is_up)
         partition.in_sync = up or partition.replicas[:1]

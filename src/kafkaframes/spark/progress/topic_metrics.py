@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kafkaframes.broker.network.http_server import HttpServer, PlainTextAnswer, Route
+from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse, Route
 from kafkaframes.broker.network.metrics import CONTENT_TYPE, labels, metric
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, progress_of
@@ -70,8 +70,8 @@ class TopicMetrics(StreamingQueryListener):
         """Remove the progress of a query that has ended."""
         self._latest.pop(str(event.runId), None)
 
-    def _answer(self, _: object) -> PlainTextAnswer:
-        return PlainTextAnswer("".join(f"{line}\n" for line in self._lines()), CONTENT_TYPE)
+    def _answer(self, _: object) -> PlainTextResponse:
+        return PlainTextResponse("".join(f"{line}\n" for line in self._lines()), CONTENT_TYPE)
 
     def _lines(self) -> Iterator[str]:
         queries = list(self._latest.values())
