@@ -127,7 +127,9 @@ def fetches() -> Iterator[tuple[str, Side, Without]]:
         if pair.short(memoryview(frame), session) is None:
             request = dispatcher.decode_request(frame, session)
             answer_found = dispatcher.answer(request)
-            dispatcher.encode(request, answer_found.answer if isinstance(answer_found, DeferredResponse) else answer_found)
+            dispatcher.encode(
+                request, answer_found.answer if isinstance(answer_found, DeferredResponse) else answer_found
+            )
 
     yield (
         "short: Fetch v12",
