@@ -19,7 +19,7 @@ from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.client.security.logins import exchange_for
-from kafkaframes.client.security.sasl import advance
+from kafkaframes.client.security.sasl import advance_exchange
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import KafkaframesError, MissingExtraError, NetworkError, OptionError
 
@@ -250,7 +250,7 @@ def test_a_session_ends_and_is_authenticated_anew(service, alice):
 
 
 def test_clients_before_sasl_authenticate_send_bare_tokens(broker, alice):
-    settings = ClientSettings.of({**properties(broker, alice), "api.version": "0.10.2"})
+    settings = ClientSettings.from_options({**properties(broker, alice), "api.version": "0.10.2"})
     with Admin({**properties(broker, alice), "api.version": "0.10.2"}) as admin:
         admin.list_topics()
     assert settings.sasl_mechanism == "GSSAPI"
@@ -287,7 +287,7 @@ def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypa
 def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
     """Return the server's side of an exchange that nobody has begun, and the client's first token."""
     kerberos = Kerberos(keytab=service, principal="kafka/localhost@EXAMPLE.TEST")
-    settings = ClientSettings.of(
+    settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
     )
     client = exchange_for(settings, "localhost", "")
@@ -309,7 +309,7 @@ CHANGES = st.tuples(
 @given(st.dictionaries(st.integers(0, 2), CHANGES, max_size=2))
 def test_a_token_that_was_changed_is_refused(service, alice, changes):
     server, client = exchanges(service, alice)
-    token, is_whole, step = advance(client, None), True, 0
+    token, is_whole, step = advance_exchange(client, None), True, 0
     while server.user is None:
         if step in changes:
             where, put_in, left_out = changes[step]
@@ -324,7 +324,7 @@ def test_a_token_that_was_changed_is_refused(service, alice, changes):
             assert server.user is None
             return
         if server.user is None:
-            token = advance(client, answer)
+            token = advance_exchange(client, answer)
             assert token is not None
     assert server.user == "alice"
 
@@ -409,6 +409,6 @@ def test_without_the_extra_both_sides_name_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gssapi", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
         Broker(security=security("/none"), listeners=LISTENERS).start()
-    settings = ClientSettings.of({"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"})
+    settings = ClientSettings.from_options({"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"})
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
-        advance(exchange_for(settings, "localhost", ""), None)
+        advance_exchange(exchange_for(settings, "localhost", ""), None)

@@ -244,7 +244,7 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
             task = Producer(servers, transactional_id=topic)
             shared_transaction.join(task, identity)
             shared_transaction.send_numbered(task, [number_record(topic, partition, sequence, b"%d" % number)])
-            with pytest.raises(OptionError, match="who has joined a transaction writes batches that were given"):
+            with pytest.raises(OptionError, match="a producer that has joined a transaction can only write batches"):
                 task.send(topic, b"without a sequence", partition=partition).result()
             with pytest.raises(OptionError, match="only the producer that began a transaction can end it"):
                 task.commit_transaction()
@@ -613,8 +613,11 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
 @pytest.mark.parametrize(
     ("protocol", "message"),
     [
-        ("SSL", r"ended the TLS handshake; is this port one for TLS\? \(security.protocol is SSL\)"),
-        ("PLAINTEXT", r"nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need `api_version`\)"),
+        ("SSL", r"ended the TLS handshake; does this port use TLS\? \(security.protocol is SSL\)"),
+        (
+            "PLAINTEXT",
+            r"not responded to any request yet \(security.protocol is PLAINTEXT; brokers before 0.10 need `api_version`\)",
+        ),
     ],
 )
 @pytest.mark.parametrize("resets", [False, True], ids=["ends", "resets"])

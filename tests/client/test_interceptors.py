@@ -474,6 +474,6 @@ def test_interceptors_that_a_client_would_never_call_are_refused():
             settings("a:1", interceptors=interceptors)
     with pytest.raises(OptionError, match=r"interceptor\.classes is not a setting of share consumers"):
         ShareConsumer({"bootstrap.servers": "a:1", "group.id": "g", "interceptor.classes": f"{__name__}:Closing"})
-    assert ProducerSettings.of({"bootstrap.servers": "a:1", "interceptor.classes": ""}).interceptors == ""
-    assert ConsumerSettings.of({"bootstrap.servers": "a:1"}).interceptors == ()
+    assert ProducerSettings.from_options({"bootstrap.servers": "a:1", "interceptor.classes": ""}).interceptors == ""
+    assert ConsumerSettings.from_options({"bootstrap.servers": "a:1"}).interceptors == ()
     assert AsyncProducer("a:1", interceptors="")._interceptors is None

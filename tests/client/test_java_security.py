@@ -185,16 +185,18 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
 )
 def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given_settings, message):
     with pytest.raises(OptionError, match=message) as error_info:
-        ClientSettings.of({"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given_settings})
+        ClientSettings.from_options(
+            {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given_settings}
+        )
     assert "hidden7" not in str(error_info.value)
 
 
 def test_javas_mechanism_means_nothing_where_there_is_no_sasl():
-    assert not ClientSettings.of({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}).uses_sasl
+    assert not ClientSettings.from_options({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}).uses_sasl
 
 
 def test_secrets_are_not_in_what_settings_look_like():
-    settings = ClientSettings.of(
+    settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", "ssl.keystore.password": "hidden7"}
         | {"sasl.jaas.config": f'{PLAIN} required username="alice" password="hidden7";'}
     )
@@ -254,7 +256,7 @@ def test_a_clients_credentials_become_a_token_which_is_kept(endpoint):
 def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, answer, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     _Endpoint.answers[:] = [answer] * 3
-    settings = ClientSettings.of(
+    settings = ClientSettings.from_options(
         {
             "bootstrap.servers": "a:1",
             "sasl.mechanism": "OAUTHBEARER",

@@ -37,7 +37,7 @@ def signed(monkeypatch):
 
 
 def test_javas_settings_become_a_token_of_the_clusters_region(signed):
-    settings = ConsumerSettings.of(JAVA)
+    settings = ConsumerSettings.from_options(JAVA)
     assert settings.sasl_mechanism == "OAUTHBEARER"
     assert [settings.sasl_oauthbearer_token() for _ in range(2)] == ["token 1"] * 2  # fresh for a while
     assert signed == [("role", "eu-west-1", "arn:x", "MSKSASLDefaultSession")]
@@ -47,7 +47,7 @@ def test_the_handler_of_bearer_tokens_is_the_same_login(signed):
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
     bearer = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": module, "sasl.login.callback.handler.class": handler}
-    assert ConsumerSettings.of({**JAVA, **bearer}).sasl_oauthbearer_token() == "token 1"
+    assert ConsumerSettings.from_options({**JAVA, **bearer}).sasl_oauthbearer_token() == "token 1"
     assert signed == [("chain", "eu-west-1")]
 
 

@@ -62,16 +62,16 @@ JAVA_CONSUMER = {
 
 
 def test_kafka_pythons_keywords_are_taken():
-    settings = ProducerSettings.of(KAFKA_PYTHON_PRODUCER)
+    settings = ProducerSettings.from_options(KAFKA_PYTHON_PRODUCER)
     assert (settings.servers, settings.acks, settings.api_version) == ([("a", 1), ("b", 2)], 1, "2.8")
     assert (settings.linger_ms, settings.max_block_ms, settings.compression_type) == (20, 5_000, "gzip")
 
 
 def test_confluents_dict_and_javas_properties_are_taken():
-    settings = ConsumerSettings.of(CONFLUENT_CONSUMER)
+    settings = ConsumerSettings.from_options(CONFLUENT_CONSUMER)
     assert (settings.group_id, settings.enable_auto_commit, settings.fetch_max_wait_ms) == ("billing", False, 100)
     assert settings.strategies == ["roundrobin"]
-    settings = ConsumerSettings.of(JAVA_CONSUMER)
+    settings = ConsumerSettings.from_options(JAVA_CONSUMER)
     assert (settings.receive_buffer_bytes, settings.send_buffer_bytes) == (65_536, 131_072)
     assert (settings.strategies, settings.tls_versions) == (["range"], ["TLSv1.2", "TLSv1.3"])
 
@@ -88,10 +88,10 @@ def test_a_dict_comes_first_and_keywords_win(client):
 
 def test_a_level_counts_for_its_codec():
     properties = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
-    assert ProducerSettings.of({**properties, "compression.zstd.level": "7"}).compression_level == 7
-    assert ProducerSettings.of(properties).compression_level is None
+    assert ProducerSettings.from_options({**properties, "compression.zstd.level": "7"}).compression_level == 7
+    assert ProducerSettings.from_options(properties).compression_level is None
     librdkafkas = {"bootstrap.servers": "a:1", "compression.codec": "zstd", "compression.zstd.level": 7}
-    assert ProducerSettings.of(librdkafkas).compression_level == 7
+    assert ProducerSettings.from_options(librdkafkas).compression_level == 7
 
 
 @pytest.mark.parametrize("name", sorted(java_properties()))
@@ -135,26 +135,28 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
 )
 def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here_instead(name, reason):
     with pytest.raises(OptionError, match=rf"{name}: .*{reason}"):
-        ConsumerSettings.of({"bootstrap.servers": "a:1", name: print})
+        ConsumerSettings.from_options({"bootstrap.servers": "a:1", name: print})
 
 
 def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_a_consumer():
     properties = {"max.in.flight": 1, "message.max.bytes": 5, "log_level": 7, "debug": "all", "socket.max.fails": 2}
-    settings = ConsumerSettings.of({"bootstrap.servers": "a:1", **properties, "receive.message.max.bytes": 1_000_000})
+    settings = ConsumerSettings.from_options(
+        {"bootstrap.servers": "a:1", **properties, "receive.message.max.bytes": 1_000_000}
+    )
     assert settings.max_response_bytes == 1_000_000
 
 
 def test_settings_of_share_consumers_are_rejected_by_consumers_and_ignored_by_producers():
     settings = {"bootstrap.servers": "a:1", "group.id": "g", "share.acknowledgement.mode": "explicit"}
-    assert ShareConsumerSettings.of({**settings, "share.acquire.mode": "record_limit"}).is_explicit
+    assert ShareConsumerSettings.from_options({**settings, "share.acquire.mode": "record_limit"}).is_explicit
     with pytest.raises(OptionError, match=r"share\.acknowledgement\.mode is a setting of ShareConsumer"):
-        ConsumerSettings.of(settings)
-    ProducerSettings.of(settings)
+        ConsumerSettings.from_options(settings)
+    ProducerSettings.from_options(settings)
 
 
 def test_a_name_that_is_like_none_has_no_long_list():
     with pytest.raises(OptionError) as caught:
-        ConsumerSettings.of({"bootstrap.servers": "a:1", "zzz": 1})
+        ConsumerSettings.from_options({"bootstrap.servers": "a:1", "zzz": 1})
     assert str(caught.value) == "a consumer has no setting 'zzz'"
 
 
@@ -162,7 +164,7 @@ def test_an_ignored_setting_is_logged_once(caplog):
     module._log_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for _ in range(2):
-            ConsumerSettings.of(JAVA_CONSUMER)
+            ConsumerSettings.from_options(JAVA_CONSUMER)
     (record,) = [line for line in caplog.records if "exclude.internal.topics" in line.getMessage()]
     assert record.getMessage() == "exclude.internal.topics is ignored: a pattern does not match internal topics"
 
@@ -182,8 +184,8 @@ def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
     """KIP-939: Kafka 4.3.1 marks InitProducerId version 6 unstable, and Java's producer has no prepareTransaction."""
     settings = {"bootstrap.servers": "a:1", "transactional.id": "x"}
     with pytest.raises(OptionError, match=r"InitProducerId 6, which Kafka 4\.3 does not serve"):
-        ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "true"})
-    ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "false"})
+        ProducerSettings.from_options({**settings, "transaction.two.phase.commit.enable": "true"})
+    ProducerSettings.from_options({**settings, "transaction.two.phase.commit.enable": "false"})
 
 
 @pytest.mark.parametrize("cls", [ProducerSettings, ConsumerSettings, ShareConsumerSettings])

@@ -16,7 +16,7 @@ LAST = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def scram():
-    return sasl.scram("SCRAM-SHA-256", "user", "pencil", nonce=NONCE)
+    return sasl.authenticate_scram("SCRAM-SHA-256", "user", "pencil", nonce=NONCE)
 
 
 def test_scram_as_the_rfc_has_it():
@@ -55,8 +55,8 @@ def test_a_server_that_does_not_know_the_password():
 
 
 def test_plain_and_bearer():
-    assert next(sasl.plain("u", "p")) == b"\0u\0p"
-    exchange = sasl.oauthbearer("token")
+    assert next(sasl.authenticate_plain("u", "p")) == b"\0u\0p"
+    exchange = sasl.authenticate_oauthbearer("token")
     assert next(exchange) == b"n,,\x01auth=Bearer token\x01\x01"
     assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(BrokerError, match="invalid_token"):

@@ -9,7 +9,9 @@ SERVER = {"bootstrap_servers": "h:1"}
 
 
 def test_properties_and_keywords_mean_the_same():
-    by_property = ProducerSettings.of({"bootstrap.servers": "h:1", "linger.ms": "20", "enable.idempotence": "true"})
+    by_property = ProducerSettings.from_options(
+        {"bootstrap.servers": "h:1", "linger.ms": "20", "enable.idempotence": "true"}
+    )
     assert by_property == ProducerSettings(bootstrap_servers="h:1", linger_ms=20, enable_idempotence=True)
 
 
@@ -34,7 +36,7 @@ def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
 )
 def test_what_does_not_fit_is_said(settings, reason):
     with pytest.raises(OptionError, match=reason):
-        ProducerSettings.of({**SERVER, **settings})
+        ProducerSettings.from_options({**SERVER, **settings})
 
 
 @pytest.mark.parametrize("servers", ["", [], "h:0", "h:99999999999", "h:x", " , "])

@@ -191,7 +191,7 @@ def test_records_of_a_handler_that_raises_are_released(broker):
 
 def test_record_limit_is_refused_where_the_broker_does_not_support_it():
     """KAFKA-19020: Java's client raises UnsupportedVersionException, and does not read without the limit."""
-    settings = ShareConsumerSettings.of(
+    settings = ShareConsumerSettings.from_options(
         {"bootstrap_servers": "a:1", "group_id": "g", "share_acquire_mode": "record_limit"}
     )
     messages = ShareMessages(settings, "m", lambda _: None)

@@ -200,7 +200,7 @@ def test_our_client_comes_in_by_a_ticket_stays_and_by_a_token_that_it_made(eithe
                 sent_count += 1
             values += [record.value for record in consumer.poll(timeout_ms=100)]
     assert sorted(map(int, values)) == list(range(60))
-    owner, token_id, hmac = asyncio.run(create_token(ClientSettings.of(client_properties)))
+    owner, token_id, hmac = asyncio.run(create_token(ClientSettings.from_options(client_properties)))
     assert owner == "alice"
     with Admin(by_token(either, token_id, hmac)) as admin:
         assert "orders" in admin.list_topics()

@@ -121,7 +121,7 @@ def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings
         "default_api_timeout_ms": 20_000,
     }
     options = {"bootstrap_servers": "a:1", "group_id": GROUP, "group_instance_id": instance, "auto_offset_reset": reset}
-    return ConsumerSettings.of({**options, **times, **KINDS[kind]})
+    return ConsumerSettings.from_options({**options, **times, **KINDS[kind]})
 
 
 # ---------------------------------------------------------------------------------------------------- the cluster
@@ -541,7 +541,7 @@ class SimulatedMember:
                 raise
             simulation.counters[f"commit: {ErrorCode(error.code).name}"] += 1
             if fate == "answered":
-                self.machine.commit_refused(broker_error(error.code, "commit"), self.world.now)
+                self.machine.process_commit_error(broker_error(error.code, "commit"), self.world.now)
                 self.check_lost()
 
     def check_lost(self) -> None:

@@ -237,7 +237,7 @@ class Simulation:
     def refuse_connection(self, partition: int, *, retriable: bool) -> None:
         """No connection can be made."""
         error = NetworkError("refused")
-        self.machine.unreachable(self.partitions[partition], error, self.now, retriable=retriable)
+        self.machine.process_unreachable_leader(self.partitions[partition], error, self.now, retriable=retriable)
         self.settle()
 
     def deliver(self, wire: int, *, sizes: Sequence[int] = ()) -> None:

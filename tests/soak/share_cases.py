@@ -42,7 +42,7 @@ LOCK_S = 30.0
 
 def machine_of(**options: Any) -> ShareMachine:
     """Return a machine whose topic ``t`` has two partitions, led by the nodes 1 and 2."""
-    settings = ShareConsumerSettings.of({"bootstrap_servers": "a:1", "group_id": "g", **options})
+    settings = ShareConsumerSettings.from_options({"bootstrap_servers": "a:1", "group_id": "g", **options})
     cluster = Cluster()
     add_topic(cluster)
     machine = ShareMachine(settings, cluster, backoff_s=lambda attempt: 0.1)

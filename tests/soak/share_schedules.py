@@ -133,7 +133,7 @@ def settings_of(mode: str, acquire_mode: str, max_records: int) -> ShareConsumer
         "fetch_max_wait_ms": int(FETCH_WAIT_S * 1000),
         "max_poll_interval_ms": int(MAX_POLL_S * 1000),
     }
-    return ShareConsumerSettings.of(options)
+    return ShareConsumerSettings.from_options(options)
 
 
 @cache

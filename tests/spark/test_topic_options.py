@@ -34,7 +34,7 @@ def parse(**options):
 @pytest.mark.parametrize("name", ["recordFormat", "messageFormat", "MESSAGEFORMAT"])
 def test_the_record_format_reaches_the_producer(name):
     options = topic_write_options({**BASE, "topic": "t", name: "0"})
-    assert ProducerSettings.of(options.client).record_format == 0
+    assert ProducerSettings.from_options(options.client).record_format == 0
 
 
 def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
@@ -115,9 +115,9 @@ def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(capl
         topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
         assert not caplog.records
         options = parse(**{"kafka.client.dns.lookup": "x", "kafka.client.rack": "eu-1"})
-        ConsumerSettings.of(options.client)
+        ConsumerSettings.from_options(options.client)
     assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup is ignored"]
-    assert ConsumerSettings.of(options.client).client_rack == "eu-1"
+    assert ConsumerSettings.from_options(options.client).client_rack == "eu-1"
 
 
 def test_limits_of_a_micro_batch_must_leave_room():
@@ -166,7 +166,7 @@ def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
 def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_names(option, value, setting):
     """The markers' consumer and the admin client connect as the producer does."""
     options = topic_write_options({**BASE, "topic": "t", option: value})
-    for client in (ProducerSettings.of(options.client), ConsumerSettings.of(options.connection)):
+    for client in (ProducerSettings.from_options(options.client), ConsumerSettings.from_options(options.connection)):
         assert str(getattr(client, setting)) == value
 
 

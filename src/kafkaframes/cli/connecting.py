@@ -124,7 +124,7 @@ def reach_broker(
     typed_flags = [settings for name, settings in (flags or {}).items() if is_typed(name)]
     defaults = [settings for name, settings in (flags or {}).items() if not is_typed(name)]
     settings = merge_settings(*defaults, settings_of(servers, properties), *typed_flags)
-    client_settings = (kind or ClientSettings).of(settings)
+    client_settings = (kind or ClientSettings).from_options(settings)
     asyncio.run(wait_until_reachable(client_settings, waiting=note, timeout_s=timeout, new_topic=new_topic))
     return settings
 

@@ -66,7 +66,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     }
     write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
     settings = reach_broker(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
-    consumer_settings = ConsumerSettings.of(settings)
+    consumer_settings = ConsumerSettings.from_options(settings)
     flags["group"] = consumer_settings.group_id
     if not is_typed("offsets"):
         offset_range = _start_of(consumer_settings)

@@ -76,7 +76,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
         "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},
     }
     settings = reach_broker(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
-    used = ProducerSettings.of(settings)
+    used = ProducerSettings.from_options(settings)
     linger_s = used.linger_ms / 1000
     count = rows_before = 0
     row_name = "row" if flags["form"] in ("parquet", "arrow") else "line"

@@ -212,7 +212,7 @@ class AsyncAdmin(
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ClientSettings.of(merge_options(bootstrap_servers, options))
+        self.settings = ClientSettings.from_options(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._telemetry = TelemetryReporter(self._cluster)
 

@@ -47,7 +47,7 @@ from kafkaframes.client.metadata import (
     to_partitions,
 )
 from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, measure_ns
-from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
+from kafkaframes.client.offsets import EARLIEST, LATEST, is_range_empty
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
@@ -96,7 +96,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        super().__init__(ConsumerSettings.of(merge_options(bootstrap_servers, options)))
+        super().__init__(ConsumerSettings.from_options(merge_options(bootstrap_servers, options)))
         for name in self.settings.strategies:
             check_choice("partition_assignment_strategy", name, tuple(ASSIGNORS))
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)
@@ -339,7 +339,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._machine.prepare_end()
         try:
             if not is_member and commit:
-                await self._commit_for_end(self.assignment())
+                await self._commit_before_revocation(self.assignment())
             while is_member and (callback := self._machine.next_callback()) is not None:
                 await self._run_callback(callback, commit=commit)
         finally:
@@ -360,7 +360,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         machine.begin_callback(callback)
         try:
             if callback.kind is CallbackKind.REVOKE and commit:
-                await self._commit_for_end(callback.partitions)
+                await self._commit_before_revocation(callback.partitions)
             listener = self._listeners[0 if callback.kind is CallbackKind.ASSIGN else 1]
             if listener is not None:
                 sensor = self._cluster.metrics.sensors("coordinator-metrics")[_CALLBACK_SENSORS[callback.kind]]
@@ -420,7 +420,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     async def _seek_to(self, timestamp: int, partitions: Sequence[PartitionLike]) -> None:
         partition_list = [self._state(entry).partition for entry in partitions or self.assignment()]
-        starts = await offsets.ends(
+        starts = await offsets.list_boundary_offsets(
             self._cluster, partition_list, timestamp, read_committed=self.settings.reads_committed
         )
         for partition, offset in starts.items():
@@ -492,7 +492,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         position = self.position(topic_partition)
         if position >= end:
             return True
-        if not await holds_nothing(
+        if not await is_range_empty(
             self._cluster, topic_partition, position, end, read_committed=self.settings.reads_committed
         ):
             return False
@@ -854,7 +854,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                     )
                 return
             except BrokerError as error:
-                self._machine.commit_refused(error, time.monotonic())
+                self._machine.process_commit_error(error, time.monotonic())
                 self._task.wake()
                 is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
                 if not is_stale or not await self._has_new_identity(member, deadline):
@@ -879,7 +879,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         current_member = self._machine.member
         return current_member is not None and current_member.is_member and current_member.identity != member
 
-    async def _commit_for_end(self, partitions: Iterable[TopicPartition]) -> None:
+    async def _commit_before_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """With automatic commits, try to commit positions before partitions are given up, once, as in Java."""
         offsets = self._positions_to_commit(partitions) if self._commits_by_itself else {}
         member = self._machine.member

@@ -356,7 +356,7 @@ class ConsumerMachine:
         """Raise an error in the next poll."""
         self.positions.raise_later(error)
 
-    def commit_refused(self, error: Exception, now: float) -> None:
+    def process_commit_error(self, error: Exception, now: float) -> None:
         """Process the error of a rejected commit, which may require a rejoin."""
         if self.member is not None:
             self.member.process_commit_error(error, now)

@@ -310,7 +310,7 @@ class NodeMetrics:
 # ------------------------------------------------------------------------------------------------------ all metrics
 
 
-def _sensor(
+def _sensor_metrics(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
     """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
@@ -329,7 +329,7 @@ def _sensor(
     ]
 
 
-def _gauge(group: str, clients: tuple[str, ...], name: str, meaning: str, unit: str = "") -> list[MetricSpec]:
+def _gauge_metrics(group: str, clients: tuple[str, ...], name: str, meaning: str, unit: str = "") -> list[MetricSpec]:
     return [MetricSpec(name, group, clients, "", "gauge", unit, meaning)]
 
 
@@ -345,14 +345,16 @@ _STATISTICS: Final = {
 }
 
 
-def _network(group: str) -> list[MetricSpec]:
+def _network_metrics(group: str) -> list[MetricSpec]:
     """Return the metrics of connections: of the whole client, and of each node."""
     return [
-        *_sensor(group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"),
-        *_sensor(
+        *_sensor_metrics(
+            group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"
+        ),
+        *_sensor_metrics(
             group, _ALL_CLIENTS, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"
         ),
-        *_sensor(
+        *_sensor_metrics(
             group,
             _ALL_CLIENTS,
             "request",
@@ -361,10 +363,10 @@ def _network(group: str) -> list[MetricSpec]:
             total="outgoing-byte-total",
             rate="outgoing-byte-rate",
         ),
-        *_sensor(
+        *_sensor_metrics(
             group, _ALL_CLIENTS, "response", "responses received", count="response-total", count_rate="response-rate"
         ),
-        *_sensor(
+        *_sensor_metrics(
             group,
             _ALL_CLIENTS,
             "response",
@@ -384,220 +386,220 @@ _TRANSACTION_TIMES: Final = {
     "txn-abort": "in abort_transaction",
 }
 METRICS: Final[tuple[MetricSpec, ...]] = (
-    *_network("metrics"),
-    *_gauge("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
-    *_sensor(
+    *_network_metrics("metrics"),
+    *_gauge_metrics("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
+    *_sensor_metrics(
         "metrics", _ALL_CLIENTS, "connection-creation", "connections opened",
         count="connection-creation-total", count_rate="connection-creation-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", _ALL_CLIENTS, "connection-close", "connections closed",
         count="connection-close-total", count_rate="connection-close-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", _ALL_CLIENTS, "successful-authentication", "connections with TLS or SASL that the broker accepted",
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", _ALL_CLIENTS, "failed-authentication", "connections whose authentication the broker refused",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
-    *_network("node-metrics"),
-    *_sensor(
+    *_network_metrics("node-metrics"),
+    *_sensor_metrics(
         "node-metrics", _ALL_CLIENTS, "latency", "time from a request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
     # producers
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "produce", "time from a Produce request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "record-send", "records sent, each time that they are sent",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "record-send", "number of records in a batch", avg="records-per-batch-avg",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "record-error", "records that failed", total="record-error-total",
         rate="record-error-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "record-retry", "records sent again", total="record-retry-total",
         rate="record-retry-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "batch", "size of batches sent", "bytes", avg="batch-size-avg", max="batch-size-max"
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "queue-time", "time from a batch's creation to its first request", "ms",
         avg="record-queue-time-avg", max="record-queue-time-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "request-records", "number of records in a Produce request",
         avg="records-per-request-avg",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "throttle", "throttle time in Produce responses", "ms",
         avg="produce-throttle-time-avg", max="produce-throttle-time-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "buffer-wait", "time for which calls have waited for buffer.memory", "ns",
         total="bufferpool-wait-time-ns-total",
     ),
-    *_gauge("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
-    *_sensor(
+    *_gauge_metrics("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "batch-split", "batches divided because a broker rejected them as too large",
         count="batch-split-total", count_rate="batch-split-rate",
     ),
-    *_sensor("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
-    *_sensor(
+    *_sensor_metrics("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
+    *_sensor_metrics(
         "metrics", (PRODUCER,), "metadata-wait", "time for which calls have waited for metadata of a topic", "ns",
         total="metadata-wait-time-ns-total",
     ),
     *(
         metric
         for name, meaning in _TRANSACTION_TIMES.items()
-        for metric in _sensor("metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total")
+        for metric in _sensor_metrics("metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total")
     ),
-    *_gauge("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
-    *_gauge("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
-    *_gauge("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
-    *_gauge("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
-    *_sensor(
+    *_gauge_metrics("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
+    *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
+    *_gauge_metrics("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
+    *_gauge_metrics("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
+    *_sensor_metrics(
         "topic-metrics", (PRODUCER,), "record-send", "records sent to the topic",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "topic-metrics", (PRODUCER,), "batch", "bytes of batches sent to the topic", "bytes",
         total="byte-total", rate="byte-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "topic-metrics", (PRODUCER,), "record-error", "records of the topic that failed",
         total="record-error-total", rate="record-error-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "topic-metrics", (PRODUCER,), "record-retry", "records of the topic sent again",
         total="record-retry-total", rate="record-retry-rate",
     ),
     # consumers
-    *_gauge("metrics", _READERS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
-    *_sensor(
+    *_gauge_metrics("metrics", _READERS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
+    *_sensor_metrics(
         "metrics", _READERS, "poll", "time between two polls", "ms",
         avg="time-between-poll-avg", max="time-between-poll-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "metrics", _READERS, "poll-idle", "part of the time that polls take, from 0 to 1; the caller takes the rest",
         avg="poll-idle-ratio-avg",
     ),
-    *_sensor("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
-    *_sensor("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
-    *_sensor(
+    *_sensor_metrics("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
+    *_sensor_metrics("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "fetch", "Fetch responses (ShareFetch for share groups)",
         count="fetch-total", count_rate="fetch-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "fetch", "time from a Fetch request to its response", "ms",
         avg="fetch-latency-avg", max="fetch-latency-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "fetch-size", "size of the records in a Fetch response", "bytes",
         avg="fetch-size-avg", max="fetch-size-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "throttle", "throttle time in Fetch responses", "ms",
         avg="fetch-throttle-time-avg", max="fetch-throttle-time-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "records", "records returned to the caller",
         total="records-consumed-total", rate="records-consumed-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", _READERS, "fetch-size", "bytes of fetched records", "bytes",
         total="bytes-consumed-total", rate="bytes-consumed-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", (CONSUMER,), "lag", "lag of any partition after a read", max="records-lag-max"
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", (CONSUMER,), "lead", "lead of any partition after a read", min="records-lead-min"
     ),
-    *_gauge(
+    *_gauge_metrics(
         "fetch-manager-metrics", (CONSUMER,), "records-lag",
         "Records between the position and the end of a partition, by topic and partition.",
     ),
-    *_gauge(
+    *_gauge_metrics(
         "fetch-manager-metrics", (CONSUMER,), "records-lead",
         "Records between the log start offset and the position, by topic and partition.",
     ),
-    *_gauge(
+    *_gauge_metrics(
         "fetch-manager-metrics", (CONSUMER,), "preferred-read-replica",
         "Node that a partition is read from instead of its leader (KIP-392).",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "commit", "successful commits", count="commit-total",
         count_rate="commit-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "commit", "time of a commit", "ms",
         avg="commit-latency-avg", max="commit-latency-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "join", "JoinGroup responses without error", count="join-total",
         count_rate="join-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "join", "time of a JoinGroup request", "ms",
         avg="join-time-avg", max="join-time-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "sync", "SyncGroup responses without error", count="sync-total",
         count_rate="sync-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "sync", "time of a SyncGroup request", "ms",
         avg="sync-time-avg", max="sync-time-max",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", _READERS, "heartbeat", "heartbeat responses without error", count="heartbeat-total",
         count_rate="heartbeat-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", _READERS, "heartbeat", "time of a heartbeat", "ms", max="heartbeat-response-time-max"
     ),
-    *_gauge(
+    *_gauge_metrics(
         "coordinator-metrics", _READERS, "last-heartbeat-seconds-ago", "Time since the last heartbeat response.", "s"
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", _READERS, "rebalance", "assignments that this member has taken over",
         count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "rebalance", "time of a rebalance, from joining to the new assignment",
         "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that the coordinator has ended by an error",
         count="failed-rebalance-total", count_rate_per_hour="failed-rebalance-rate-per-hour",
     ),
     *(
         metric
         for event in ("assigned", "revoked", "lost")
-        for metric in _sensor(
+        for metric in _sensor_metrics(
             "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"time of a callback for {event} partitions",
             "ms", avg=f"partition-{event}-latency-avg", max=f"partition-{event}-latency-max",
         )
     ),
-    *_gauge(
+    *_gauge_metrics(
         "coordinator-metrics", (CONSUMER,), "last-rebalance-seconds-ago", "Time since the last rebalance.", "s"
     ),
-    *_gauge("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
-    *_sensor(
+    *_gauge_metrics("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
+    *_sensor_metrics(
         "fetch-manager-metrics", (SHARE,), "acknowledgements", "records whose acknowledgement a broker has answered",
         total="acknowledgements-send-total", rate="acknowledgements-send-rate",
     ),
-    *_sensor(
+    *_sensor_metrics(
         "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records whose acknowledgement failed",
         total="acknowledgements-error-total", rate="acknowledgements-error-rate",
     ),

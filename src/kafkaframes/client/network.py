@@ -24,8 +24,8 @@ from kafkaframes._version import __version__
 from kafkaframes.client.loop import background, create_objects_in_thread, run_in_thread
 from kafkaframes.client.metrics import NodeMetrics
 from kafkaframes.client.security.logins import exchange_for
-from kafkaframes.client.security.sasl import Exchange, advance
-from kafkaframes.client.security.tls import context_of
+from kafkaframes.client.security.sasl import Exchange, advance_exchange
+from kafkaframes.client.security.tls import create_ssl_context
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
@@ -319,7 +319,7 @@ class Connection:
     async def _connect(
         cls, host: str, address: _Address, settings: ClientSettings, host_port: str, metrics: NodeMetrics | None
     ) -> Connection:
-        context = context_of(settings) if settings.uses_tls else None
+        context = create_ssl_context(settings) if settings.uses_tls else None
         client_connection = ClientConnection(
             client_id=settings.client_id,
             max_response_bytes=settings.max_response_bytes,
@@ -498,8 +498,8 @@ class Connection:
 
     async def _advance_exchange(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
         if self._settings.sasl_mechanism == "GSSAPI":  # sends requests to a key distribution center
-            return await run_in_thread(lambda: advance(exchange, answer))
-        return advance(exchange, answer)
+            return await run_in_thread(lambda: advance_exchange(exchange, answer))
+        return advance_exchange(exchange, answer)
 
     async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
         """Send a token. Return the broker's token and the lifetime of the session, in milliseconds."""

@@ -188,7 +188,7 @@ def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
     return OffsetAndTimestamp(entry.offset, entry.timestamp, entry.leader_epoch)
 
 
-async def ends(
+async def list_boundary_offsets(
     cluster: ClusterClient, partitions: Iterable[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
     """Return the earliest or the latest offset of each partition."""
@@ -196,7 +196,7 @@ async def ends(
     return {partition: entry.offset for partition, entry in result.items()}
 
 
-async def holds_nothing(
+async def is_range_empty(
     cluster: ClusterClient, partition: TopicPartition, first: int, end: int, *, read_committed: bool = False
 ) -> bool:
     """Return whether a log certainly has no batch with offsets from ``first`` (inclusive) to ``end`` (exclusive).
@@ -217,7 +217,7 @@ async def holds_nothing(
     leader = await cluster.leader_of(partition)
     connection = await cluster.connection(leader)
     if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_OFFSET_VERSION:
-        local = await ends(cluster, [partition], EARLIEST_LOCAL)
+        local = await list_boundary_offsets(cluster, [partition], EARLIEST_LOCAL)
         if local[partition] > first:
             return False
     cls = cluster.settings.message("FetchRequest")

@@ -105,7 +105,7 @@ class AsyncProducer(TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ProducerSettings.of(merge_options(bootstrap_servers, options))
+        self.settings = ProducerSettings.from_options(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._telemetry = TelemetryReporter(
             self._cluster, lambda: {"transactional_id": self.settings.transactional_id or ""}
@@ -120,7 +120,7 @@ class AsyncProducer(TelemetryMethods):
         )
         self._accumulator.results = LoopResults
         self._sender = Sender(self._cluster, self.settings, self._accumulator)
-        self._gather_task: asyncio.Task[None] | None = None
+        self._drain_task: asyncio.Task[None] | None = None
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
         self._starting = asyncio.Lock()
@@ -183,7 +183,7 @@ class AsyncProducer(TelemetryMethods):
             with self._measure_transaction("txn-init"):
                 await self._transactions.init_producer_id()
         self._sender.start()
-        self._gather_task = background(self._drain_loop())
+        self._drain_task = background(self._drain_loop())
         self._is_started = True
 
     def __del__(self) -> None:
@@ -207,7 +207,7 @@ class AsyncProducer(TelemetryMethods):
         except TimeoutError:
             pass  # waiting records fail below
         finally:
-            await cancel_tasks(self._gather_task)
+            await cancel_tasks(self._drain_task)
             for open_batch in self._accumulator.close():
                 open_batch.results.drop(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
@@ -288,13 +288,13 @@ class AsyncProducer(TelemetryMethods):
     async def _choose_partition(self, record: CheckedRecord) -> CheckedRecord:
         """Return a record with the partition that the caller's partitioner chooses."""
         while (partitioned_record := self._accumulator.choose_partition(record)) is None:
-            await self._learn_in_time(record[0])
+            await self._load_topic_in_time(record[0])
         return partitioned_record
 
-    async def _learn_in_time(self, topic: str) -> None:
-        await self._wait_at_most(self._learn(topic), f"a record of topic {topic}")
+    async def _load_topic_in_time(self, topic: str) -> None:
+        await self._wait_at_most(self._load_topic(topic), f"a record of topic {topic}")
 
-    async def _learn(self, topic: str) -> None:
+    async def _load_topic(self, topic: str) -> None:
         """Start the producer, and wait for the metadata of a topic."""
         await self.start()
         with measure_ns(self._cluster.metrics.client["metadata-wait"]):
@@ -329,7 +329,7 @@ class AsyncProducer(TelemetryMethods):
         await self.start()
         if headers and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
-        await self._learn(topic)
+        await self._load_topic(topic)
         await self._wait_for_memory(size, is_in_callback=is_in_callback)
         target = self._accumulator.target(topic, key, partition)
         if target is None:
@@ -502,7 +502,7 @@ class AsyncProducer(TelemetryMethods):
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
-        await self._wait_at_most(self._learn_topics(topics), f"a table of topic {', '.join(topics)}")
+        await self._wait_at_most(self._load_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
         for name in topics:
@@ -520,7 +520,7 @@ class AsyncProducer(TelemetryMethods):
             self._partitioner, self._cluster.cluster, self._accumulator.sticky_partitions, self._batch_bytes(topics)
         )
 
-    async def _learn_topics(self, topics: list[str]) -> None:
+    async def _load_topics(self, topics: list[str]) -> None:
         for name in topics:
             await self._cluster.topic(name, create=True)
 
@@ -628,7 +628,7 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: no broker responds within ``max_block_ms``.
         """
         await self.start()
-        await self._wait_at_most(self._learn_topics([topic]), f"a look-up of topic {topic}")
+        await self._wait_at_most(self._load_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
 
     def metrics(self) -> dict[MetricName, float]:

@@ -181,7 +181,7 @@ class Sender:
         if self.sequencer.needs_new_id:
             self._run_in_background("producer id", self._renew)
         leaderless: list[TopicPartition] = []
-        for leader, partitions in self._cluster.cluster.by_leader(self.sequencer.ready(now)):
+        for leader, partitions in self._cluster.cluster.by_leader(self.sequencer.ready_partitions(now)):
             if leader is None:
                 leaderless = partitions
                 continue
@@ -421,9 +421,9 @@ class Sender:
             await (await self._cluster.connection(leader)).writable()
         except KafkaframesError as error:
             now, retriable = time.monotonic(), is_retriable(error)
-            for node, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready(now))):
+            for node, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready_partitions(now))):
                 for partition in partitions if node == leader else ():
-                    self.sequencer.unreachable(partition, error, now, retriable=retriable)
+                    self.sequencer.process_unreachable_leader(partition, error, now, retriable=retriable)
                     self._cluster.cluster.topics.pop(partition.topic, None)
             self._deliver_results()
 

@@ -196,7 +196,7 @@ class Sequencer:
         if self.must_abort:
             self._end_waiting(queue, self._abort_error())
 
-    def ready(self, now: float) -> list[TopicPartition]:
+    def ready_partitions(self, now: float) -> list[TopicPartition]:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
         return [partition for partition, queue in self._queues.items() if self._next_sendable(queue, now) is not None]
 
@@ -296,7 +296,7 @@ class Sequencer:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
         batch.in_doubt = batch.in_doubt or code in _UNCERTAIN_WRITE_ERRORS
         if batch.assigned_stamp is not None and code in _SEQUENCE_GAP_ERRORS:
-            self._out_of_order(queue, batch, error, now)
+            self._process_out_of_order(queue, batch, error, now)
         else:
             self._retry(queue, batch, error, now, retriable=code.is_retriable)
 
@@ -330,7 +330,9 @@ class Sequencer:
             batch.in_doubt = batch.in_doubt or was_written
             self._end(queue, batch, error)
 
-    def unreachable(self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool) -> None:
+    def process_unreachable_leader(
+        self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool
+    ) -> None:
         """Handle a failed connection to a leader: delay the next batch, or fail all waiting ones if not retriable."""
         queue = self._queues[partition]
         if not queue.waiting:
@@ -341,7 +343,7 @@ class Sequencer:
         elif not self._may_retry(first, now):
             self._end(queue, first, error)
         else:
-            self._wait_before(first, error, now)
+            self._delay_retry(first, error, now)
 
     def expire(self, now: float) -> None:
         """Fail the batches whose ``delivery_timeout_ms`` has expired."""
@@ -390,11 +392,11 @@ class Sequencer:
         if not retriable or not self._may_retry(batch, now) or self.must_abort:
             self._end(queue, batch, error)
             return
-        self._wait_before(batch, error, now)
+        self._delay_retry(batch, error, now)
         queue.requeue(batch)
         self._resume_if_resolved(queue)
 
-    def _wait_before(self, batch: Batch, error: KafkaframesError, now: float) -> None:
+    def _delay_retry(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         batch.attempts += 1
         batch.last_error = error
         batch.not_before = now + self._backoff_s(batch.attempts - 1)
@@ -402,7 +404,7 @@ class Sequencer:
     def _may_retry(self, batch: Batch, now: float) -> bool:
         return not batch.is_reported and batch.attempts < self._retries and now - batch.created_at < self._timeout_s
 
-    def _out_of_order(self, queue: PartitionQueue, batch: Batch, error: BrokerError, now: float) -> None:
+    def _process_out_of_order(self, queue: PartitionQueue, batch: Batch, error: BrokerError, now: float) -> None:
         if not queue.is_first_open(batch):
             self._retry(queue, batch, error, now, retriable=True)
             return

@@ -168,7 +168,7 @@ class ClientSettings:
         return self.security_protocol.startswith("SASL")
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Create settings from keywords or any client's properties (``linger.ms``), with typed values or text.
 
         Raises:
@@ -310,7 +310,7 @@ class ShareConsumerSettings(ClientSettings):
         check_choice("share_acquire_mode", self.share_acquire_mode, ("batch_optimized", "record_limit"))
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return settings as ``ClientSettings.of`` does; reject those that share groups do not have (KIP-932)."""
         for name in options:
             if name.replace("_", ".") in ("interceptors", "interceptor.classes") and options[name]:
@@ -319,7 +319,7 @@ class ShareConsumerSettings(ClientSettings):
                 raise OptionError(
                     f"{name} is not a setting of share consumers; set the group's configuration with `alter_configs`"
                 )
-        return super().of(options)
+        return super().from_options(options)
 
     @property
     def required_group_id(self) -> str:

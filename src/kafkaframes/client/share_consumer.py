@@ -83,7 +83,7 @@ class AsyncShareConsumer(TelemetryMethods):
         Raises:
             OptionError: a setting is unknown, invalid or not supported.
         """
-        self.settings = ShareConsumerSettings.of(merge_options(bootstrap_servers, options))
+        self.settings = ShareConsumerSettings.from_options(merge_options(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._member_id = str(uuid.uuid4())
         self._telemetry = TelemetryReporter(self._cluster, self._telemetry_labels)

@@ -388,7 +388,7 @@ class ShareMachine:
         error = NetworkError("the subscription ended before the broker responded")
         for state in list(self._nodes.values()):
             if isinstance(state.request, ShareFetch):
-                self._node_failed(state, state.request, error, now)
+                self._process_node_failure(state, state.request, error, now)
                 state.may_have_session = True
         self.member.abandon_heartbeat()
 
@@ -465,7 +465,7 @@ class ShareMachine:
             state.renewal = state.renewals.popleft()
             return ShareAcknowledge(state.node, session.epoch, state.renewal.kinds, is_renewal=True)
         if assigned_partitions is not None and self._may_fetch(state, assigned_partitions):
-            added_partitions, removed_partitions = session.changes(assigned_partitions)
+            added_partitions, removed_partitions = session.plan_changes(assigned_partitions)
             state.fetched_at, state.may_have_session = now, True
             return ShareFetch(state.node, session.epoch, added_partitions, removed_partitions, session.take_pending())
         if state.must_send and session.pending:
@@ -542,7 +542,7 @@ class ShareMachine:
     def process_response(self, request: ShareRequest, answer: object, now: float) -> None:
         """Process the response to a request."""
         if isinstance(request, FetchMetadata):
-            self._metadata_answered(request, now)
+            self._process_metadata_response(request, now)
         elif isinstance(request, ShareHeartbeat):
             assert isinstance(answer, ShareHeartbeatAnswer)
             if self.member.process_response(request, answer, now):
@@ -554,10 +554,10 @@ class ShareMachine:
             state.request, state.failures, state.not_before = None, 0, now
             if isinstance(request, ShareFetch):
                 assert isinstance(answer, ShareFetchAnswer)
-                self._fetch_answered(state, request, answer)
+                self._process_fetch_response(state, request, answer)
             else:
                 assert isinstance(answer, ShareAcknowledgeAnswer)
-                self._acknowledge_answered(state, request, answer)
+                self._process_acknowledge_response(state, request, answer)
             self._finish_commits(state)
 
     def process_failure(self, request: ShareRequest, error: Exception, now: float) -> None:
@@ -578,7 +578,7 @@ class ShareMachine:
         else:
             state = self._state_of(request)
             if state is not None:
-                self._node_failed(state, request, error, now)
+                self._process_node_failure(state, request, error, now)
 
     def raise_later(self, error: Exception) -> None:
         """Raise an error in the next poll. An error that is already queued is not added again."""
@@ -592,7 +592,7 @@ class ShareMachine:
 
     # ---------------------------------------------------------------------------------------- assignment and metadata
 
-    def _metadata_answered(self, request: FetchMetadata, now: float) -> None:
+    def _process_metadata_response(self, request: FetchMetadata, now: float) -> None:
         if request is not self._metadata_request:
             return
         self._metadata_request = None
@@ -632,7 +632,7 @@ class ShareMachine:
 
     # ----------------------------------------------------------------------------------------------- share sessions
 
-    def _fetch_answered(self, state: _ShareNode, request: ShareFetch, answer: ShareFetchAnswer) -> None:
+    def _process_fetch_response(self, state: _ShareNode, request: ShareFetch, answer: ShareFetchAnswer) -> None:
         session = state.session
         session.partitions.update(request.added_partitions)
         session.partitions.difference_update(request.removed_partitions)
@@ -641,13 +641,13 @@ class ShareMachine:
             self.lock_s = answer.lock_s
         for partition_id, row in answer.rows.items():
             if row.error is not None:
-                self._fetch_failed(partition_id, row.error)
+                self._process_fetch_error(partition_id, row.error)
             elif row.deliveries:
                 self._take_acquired(state, partition_id, row)
         rows = {partition_id: row.acknowledge_error for partition_id, row in answer.rows.items()}
         self._record_rows(state, request.acknowledgements, rows)
 
-    def _fetch_failed(self, partition_id: PartitionId, error: BrokerError) -> None:
+    def _process_fetch_error(self, partition_id: PartitionId, error: BrokerError) -> None:
         """Look up the leader again after a retriable error. The next poll raises other errors."""
         if error.code not in LEADER_MOVED and not is_retriable(error):
             self.raise_later(error)
@@ -696,7 +696,7 @@ class ShareMachine:
                 session.acknowledge(entry.partition_id, entry.offsets, RELEASE)
         self._send_pending()
 
-    def _acknowledge_answered(
+    def _process_acknowledge_response(
         self, state: _ShareNode, request: ShareAcknowledge, answer: ShareAcknowledgeAnswer
     ) -> None:
         if request.epoch == FINAL_EPOCH:
@@ -759,7 +759,7 @@ class ShareMachine:
                 completion.node_ids.discard(state.node.node_id)
             state.commits.clear()
 
-    def _node_failed(self, state: _ShareNode, request: NodeRequest, error: Exception, now: float) -> None:
+    def _process_node_failure(self, state: _ShareNode, request: NodeRequest, error: Exception, now: float) -> None:
         """Process a request without a result. It is unknown whether the node has processed it."""
         state.request = None
         renewal, state.renewal = state.renewal, None

@@ -67,7 +67,7 @@ class ShareSession:
         pending, self.pending = self.pending, {}
         return pending
 
-    def changes(self, assigned_partitions: Iterable[PartitionId]) -> tuple[list[PartitionId], list[PartitionId]]:
+    def plan_changes(self, assigned_partitions: Iterable[PartitionId]) -> tuple[list[PartitionId], list[PartitionId]]:
         """Return the partitions to add to the session, and those to remove from it, sorted."""
         partitions = set(assigned_partitions)
         return sorted(partitions - self.partitions), sorted(self.partitions - partitions)

@@ -79,7 +79,7 @@ class RangeReader:
 
     def _recover_from_loss(self) -> None:
         """Continue at the log start offset after offsets that the log does not have, or end the range."""
-        first, last = self._bounds()
+        first, last = self._log_bounds()
         if first <= self.next_offset < last:  # the offset exists: the leader has changed, or the topic was recreated
             time.sleep(_RETRY_DELAY_S)
         else:
@@ -89,7 +89,7 @@ class RangeReader:
 
     def _handle_silence(self) -> None:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
-        last = self._bounds()[1]
+        last = self._log_bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
         silence = f"no records arrived from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
         if self.next_offset < last:
@@ -98,7 +98,7 @@ class RangeReader:
         self.next_offset = self.end
         self.consumer.seek(self.target, self.end)
 
-    def _bounds(self) -> tuple[int, int]:
+    def _log_bounds(self) -> tuple[int, int]:
         """Return the log start offset and the log end offset."""
         consumer, target = self.consumer, self.target
         return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
 
 
-def _reads(
+def _reading_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
     """Return a method as ``sync_method`` does, which only one thread at a time may call."""
@@ -193,7 +193,7 @@ class Producer(SyncClient):
         topic = record[0]
         if record[4] is None and self._chooses_partitions:
             while (partitioned_record := self._accumulator.choose_partition(record)) is None:  # in the caller's thread
-                self._loop.call(self._twin._learn_in_time(topic))
+                self._loop.call(self._twin._load_topic_in_time(topic))
             record = partitioned_record
         while (future := self._accumulator.add(record, self, on_delivery)) is None:
             try:
@@ -268,7 +268,7 @@ async def _close_producer(
     twin: AsyncProducer, callbacks: CallbackThread, *, flush: bool = True, timeout_ms: int | None = None
 ) -> None:
     """Close a producer after ``on_delivery`` was called for all records, including those that it has sent itself."""
-    async with _limit(timeout_ms):
+    async with _time_limit(timeout_ms):
         for _ in range(2 if flush else 0):
             await twin.flush()
             await run_in_thread(callbacks.wait)
@@ -277,7 +277,7 @@ async def _close_producer(
 
 
 @contextlib.asynccontextmanager
-async def _limit(timeout_ms: int | None) -> AsyncIterator[None]:
+async def _time_limit(timeout_ms: int | None) -> AsyncIterator[None]:
     """End the block after ``timeout_ms`` without an error."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -365,9 +365,9 @@ class Consumer(SyncClient):
     beginning_offsets = sync_method(AsyncConsumer.beginning_offsets)
     end_offsets = sync_method(AsyncConsumer.end_offsets)
     skip_gap = sync_method(AsyncConsumer.skip_gap)
-    fetch = _reads(AsyncConsumer.fetch)
-    fetch_arrow = _reads(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
-    poll = _reads(AsyncConsumer.poll)
+    fetch = _reading_method(AsyncConsumer.fetch)
+    fetch_arrow = _reading_method(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
+    poll = _reading_method(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
     metrics = sync_on_loop(AsyncConsumer.metrics)

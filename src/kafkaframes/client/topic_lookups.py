@@ -115,7 +115,7 @@ class AsyncTopicLookupClient:
         Raises:
             BrokerError: a partition does not exist or may not be read.
         """
-        return await offsets.ends(self._cluster, to_partitions(partitions), EARLIEST)
+        return await offsets.list_boundary_offsets(self._cluster, to_partitions(partitions), EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
         """Return the end offset of each partition: the high watermark, or with read_committed the last stable offset.
@@ -127,7 +127,7 @@ class AsyncTopicLookupClient:
             BrokerError: a partition does not exist or may not be read.
         """
         partition_list, read_committed = to_partitions(partitions), self.settings.reads_committed
-        return await offsets.ends(self._cluster, partition_list, LATEST, read_committed=read_committed)
+        return await offsets.list_boundary_offsets(self._cluster, partition_list, LATEST, read_committed=read_committed)
 
 
 class TopicLookupClient(SyncClient):
@@ -139,7 +139,7 @@ class TopicLookupClient(SyncClient):
         Args:
             properties: settings of a consumer, under Kafka's names.
         """
-        self._twin = AsyncTopicLookupClient(ConsumerSettings.of(merge_options(None, properties)))
+        self._twin = AsyncTopicLookupClient(ConsumerSettings.from_options(merge_options(None, properties)))
         self._loop = LoopThread(self._name, closing=self._twin.close)
 
     def __exit__(self, *_: object) -> None:

@@ -165,7 +165,7 @@ def scan_topic(
         raise OptionError("`topics` names no topic")
     servers = servers if isinstance(servers, str) else ",".join(servers)
     settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": isolation}
-    ConsumerSettings.of(settings)
+    ConsumerSettings.from_options(settings)
     return Scan(
         TopicSource(
             TopicOptions(settings, **selection.topic_fields(), no_match="latest", fail_on_data_loss=fail_on_data_loss)

@@ -23,7 +23,7 @@ from kafkaframes.coordination.groups.consumer_protocol import (
     HeartbeatResult,
     _apply_request,
 )
-from kafkaframes.coordination.groups.group_protocol import hash_of_topics
+from kafkaframes.coordination.groups.group_protocol import hash_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
@@ -96,7 +96,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
         plan.epoch = group.epoch
         plan.records += self._regex_records(group, plan.regexes)
-        plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
+        plan.metadata_hash = hash_topics(self.topics, _all_topics(members.values(), plan.regexes))
         has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
         names_by_member = ((key, _by_pattern(group, one)) for key, one in group.members.items() if key in members)
         has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in names_by_member)
@@ -238,7 +238,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         remaining_members = {key: one for key, one in group.members.items() if key not in member_ids}
         unused_patterns = group.regexes.keys() - {one.regex for one in remaining_members.values()}
         names = _all_topics(remaining_members.values(), group.regexes)
-        metadata_hash = hash_of_topics(self.topics, names)
+        metadata_hash = hash_topics(self.topics, names)
         records = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
         records += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused_patterns)]
         records.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.coordination.groups.streams import TaskRole, Tasks
-from kafkaframes.coordination.groups.streams_assignor import sticky
+from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 
 SAVED = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
 
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
     def assign_tasks(self) -> dict[str, Tasks]:
         """Return what our assignor says."""
-        return sticky(
+        return assign_sticky(
             {key: process for key, (process, _) in self.members.items()},
             {key: mine for key, (_, mine) in self.members.items()},
             {name: count for name, (count, _) in self.subtopologies.items()},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.coordination.groups.assignors import ASSIGNORS, range_, uniform
+from kafkaframes.coordination.groups.assignors import ASSIGNORS, assign_range, assign_uniform
 
 A, B = UUID(int=1), UUID(int=2)
 TOPICS = [UUID(int=number) for number in range(1, 4)]
@@ -46,14 +46,14 @@ def test_every_partition_has_one_reader_that_subscribes_to_it(assign, group):
 
 @given(group=groups(equal=True))
 def test_uniform_is_even(group):
-    sizes = [len(mine) for mine in uniform(*group).values()]
+    sizes = [len(mine) for mine in assign_uniform(*group).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(group=groups())
 def test_uniform_leaves_nothing_that_could_be_levelled(group):
     subscriptions, _, _ = group
-    assignment = uniform(*group)
+    assignment = assign_uniform(*group)
     for name, mine in assignment.items():
         for topic, _ in mine:
             for other, topics in subscriptions.items():
@@ -64,7 +64,7 @@ def test_uniform_leaves_nothing_that_could_be_levelled(group):
 @given(group=groups())
 def test_range_is_even_topic_by_topic(group):
     subscriptions, _, _ = group
-    assignment = range_(*group)
+    assignment = assign_range(*group)
     for topic in frozenset().union(*subscriptions.values()):
         sizes = [
             sum(one[0] == topic for one in assignment[name]) for name in subscriptions if topic in subscriptions[name]
@@ -83,19 +83,19 @@ def test_what_is_assigned_stays_assigned(assign, group):
 @given(group=groups(equal=True), data=st.data())
 def test_a_member_that_leaves_moves_only_what_it_had(group, data):
     subscriptions, _, counts = group
-    once = uniform(*group)
+    once = assign_uniform(*group)
     if len(once) < 2:
         return
     leaver = data.draw(st.sampled_from(sorted(once)))
     remaining_subscriptions = {name: topics for name, topics in subscriptions.items() if name != leaver}
-    again = uniform(remaining_subscriptions, once, counts)
+    again = assign_uniform(remaining_subscriptions, once, counts)
     for name in remaining_subscriptions:
         assert len(once[name] - again[name]) == 0
 
 
 def test_range_gives_the_same_numbers_of_every_topic():
     both = frozenset({A, B})
-    assignment = range_({"m": both, "n": both}, {}, {A: 4, B: 4})
+    assignment = assign_range({"m": both, "n": both}, {}, {A: 4, B: 4})
     assert assignment == {
         "m": frozenset({(A, 0), (A, 1), (B, 0), (B, 1)}),
         "n": frozenset({(A, 2), (A, 3), (B, 2), (B, 3)}),

@@ -373,6 +373,6 @@ def test_what_consumers_say_is_read_and_written():
 
 def test_a_policy_is_one_of_four():
     text = {"group.consumer.migration.policy": "UPGRADE"}
-    assert GroupSettings.of_config(lambda key: text.get(key, "")).consumer_migration_policy == "upgrade"
+    assert GroupSettings.from_config(lambda key: text.get(key, "")).consumer_migration_policy == "upgrade"
     with pytest.raises(OptionError):
-        GroupSettings.of_config(lambda key: "sometimes" if key == "group.consumer.migration.policy" else "")
+        GroupSettings.from_config(lambda key: "sometimes" if key == "group.consumer.migration.policy" else "")

@@ -12,7 +12,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench
 
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
 from kafkaframes.coordination.groups.records import share_records
-from kafkaframes.coordination.groups.share import assign
+from kafkaframes.coordination.groups.share import assign_share_partitions
 from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -104,7 +104,7 @@ def test_wrong_heartbeats_are_refused(bench):
 def test_every_partition_has_a_reader_and_every_reader_a_partition(subscriptions):
     members = {f"m{number}": topics for number, topics in enumerate(subscriptions)}
     partitions = {UUID(int=1): [0, 1, 2], UUID(int=2): [1, 4]}
-    assignment = assign(members, partitions)
+    assignment = assign_share_partitions(members, partitions)
     assert all(assignment.values())
     subscribed_partitions = {
         (topic, index) for topics in subscriptions for topic in topics for index in partitions[topic]

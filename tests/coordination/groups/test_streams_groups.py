@@ -23,12 +23,16 @@ from kafkaframes.coordination.groups.streams import (
     Subtopology,
     TaskRole,
     Topology,
-    by_subtopology,
     check_topics,
     check_topology,
     configure,
+    group_by_subtopology,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsHeartbeatRequest, StreamsHeartbeatResult, check
+from kafkaframes.coordination.groups.streams_protocol import (
+    StreamsHeartbeatRequest,
+    StreamsHeartbeatResult,
+    check_request,
+)
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -67,7 +71,7 @@ def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Strea
     request = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
     if request.topology is not None:
         check_topics(request.topology.topics, lambda topic: topic.startswith("__"))
-    check(request)
+    check_request(request)
     if request.topology is not None:
         check_topology(request.topology)
     return bench.coordinator.streams_heartbeat(request)
@@ -83,7 +87,7 @@ def owning(active=NO_TASKS, standby=NO_TASKS) -> dict[str, Any]:
 
 
 def active_of(answer: StreamsHeartbeatResult) -> dict[str, list[int]] | None:
-    return None if answer.tasks is None else by_subtopology(answer.tasks, TaskRole.ACTIVE)
+    return None if answer.tasks is None else group_by_subtopology(answer.tasks, TaskRole.ACTIVE)
 
 
 def refusal(call: Any, *arguments: Any, **options: Any) -> RefusedError:

@@ -157,7 +157,7 @@ def test_a_login_module_of_a_shaded_client_is_the_same_login(prefix):
     jaas = f"{prefix}.common.security.plain.PlainLoginModule required username='u' password=\"p=;'x\";"
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
     read = topic_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **login}, is_stream=True)
-    settings = ConsumerSettings.of(read.client)
+    settings = ConsumerSettings.from_options(read.client)
     assert (settings.sasl_username, settings.sasl_password) == ("u", "p=;'x")
 
 

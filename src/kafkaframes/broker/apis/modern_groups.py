@@ -21,7 +21,13 @@ from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import check_denied, first_denied_code, viewer_of
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_steps
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, Assignment, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.coordination.groups.consumer import (
+    NO_PARTITIONS,
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    group_by_topic,
+)
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
@@ -148,7 +154,7 @@ def _heartbeat_response(request: Request, send_heartbeat: Callable[[], Heartbeat
         return refusal_of(request, error)
     assignment = None
     if result.assignment is not None:
-        rows = by_topic(result.assignment).items()
+        rows = group_by_topic(result.assignment).items()
         partitions = [types.TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in rows]
         assignment = types.Assignment(topic_partitions=partitions)
     answer: Answer = types(
@@ -296,7 +302,7 @@ def _assignment(request: Request, broker: BrokerState, assignment: Assignment) -
     row, topics = request.response.TopicPartitions, broker.topics_by_id
     rows = [
         row(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)
-        for topic_id, indexes in by_topic(assignment).items()
+        for topic_id, indexes in group_by_topic(assignment).items()
         if topic_id in topics
     ]
     return request.response.Assignment(topic_partitions=rows)

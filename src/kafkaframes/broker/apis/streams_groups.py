@@ -27,8 +27,12 @@ from kafkaframes.coordination.groups.streams import (
     check_topics,
     check_topology,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsHeartbeatRequest, StreamsHeartbeatResult, check
-from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
+from kafkaframes.coordination.groups.streams_protocol import (
+    StreamsHeartbeatRequest,
+    StreamsHeartbeatResult,
+    check_request,
+)
+from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, read_topology, subtopology_fields, task_rows
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
 
@@ -70,9 +74,9 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
         heartbeat = _to_heartbeat(request)
-        check(heartbeat)
+        check_request(heartbeat)
         if topology is not None:
-            group_topology = topology_of(topology)
+            group_topology = read_topology(topology)
             check_topology(group_topology)
             heartbeat = heartbeat._replace(topology=group_topology)
         result = broker.groups.streams_heartbeat(heartbeat)

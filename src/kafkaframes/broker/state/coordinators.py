@@ -116,7 +116,7 @@ def create_coordinators(state: BrokerState) -> None:
     groups = GroupCoordinator(
         clock,
         TopicLog(state, GROUP_OFFSETS),
-        GroupSettings.of_config(state.settings.text),
+        GroupSettings.from_config(state.settings.text),
         lambda: str(uuid4()),
         BrokerTopics(state),
         new_uuid=lambda: uuid_to_text(uuid4()),
@@ -127,7 +127,7 @@ def create_coordinators(state: BrokerState) -> None:
     transactions = TransactionCoordinator(
         clock,
         TopicLog(state, TRANSACTION_STATE),
-        TransactionSettings.of_config(state.settings.text, transaction_version=transaction_version(state.features)),
+        TransactionSettings.from_config(state.settings.text, transaction_version=transaction_version(state.features)),
         state.next_producer_id,
         _marker_writer(state, groups),
         run_steps=state.changes.run_concurrently,

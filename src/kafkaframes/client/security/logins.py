@@ -6,7 +6,14 @@ import secrets
 import time
 from typing import Any, Final
 
-from kafkaframes.client.security.sasl import Exchange, gssapi, oauthbearer, plain, scram, unsecured_token
+from kafkaframes.client.security.sasl import (
+    Exchange,
+    authenticate_gssapi,
+    authenticate_oauthbearer,
+    authenticate_plain,
+    authenticate_scram,
+    unsecured_token,
+)
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
@@ -88,12 +95,14 @@ def exchange_for(settings: Any, host: str, token: str) -> Exchange:
     """
     mechanism, name, password = settings.sasl_mechanism, settings.sasl_username or "", settings.sasl_password or ""
     if mechanism == "GSSAPI":
-        return gssapi(settings, host)
+        return authenticate_gssapi(settings, host)
     if mechanism == "OAUTHBEARER":
-        return oauthbearer(token)
+        return authenticate_oauthbearer(token)
     if mechanism == _DEFAULT_MECHANISM:
-        return plain(name, password)
-    return scram(mechanism, name, password, nonce=secrets.token_urlsafe(24), is_token=settings.sasl_tokenauth)
+        return authenticate_plain(name, password)
+    return authenticate_scram(
+        mechanism, name, password, nonce=secrets.token_urlsafe(24), is_token=settings.sasl_tokenauth
+    )
 
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:

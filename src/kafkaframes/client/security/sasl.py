@@ -2,7 +2,7 @@
 
 A mechanism is a generator. It yields a token, receives the broker's token, and returns when authentication is complete.
 PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (with the extra ``kerberos``) RFC 4752. A step
-of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance`` in a thread.
+of GSSAPI may send requests to a key distribution center and wait for it. Call ``advance_exchange`` in a thread.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size o
 _KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
-def plain(username: str, password: str) -> Exchange:
+def authenticate_plain(username: str, password: str) -> Exchange:
     """Authenticate with a name and a password in clear text. Use it with TLS only."""
     yield b"\0".join((b"", username.encode(), password.encode()))
 
 
-def oauthbearer(token: str) -> Exchange:
+def authenticate_oauthbearer(token: str) -> Exchange:
     """Authenticate with a bearer token.
 
     Raises:
@@ -53,7 +53,7 @@ def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> 
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 
-def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token: bool = False) -> Exchange:
+def authenticate_scram(mechanism: str, username: str, password: str, *, nonce: str, is_token: bool = False) -> Exchange:
     """Authenticate with a proof that the client knows the password, and verify the broker's proof.
 
     Args:
@@ -69,7 +69,7 @@ def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token:
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     challenge = (yield b"n,," + first.encode()).decode(errors="replace")
-    salt, iterations, combined_nonce = _challenge_of(challenge, nonce)
+    salt, iterations, combined_nonce = _parse_challenge(challenge, nonce)
     bare = f"c=biws,r={combined_nonce}"
     signed = ",".join((first, challenge, bare)).encode()
     salted_password = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
@@ -82,7 +82,7 @@ def scram(mechanism: str, username: str, password: str, *, nonce: str, is_token:
         raise BrokerError("the broker does not prove that it knows the password (SCRAM)")
 
 
-def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
+def _parse_challenge(text: str, nonce: str) -> tuple[bytes, int, str]:
     attributes: Mapping[str, str] = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     combined_nonce = attributes.get("r", "")
     if not combined_nonce.startswith(nonce) or len(combined_nonce) == len(nonce):
@@ -96,7 +96,7 @@ def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
     return salt, iterations, combined_nonce
 
 
-def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
+def advance_exchange(exchange: Exchange, answer: bytes | None) -> bytes | None:
     """Process the broker's token, None at first. Return the next token to send; None at the end."""
     try:
         return next(exchange) if answer is None else exchange.send(answer)
@@ -104,7 +104,7 @@ def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
         return None
 
 
-def gssapi(settings: Any, host: str) -> Exchange:
+def authenticate_gssapi(settings: Any, host: str) -> Exchange:
     """Authenticate to a broker with a Kerberos ticket for its service.
 
     Tickets from a keytab are cached for all connections of the process, and are renewed before they expire.
@@ -115,13 +115,13 @@ def gssapi(settings: Any, host: str) -> Exchange:
 
     Raises:
         BrokerError: the broker's messages do not belong to this exchange.
-        MissingExtraError: ``gssapi`` is not installed.
+        MissingExtraError: ``authenticate_gssapi`` is not installed.
         NetworkError: the key distribution center cannot be reached.
         OptionError: there is no ticket: there is no keytab, the cache has none, or the service does not exist.
     """
     library = import_extra("sasl.mechanism GSSAPI", "kerberos", "gssapi")
     try:
-        context = _context(library, settings, host)
+        context = _security_context(library, settings, host)
         token = context.step(None)
     except library.exceptions.GSSError as error:
         raise _ticket_error(error) from None
@@ -137,7 +137,7 @@ def gssapi(settings: Any, host: str) -> Exchange:
     yield answer
 
 
-def _context(library: Any, settings: Any, host: str) -> Any:
+def _security_context(library: Any, settings: Any, host: str) -> Any:
     kerberos, keytab, principal = library.MechType.kerberos, settings.sasl_kerberos_keytab, None
     if settings.sasl_kerberos_principal is not None:
         principal = library.Name(settings.sasl_kerberos_principal, library.NameType.kerberos_principal)

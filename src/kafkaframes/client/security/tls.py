@@ -26,7 +26,7 @@ _JCEKS: Final = b"\xce\xce\xce\xce"
 _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def context_of(settings: Any) -> ssl.SSLContext:
+def create_ssl_context(settings: Any) -> ssl.SSLContext:
     """Return the TLS context of a client's settings.
 
     Raises:
@@ -36,8 +36,8 @@ def context_of(settings: Any) -> ssl.SSLContext:
     if settings.ssl_context is not None:
         context: ssl.SSLContext = settings.ssl_context
         return context
-    trust = _store(settings, "truststore", settings.ssl_truststore_certificates)
-    key_store = _store(settings, "keystore", _chain(settings))
+    trust = _store_from_settings(settings, "truststore", settings.ssl_truststore_certificates)
+    key_store = _store_from_settings(settings, "keystore", _key_and_certificates(settings))
     try:
         context = ssl.create_default_context(
             cafile=settings.ssl_cafile, cadata=load_trusted_certificates(trust) if trust.is_present else None
@@ -61,12 +61,12 @@ def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
         context.minimum_version, context.maximum_version = _TLS_VERSIONS[names[0]], _TLS_VERSIONS[names[-1]]
 
 
-def _store(settings: Any, name: str, text: str | None) -> Store:
+def _store_from_settings(settings: Any, name: str, text: str | None) -> Store:
     location, kind, password = (getattr(settings, f"ssl_{name}_{field}") for field in ("location", "type", "password"))
     return Store(f"ssl.{name}", location, kind, password, text)
 
 
-def _chain(settings: Any) -> str | None:
+def _key_and_certificates(settings: Any) -> str | None:
     """Return the key and certificates that the settings have as text (KIP-651)."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if (key is None) != (chain is None):

@@ -1,4 +1,4 @@
-"""The server-side assignors of consumer groups, ``uniform`` and ``range`` (KIP-848), as pure functions.
+"""The server-side assignors of consumer groups, ``assign_uniform`` and ``range`` (KIP-848), as pure functions.
 
 Both are sticky: a member keeps its partitions as long as the assignment stays balanced.
 """
@@ -20,7 +20,9 @@ Counts = Mapping[UUID, int]  # number of partitions by topic id
 Assignor = Callable[[Subscriptions, Mapping[str, Assignment], Counts], dict[str, Assignment]]
 
 
-def uniform(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
+def assign_uniform(
+    subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
+) -> dict[str, Assignment]:
     """Distribute all partitions evenly. With equal subscriptions, members differ by at most one partition.
 
     Args:
@@ -78,16 +80,16 @@ def _assign_different_subscriptions(
     members_by_load = _MembersByLoad(subscriptions, counts_by_member)
     for partition in partitions:
         if partition not in owner:
-            owner[partition] = members_by_load.least_loaded(partition[0])
+            owner[partition] = members_by_load.find_least_loaded(partition[0])
             counts_by_member[owner[partition]] += 1
-    _balance(partitions, owner, counts_by_member, subscriptions)
+    _balance_partitions(partitions, owner, counts_by_member, subscriptions)
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     for partition, member_id in owner.items():
         assignments[member_id].add(partition)
     return {member_id: frozenset(topic_ids) for member_id, topic_ids in assignments.items()}
 
 
-def _balance(
+def _balance_partitions(
     partitions: Sequence[Partition],
     owner: dict[Partition, str],
     counts_by_member: dict[str, int],
@@ -98,7 +100,7 @@ def _balance(
     while has_moved:
         has_moved, members_by_load = False, _MembersByLoad(subscriptions, counts_by_member)
         for partition in partitions:
-            reader = members_by_load.least_loaded(partition[0])
+            reader = members_by_load.find_least_loaded(partition[0])
             if counts_by_member[owner[partition]] > counts_by_member[reader] + 1:
                 counts_by_member[owner[partition]] -= 1
                 counts_by_member[reader] += 1
@@ -121,7 +123,7 @@ class _MembersByLoad:
         for heap in self._heaps.values():
             heapify(heap)
 
-    def least_loaded(self, topic: UUID) -> str:
+    def find_least_loaded(self, topic: UUID) -> str:
         """Return the topic's subscriber with the fewest partitions; the first of several."""
         heap = self._heaps[topic]
         while heap[0][0] != self._counts_by_member[heap[0][2]]:
@@ -130,7 +132,9 @@ class _MembersByLoad:
         return heap[0][2]
 
 
-def range_(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
+def assign_range(
+    subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
+) -> dict[str, Assignment]:
     """Give each subscriber of a topic a contiguous range of partitions, in the same member order for every topic."""
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
@@ -172,4 +176,4 @@ def _list_partitions(topics: frozenset[UUID], counts: Counts) -> list[Partition]
     return [(topic, index) for topic in sorted(topics) for index in range(counts[topic])]
 
 
-ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": uniform, "range": range_})
+ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})

@@ -308,7 +308,7 @@ class ClassicGroup(Group):
             self.leader = joining_id
         return True
 
-    def next_generation(self, now_ms: int) -> None:
+    def start_generation(self, now_ms: int) -> None:
         """Start the next generation with the current members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None

@@ -234,7 +234,7 @@ def _add_count(counts: Counter[_Key], keys: Iterable[_Key], by: int) -> None:
             del counts[key]
 
 
-def by_topic(partitions: Iterable[Partition]) -> Mapping[UUID, list[int]]:
+def group_by_topic(partitions: Iterable[Partition]) -> Mapping[UUID, list[int]]:
     """Return sorted partition indexes by topic id."""
     indexes: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(partitions):

@@ -29,7 +29,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
     visible_names,
 )
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, find_topic_ids, hash_topics, reject_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
@@ -288,7 +288,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         by_name = group.topics_without(plan.previous_member).union(plan.member.topics)
         if plan.old is not None and plan.replaced_member is not None:
             by_name = frozenset(name for member in plan.members(group).values() for name in member.topics)
-        return hash_of_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
+        return hash_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
 
     @staticmethod
     def _resolve_member_pattern(group: ConsumerGroup, plan: _ConsumerPlan, viewer: Viewer | None) -> bool:
@@ -404,7 +404,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
-        return ids_of_topics(self.topics, {*member.topics, *(topics_of_pattern or ())})
+        return find_topic_ids(self.topics, {*member.topics, *(topics_of_pattern or ())})
 
     def _apply(self, group: ConsumerGroup, plan: _ConsumerPlan, member: ConsumerMember) -> None:
         group.update_member(member)
@@ -443,7 +443,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             or not group.keeps_subscribed_topics(removed_members[0], None)
         ):
             matched_topics = (names for regex, names in group.regexes.items() if regex not in unused_patterns)
-            metadata_hash = hash_of_topics(self.topics, group.topics_without(*removed_members).union(*matched_topics))
+            metadata_hash = hash_topics(self.topics, group.topics_without(*removed_members).union(*matched_topics))
         batch = [row for key in member_ids for row in rows.member_tombstones(group.group_id, key)]
         batch += [rows.regex_record(group.group_id, regex, None) for regex in unused_patterns]
         batch.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
@@ -453,7 +453,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def check(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
+def check_request(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
     """Reject a request with contradictory fields. ``may_lack_id``: a joining member of version 0 has no member id."""
     joins = request.epoch == 0
     wrong = (

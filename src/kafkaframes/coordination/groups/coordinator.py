@@ -18,7 +18,12 @@ from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, Jo
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, to_classic_group, to_consumer_group
 from kafkaframes.coordination.groups.commits import Commits, OffsetStore, OffsetToCommit
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest, HeartbeatResult, check
+from kafkaframes.coordination.groups.consumer_protocol import (
+    ConsumerGroups,
+    HeartbeatRequest,
+    HeartbeatResult,
+    check_request,
+)
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import EpochGroup
 from kafkaframes.coordination.groups.ports import (
@@ -38,7 +43,7 @@ from kafkaframes.coordination.groups.rebalance import JoinRequest, LeavingMember
 from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareGroups, ShareHeartbeatRequest
-from kafkaframes.coordination.groups.share_protocol import check as check_share
+from kafkaframes.coordination.groups.share_protocol import check_request as check_share
 from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.coordination.groups.streams_protocol import (
     StreamsGroups,
@@ -178,7 +183,7 @@ class GroupCoordinator:
 
     def consumer_heartbeat(self, request: HeartbeatRequest, *, may_lack_id: bool = False) -> HeartbeatResult:
         """Handle a ConsumerGroupHeartbeat. ``may_lack_id``: version 0 has no member id; the coordinator assigns one."""
-        check(request, may_lack_id=may_lack_id)
+        check_request(request, may_lack_id=may_lack_id)
         if not request.member_id:
             request = request._replace(member_id=self.new_uuid())
         group = self.groups.get(request.group_id)
@@ -422,7 +427,7 @@ def _replay(
         _replay_commit(groups, offsets, decoded_record, transaction)
     elif decoded_record.type == records.GROUP_RECORD_TYPE:
         if decoded_record.value is not None:
-            groups[decoded_record.key.group] = records.group_of(decoded_record.key.group, decoded_record.value)
+            groups[decoded_record.key.group] = records.read_group(decoded_record.key.group, decoded_record.value)
         elif isinstance(groups.get(decoded_record.key.group), ClassicGroup):
             del groups[decoded_record.key.group]
     else:
@@ -455,5 +460,5 @@ def _replay_commit(
         return
     groups.setdefault(decoded_record.key.group, ClassicGroup(decoded_record.key.group))
     offsets.add_offset(
-        decoded_record.key.group, partition, records.commit_of(decoded_record.value), transaction=transaction
+        decoded_record.key.group, partition, records.read_commit(decoded_record.value), transaction=transaction
     )

@@ -31,7 +31,7 @@ class Topics(Protocol):
         """Return a topic's id and its number of partitions; None if it does not exist."""
 
 
-def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
+def hash_topics(topics: Topics, names: Iterable[str]) -> int:
     """Return a hash of the names, ids and partition counts of subscribed topics; 0 if none exists."""
     topics_by_name = [(name, topics.find(name)) for name in sorted(names)]
     rows = [(name, topic[0].hex, topic[1]) for name, topic in topics_by_name if topic is not None]
@@ -39,7 +39,7 @@ def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
     return int.from_bytes(digest, "big", signed=True) if rows else 0
 
 
-def ids_of_topics(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
+def find_topic_ids(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
     """Return the ids of the topics that exist."""
     return frozenset(topic[0] for name in names if (topic := topics.find(name)) is not None)
 

@@ -214,7 +214,7 @@ class GroupSettings:
         return self.offsets_retention_minutes * 60_000
 
     @classmethod
-    def of_config(cls, text: Callable[[str], str]) -> GroupSettings:
+    def from_config(cls, text: Callable[[str], str]) -> GroupSettings:
         """Return the settings of a configuration.
 
         Raises:

@@ -204,7 +204,7 @@ class Rebalances:
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
-        _cancel(group.sync_timer)
+        _cancel_timer(group.sync_timer)
         is_initial = group.state is GroupState.EMPTY
         if is_initial:
             delay_ms = self.settings.initial_rebalance_delay_ms
@@ -228,11 +228,11 @@ class Rebalances:
             else:
                 self._complete_join(group)
 
-        _cancel(group.join_timer)
+        _cancel_timer(group.join_timer)
         group.join_timer = self.clock.call_later(delay_ms, end_delay)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        _cancel(group.join_timer)
+        _cancel_timer(group.join_timer)
         group.join_timer = self.clock.call_later(group.rebalance_timeout_ms, lambda: self._complete_join(group))
 
     def _maybe_complete_join(self, group: ClassicGroup) -> None:
@@ -243,7 +243,7 @@ class Rebalances:
 
     def _complete_join(self, group: ClassicGroup) -> None:
         """End the join phase. Dynamic members that did not rejoin are removed; the others get the next generation."""
-        _cancel(group.join_timer)
+        _cancel_timer(group.join_timer)
         for member in [
             member for member in group.members.values() if member.joining is None and member.instance_id is None
         ]:
@@ -251,7 +251,7 @@ class Rebalances:
         if not group.elect_joined_leader() and group.members:
             self._wait_for_joins(group)  # only static members without a JoinGroup are left: wait for their sessions
             return
-        group.next_generation(self.clock.now_ms)
+        group.start_generation(self.clock.now_ms)
         if group.is_empty:
             with suppress(KafkaframesError):  # a restart would load the old generation, and its members would time out
                 self.write(group.group_id, [records.group_record(group, {})])
@@ -324,7 +324,7 @@ class Rebalances:
     def _finish_sync(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
-            _cancel(group.sync_timer)
+            _cancel_timer(group.sync_timer)
 
     def _expire_syncs(self, group: ClassicGroup, generation: int) -> None:
         """After the rebalance timeout, remove members that joined and sent no SyncGroup."""
@@ -416,6 +416,6 @@ def _sync_result(group: ClassicGroup, member: ClassicMember) -> SyncResult:
     return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
 
 
-def _cancel(timer: Timer | None) -> None:
+def _cancel_timer(timer: Timer | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -21,7 +21,7 @@ from kafkaframes.coordination.groups.consumer import (
     ClassicProtocols,
     ConsumerGroup,
     ConsumerMember,
-    by_topic,
+    group_by_topic,
 )
 from kafkaframes.coordination.groups.members import EpochGroup, MemberState, MemberT
 from kafkaframes.coordination.groups.ports import Record
@@ -81,7 +81,7 @@ def commit_record(group_id: str, partition: TopicPartition, commit: Commit | Non
     return encode_coordinator_record(key, value, _EXPIRING_VERSION)
 
 
-def commit_of(value: Any) -> Commit:
+def read_commit(value: Any) -> Commit:
     """Return the committed offset of a record's value."""
     expires = getattr(value, "expire_timestamp", _NONE)
     return Commit(
@@ -128,7 +128,7 @@ def _group_key(group_id: str) -> Any:
     return message("GroupMetadataKey")(group=group_id)
 
 
-def group_of(group_id: str, value: Any) -> ClassicGroup:
+def read_group(group_id: str, value: Any) -> ClassicGroup:
     """Return the classic group of a record's value: Stable if it has members, else Empty."""
     group = ClassicGroup(
         group_id,
@@ -194,7 +194,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         value_class: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
         rows = [
             value_class.TopicPartition(topic_id=topic, partitions=indexes)
-            for topic, indexes in by_topic(target).items()
+            for topic, indexes in group_by_topic(target).items()
         ]
         value = {"topic_partitions": rows}
         return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
@@ -246,7 +246,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
             assignment, revoking = self._read_assignments(value)
             group.update_member(
-                replace(member, **epochs, state=state_of(value), assignment=assignment, revoking=revoking)
+                replace(member, **epochs, state=read_state(value), assignment=assignment, revoking=revoking)
             )
         elif member_id in group.members:  # keep only the subscription
             empty_member = self.member_type(member_id)
@@ -321,7 +321,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
                 value_class.TopicPartitions(
                     topic_id=topic, partitions=indexes, assignment_epochs=[member.epoch] * len(indexes)
                 )
-                for topic, indexes in by_topic(partitions).items()
+                for topic, indexes in group_by_topic(partitions).items()
             ]
 
         value = {"assigned_partitions": rows(member.assignment), "partitions_pending_revocation": rows(member.revoking)}
@@ -381,7 +381,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
     def current_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of a member's current assignment."""
         value_class: Any = message("ShareGroupCurrentMemberAssignmentValue")
-        topics = by_topic(member.assignment).items()
+        topics = group_by_topic(member.assignment).items()
         rows = [value_class.TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in topics]
         return self._current_record(group_id, member, {"assigned_partitions": rows})
 
@@ -430,7 +430,7 @@ def _read_partitions(rows: Any) -> Assignment:
     return frozenset((row.topic_id, index) for row in rows for index in row.partitions)
 
 
-def state_of(value: Any) -> MemberState:
+def read_state(value: Any) -> MemberState:
     """Return the state of a record's value. An unknown state is read as STABLE."""
     states = {int(state) for state in MemberState}
     return MemberState(value.state) if value.state in states else MemberState.STABLE

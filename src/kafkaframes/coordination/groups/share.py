@@ -78,7 +78,9 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         return None
 
 
-def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]) -> dict[str, Assignment]:
+def assign_share_partitions(
+    members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]
+) -> dict[str, Assignment]:
     """Assign every partition to at least one member, and at least one partition to every member (``simple`` assignor).
 
     Args:

@@ -114,7 +114,7 @@ class InFlightRun:
         )
 
 
-def runs_of(values: Iterable[tuple[int, int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
+def merge_runs(values: Iterable[tuple[int, int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
     """Merge adjacent runs of offsets that have the same value. Yield (first, last, value).
 
     >>> list(runs_of([(0, 4, "a"), (5, 5, "a"), (6, 6, "b"), (8, 8, "b")]))

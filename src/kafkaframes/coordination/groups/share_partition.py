@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.share_in_flight import (
     InFlightRun,
     RecordState,
     StateBatch,
-    runs_of,
+    merge_runs,
 )
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.wire.integers import MAX_INT32
@@ -232,7 +232,7 @@ class SharePartition:
                 return [AcquiredRun(flight.first, flight.last, flight.shared_delivery.count)]
             flight.separate_records()
         acquired_records = list(self._acquire_records(fetch, flight, first, last, max_records))
-        return [AcquiredRun(*run) for run in runs_of((offset, offset, count) for offset, count in acquired_records)]
+        return [AcquiredRun(*run) for run in merge_runs((offset, offset, count) for offset, count in acquired_records)]
 
     def _acquire_records(
         self, fetch: ShareFetch, flight: InFlightRun, first: int, last: int, max_records: int
@@ -396,7 +396,7 @@ class SharePartition:
             for first, last, delivery in flight.runs()
             if last >= self.start and delivery.stored_state != (RecordState.AVAILABLE, 0)
         )
-        return [StateBatch(first, last, int(state), count) for first, last, (state, count) in runs_of(runs)]
+        return [StateBatch(first, last, int(state), count) for first, last, (state, count) in merge_runs(runs)]
 
     def restore(self, batches: Iterable[StateBatch]) -> None:
         """Restore the stored state. Records between its batches were acquired but not acknowledged."""

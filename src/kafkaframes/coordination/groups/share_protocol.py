@@ -9,10 +9,10 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NO_PARTITIONS
 from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, ids_of_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, find_topic_ids, hash_topics, reject_invalid
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
-from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember, assign
+from kafkaframes.coordination.groups.share import InitializedTopics, ShareGroup, ShareMember, assign_share_partitions
 
 
 class ShareHeartbeatRequest(NamedTuple):
@@ -27,7 +27,7 @@ class ShareHeartbeatRequest(NamedTuple):
     client_host: str = ""
 
 
-def check(request: ShareHeartbeatRequest) -> None:
+def check_request(request: ShareHeartbeatRequest) -> None:
     """Reject a request whose fields contradict each other (INVALID_REQUEST)."""
     wrong = (
         (not request.member_id.strip(), "MemberId can't be empty."),
@@ -60,7 +60,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             records.append(rows.member_record(group.group_id, member))
         members = {**group.members, member.member_id: member}
         names = {name for subscriber in members.values() for name in subscriber.topics}
-        metadata_hash = hash_of_topics(self.topics, names)
+        metadata_hash = hash_topics(self.topics, names)
         epoch, targets = group.epoch, group.targets
         is_changed = old is None or old.topics != member.topics or metadata_hash != group.metadata_hash
         if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
@@ -118,13 +118,13 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             )
             for key, member in members.items()
         }
-        return assign(subscriptions, partitions)
+        return assign_share_partitions(subscriptions, partitions)
 
     def _drop_unsubscribed(
         self, member: ShareMember, target: frozenset[tuple[UUID, int]]
     ) -> frozenset[tuple[UUID, int]]:
         """Return a target without deleted and unsubscribed topics. A target may be older than the subscription."""
-        topic_ids = ids_of_topics(self.topics, member.topics)
+        topic_ids = find_topic_ids(self.topics, member.topics)
         return frozenset(partition for partition in target if partition[0] in topic_ids)
 
     def _partitions_of_topics(self, names: set[str]) -> InitializedTopics:

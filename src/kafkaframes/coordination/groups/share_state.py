@@ -223,7 +223,7 @@ class ShareStates:
             if read.value is None:
                 self.stored_states.pop(key, None)
             elif read.type == _SNAPSHOT:
-                self.stored_states[key] = _snapshot(read.value)
+                self.stored_states[key] = _read_snapshot(read.value)
             elif read.type == _UPDATE and key in self.stored_states:
                 self.stored_states[key] = _apply_update(self.stored_states[key], read.value)
 
@@ -232,23 +232,25 @@ def _key(key: ShareKey) -> Any:
     return message("ShareSnapshotKey")(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
-def _batches(value: Any) -> tuple[StateBatch, ...]:
+def _read_batches(value: Any) -> tuple[StateBatch, ...]:
     return tuple(
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in value.state_batches
     )
 
 
-def _snapshot(value: Any) -> StoredState:
+def _read_snapshot(value: Any) -> StoredState:
     finished_count = value.delivery_complete_count
-    return StoredState(value.start_offset, _batches(value), finished_count, value.snapshot_epoch, value.state_epoch)
+    return StoredState(
+        value.start_offset, _read_batches(value), finished_count, value.snapshot_epoch, value.state_epoch
+    )
 
 
 def _apply_update(stored_state: StoredState, value: Any) -> StoredState:
     """Return the state after a ShareUpdate record. Its batches override earlier ones."""
     start = stored_state.start if value.start_offset == _UNKNOWN else value.start_offset
     batches = stored_state.batches
-    for new in _batches(value):
+    for new in _read_batches(value):
         batches = _overlay_batch(batches, new)
     return stored_state._replace(start=start, batches=batches, finished_count=value.delivery_complete_count)
 

@@ -166,7 +166,7 @@ def configure(topology: Topology, count_of: CountOf) -> ConfiguredTopology:
         return ConfiguredTopology(status=Status(StatusCode.MISSING_SOURCE_TOPICS, detail))
     counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
     try:
-        counts = _repartition_counts(topology, counts)
+        counts = _compute_repartition_counts(topology, counts)
         for subtopology in topology.subtopologies:
             for sources, repartition in subtopology.copartition_groups:
                 _assign_copartition_counts(subtopology, counts, sources, repartition)
@@ -208,7 +208,7 @@ def _compare_topics(internal: list[InternalTopic], tasks: Mapping[str, int], cou
     return ConfiguredTopology(counts=counts, missing=tuple(absent), status=status)
 
 
-def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
+def _compute_repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
     """Return the number of partitions of each repartition topic.
 
     It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order.
@@ -256,7 +256,7 @@ def _assign_copartition_counts(
     declared_counts = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
     fixed_counts = {name: count for name, count in declared_counts.items() if name in repartition}
     if sources:
-        count = _same_count({name: counts[name] for name in sources})
+        count = _require_same_count({name: counts[name] for name in sources})
         if any(fixed_count != count for fixed_count in fixed_counts.values()):
             names = ", ".join(sorted(name for name, fixed_count in fixed_counts.items() if fixed_count != count))
             wrong = ", ".join(str(fixed_counts[name]) for name in sorted(fixed_counts) if fixed_counts[name] != count)
@@ -266,11 +266,15 @@ def _assign_copartition_counts(
             )
             raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     else:
-        count = _same_count(fixed_counts) if fixed_counts else max((counts[name] for name in repartition), default=0)
+        count = (
+            _require_same_count(fixed_counts)
+            if fixed_counts
+            else max((counts[name] for name in repartition), default=0)
+        )
     counts.update(dict.fromkeys(repartition, count))
 
 
-def _same_count(counts: Mapping[str, int]) -> int:
+def _require_same_count(counts: Mapping[str, int]) -> int:
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))
         detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"
@@ -389,7 +393,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.shutdown_by = ""
 
 
-def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> dict[str, list[int]]:
+def group_by_subtopology(tasks: Iterable[Task], role: TaskRole) -> dict[str, list[int]]:
     """Return the partitions of tasks in a role by subtopology, sorted."""
     partitions: dict[str, list[int]] = {}
     for _, subtopology, partition in sorted(task for task in tasks if task[0] is role):

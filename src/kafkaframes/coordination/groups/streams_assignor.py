@@ -1,4 +1,4 @@
-"""The ``sticky`` assignor of streams groups, with the same result as Kafka 4.3's StickyTaskAssignor.
+"""The ``assign_sticky`` assignor of streams groups, with the same result as Kafka 4.3's StickyTaskAssignor.
 
 Active tasks are distributed evenly over the members. A task stays with its member if possible, else it goes to a member
 that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded first. As in Kafka
@@ -187,7 +187,7 @@ class _PartialAssignment:
             self.active_quota.exclude_if_full(process.counts[member_id])
         self.quota.exclude_if_full(process.counts[member_id])
 
-    def least_loaded_before(self, task_id: TaskId, *, is_free: Callable[[_Process], bool]) -> str | None:
+    def find_least_loaded_standby(self, task_id: TaskId, *, is_free: Callable[[_Process], bool]) -> str | None:
         """Return the least loaded previous standby member of a task, by the loads of processes and then of members.
 
         Return None if the process of the first one is not free: Kafka checks that process, whichever member it selects.
@@ -203,7 +203,7 @@ class _PartialAssignment:
         return best
 
 
-def sticky(
+def assign_sticky(
     process_of: Mapping[str, str],
     current: Mapping[str, Tasks],
     tasks: Mapping[str, int],
@@ -276,7 +276,7 @@ def _assign_active(partial_assignment: _PartialAssignment, task_ids: list[TaskId
 
     remaining_ids = assign_to_previous(task_ids, partial_assignment.previous_active.get)
     remaining_ids = assign_to_previous(
-        remaining_ids, lambda task_id: partial_assignment.least_loaded_before(task_id, is_free=lambda _: True)
+        remaining_ids, lambda task_id: partial_assignment.find_least_loaded_standby(task_id, is_free=lambda _: True)
     )
     queue = JavaPriorityQueue(attrgetter("load"), partial_assignment.processes)
     for task_id in sorted(remaining_ids, key=_by_subtopology):
@@ -324,7 +324,7 @@ def _find_previous_member(partial_assignment: _PartialAssignment, task_id: TaskI
         and partial_assignment.count(owner) < partial_assignment.quota.each
     ):
         return owner
-    standby_owner = partial_assignment.least_loaded_before(task_id, is_free=is_free)
+    standby_owner = partial_assignment.find_least_loaded_standby(task_id, is_free=is_free)
     return (
         standby_owner
         if standby_owner is not None and partial_assignment.count(standby_owner) < partial_assignment.quota.each

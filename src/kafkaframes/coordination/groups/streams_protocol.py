@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, reject_invalid
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_topics, reject_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.streams import (
     Topology,
     configure,
 )
-from kafkaframes.coordination.groups.streams_assignor import sticky
+from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 from kafkaframes.coordination.groups.streams_records import streams_records as rows
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -91,7 +91,7 @@ class StreamsHeartbeatResult(NamedTuple):
     missing: tuple[InternalTopic, ...] = ()
 
 
-def check(request: StreamsHeartbeatRequest) -> None:
+def check_request(request: StreamsHeartbeatRequest) -> None:
     """Reject a request whose fields contradict each other with INVALID_REQUEST, before its topology is checked."""
     joins = request.epoch == 0
     active, standby, warmup = request.owned_tasks
@@ -205,7 +205,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             topic = self.topics.find(name)
             return None if topic is None else topic[1]
 
-        return configure(topology, count_of), hash_of_topics(self.topics, topology.topics)
+        return configure(topology, count_of), hash_topics(self.topics, topology.topics)
 
     def _plan_targets(self, group: StreamsGroup, plan: _StreamsPlan) -> None:
         """Compute a new assignment if the epoch has grown, unless the initial delay or the interval has not passed."""
@@ -222,7 +222,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             return
         members = {**group.members, plan.member.member_id: plan.member}
         plan.is_assigned = True
-        plan.targets = sticky(
+        plan.targets = assign_sticky(
             {key: member.process_id for key, member in members.items()},
             group.targets,
             plan.configured_topology.tasks,

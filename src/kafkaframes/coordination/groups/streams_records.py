@@ -16,7 +16,7 @@ from kafkaframes.coordination.groups.streams import (
     TaskRole,
     Tasks,
     Topology,
-    by_subtopology,
+    group_by_subtopology,
 )
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
@@ -107,10 +107,10 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             group.assignment_configs = None if rows is None else tuple((row.key, row.value) for row in rows)
 
     def _target_of(self, value: Any) -> Tasks:
-        return tasks_of(value)
+        return read_tasks(value)
 
     def _replay_specific(self, group: StreamsGroup, key: Any, value: Any) -> None:
-        group.topology = None if value is None else topology_of(value)
+        group.topology = None if value is None else read_topology(value)
 
     def _with_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
         endpoint = value.user_endpoint
@@ -124,7 +124,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         )
 
     def _read_assignments(self, value: Any) -> tuple[Tasks, Tasks]:
-        return tasks_of(value), tasks_of(value, "_pending_revocation")
+        return read_tasks(value), read_tasks(value, "_pending_revocation")
 
 
 streams_records: Final = StreamsRecords()
@@ -138,11 +138,11 @@ def task_rows(value_class: Any, tasks: Tasks, role: TaskRole, epoch: int | None 
         else value_class.TaskIds(
             subtopology_id=subtopology, partitions=indexes, assignment_epochs=[epoch] * len(indexes)
         )
-        for subtopology, indexes in by_subtopology(tasks, role).items()
+        for subtopology, indexes in group_by_subtopology(tasks, role).items()
     ]
 
 
-def tasks_of(value: Any, suffix: str = "") -> Tasks:
+def read_tasks(value: Any, suffix: str = "") -> Tasks:
     """Return the tasks of a record."""
     return frozenset(
         (role, row.subtopology_id, index)
@@ -152,7 +152,7 @@ def tasks_of(value: Any, suffix: str = "") -> Tasks:
     )
 
 
-def topology_of(value: Any) -> Topology:
+def read_topology(value: Any) -> Topology:
     """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if it is inconsistent."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
     return Topology(value.epoch, tuple(_subtopology(row) for row in rows))

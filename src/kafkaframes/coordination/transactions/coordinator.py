@@ -32,9 +32,9 @@ from kafkaframes.coordination.transactions.state import (
     EndAction,
     S,
     Transaction,
+    decide_end_v0,
+    decide_end_v2,
     decode,
-    end_of_version_0,
-    end_of_version_2,
     tombstone,
     transaction_record,
 )
@@ -68,7 +68,7 @@ class TransactionSettings:
     transaction_version: int = 2
 
     @classmethod
-    def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
+    def from_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
         """Return the settings of a configuration. Raise an ``OptionError`` that names an invalid value."""
         return cls(**integers_from_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
@@ -253,7 +253,7 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        decide = end_of_version_2 if version >= 2 else end_of_version_0
+        decide = decide_end_v2 if version >= 2 else decide_end_v0
         end = decide(transaction, producer_id, producer_epoch, commit=commit)
         if end is not EndAction.DONE:
             next_id = self.new_producer_id() if version >= 2 and transaction.is_epoch_exhausted else NONE

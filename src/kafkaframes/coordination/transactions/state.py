@@ -271,7 +271,7 @@ class EndAction(Enum):
 _IS_COMMIT_BY_STATE = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: False, S.PREPARE_ABORT: False}
 
 
-def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
+def decide_end_v0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
     """Decide for a client of version 0, which keeps its epoch."""
     if transaction.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -283,7 +283,7 @@ def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch:
     return EndAction.DONE
 
 
-def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
+def decide_end_v2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> EndAction:
     """Decide for a client of version 2, which continues with the epoch of the response."""
     is_overflow = (
         transaction.previous_producer_id == producer_id

@@ -165,7 +165,7 @@ class _Job:
 
     async def _wait_for_cluster(self, client: dict[str, Any]) -> None:
         """Wait until a cluster responds."""
-        client_settings = ClientSettings.of(select_client_options(client))
+        client_settings = ClientSettings.from_options(select_client_options(client))
         await wait_until_reachable(client_settings, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
@@ -177,7 +177,7 @@ class _Job:
         return can
 
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
-        cluster = ClusterClient(ClientSettings.of(select_client_options(target)))
+        cluster = ClusterClient(ClientSettings.from_options(select_client_options(target)))
         stack.push_async_callback(cluster.close)
         if keeps:
             return KeepingWriter(cluster, self.settings.on_damage == "drop")

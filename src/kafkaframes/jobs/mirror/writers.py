@@ -21,7 +21,7 @@ from kafkaframes.client import FetchedBatches
 from kafkaframes.client.batches import at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.offsets import LATEST, ends
+from kafkaframes.client.offsets import LATEST, list_boundary_offsets
 from kafkaframes.client.sender import accepts_record_sets, produce_raw
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
@@ -121,7 +121,7 @@ class Divided(NamedTuple):
 
 async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
     """Return the end offset of a partition's copy."""
-    return (await ends(cluster, [partition], LATEST))[partition]
+    return (await list_boundary_offsets(cluster, [partition], LATEST))[partition]
 
 
 async def deliver(

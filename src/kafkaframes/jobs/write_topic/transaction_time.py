@@ -57,7 +57,9 @@ class TransactionTime:
             OptionError: the options' time-out exceeds the limit.
             NetworkError: the cluster cannot be reached.
         """
-        values = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
+        values = (
+            ProducerSettings.from_options(options.client).transaction_timeout_ms if OPTION in options.client else None
+        )
         return cls(chosen_ms=values, limit_ms=limit_of(options))
 
     @property

@@ -71,7 +71,7 @@ class TopicFollower:
             is_expected: Whether an empty list would be an error with ``failOnDataLoss``. If so, the lookup is repeated
                 until ``default.api.timeout.ms`` has passed, because a broker lists no topics shortly after its start.
         """
-        deadline = self._clock() + ConsumerSettings.of(self.options.client).default_api_timeout_ms / 1000
+        deadline = self._clock() + ConsumerSettings.from_options(self.options.client).default_api_timeout_ms / 1000
         is_expected = is_expected and self.options.fail_on_data_loss
         while not (partitions := self._lookups.partitions()) and is_expected and self._clock() < deadline:
             self._sleep(_LISTING_RETRY_SECONDS)

@@ -67,7 +67,7 @@ class TopicOptions:
     @property
     def read_committed(self) -> bool:
         """Whether only committed records are read (``kafka.isolation.level``)."""
-        return ConsumerSettings.of(self.client).reads_committed
+        return ConsumerSettings.from_options(self.client).reads_committed
 
     @property
     def has_fixed_offsets(self) -> bool:

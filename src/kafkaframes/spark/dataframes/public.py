@@ -139,7 +139,7 @@ def watch_topics(
     client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
-    ConsumerSettings.of(client)  # rejects invalid consumer settings
+    ConsumerSettings.from_options(client)  # rejects invalid consumer settings
     listener = TopicListener(client, query_name=query_name, group_id=group_id, report=report, samples=samples)
     spark.streams.addListener(listener)
     try:

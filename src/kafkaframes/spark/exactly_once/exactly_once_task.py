@@ -128,7 +128,7 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
 
 
 def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
-    settings = ProducerSettings.of(options.client)
+    settings = ProducerSettings.from_options(options.client)
     batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
     form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
     partition_counts: dict[str, int] = {}

@@ -112,7 +112,7 @@ def _reject_partitioner(client: Mapping[str, Any]) -> None:
     Raises:
         OptionError: There is such an option. The message names the column that replaces it.
     """
-    settings = ProducerSettings.of(client)
+    settings = ProducerSettings.from_options(client)
     if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
         name = "kafka.partitioner.class" if settings.partitioner else "kafka.partitioner.ignore.keys"
         raise OptionError(f"option {name}: Spark's writers use the default partitioner; set the column partition")
@@ -336,7 +336,7 @@ def _check_client(
     """
     try:
         client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
-        settings.of(client_options)
+        settings.from_options(client_options)
     except OptionError as error:
         raise OptionError(f"option kafka.*: {_SETTING_NAME_PATTERN.sub(_kafkas_name, str(error))}") from None
     if warns:
@@ -359,7 +359,7 @@ def _check_trigger_limits(values: Mapping[str, Any]) -> None:
 
 
 def _check_compression_level(client: Mapping[str, Any]) -> None:
-    settings = ProducerSettings.of(client)
+    settings = ProducerSettings.from_options(client)
     lowest, highest = _COMPRESSION_LEVELS.get(settings.compression_type, (None, None))
     level = settings.compression_level
     if level is not None and lowest is not None and highest is not None and not lowest <= level <= highest:
