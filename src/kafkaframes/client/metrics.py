@@ -461,7 +461,9 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     *(
         metric
         for name, meaning in _TRANSACTION_TIMES.items()
-        for metric in _sensor_metrics("metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total")
+        for metric in _sensor_metrics(
+            "metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total"
+        )
     ),
     *_gauge_metrics("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
     *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),

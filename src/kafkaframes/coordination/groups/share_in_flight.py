@@ -117,7 +117,7 @@ class InFlightRun:
 def merge_runs(values: Iterable[tuple[int, int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
     """Merge adjacent runs of offsets that have the same value. Yield (first, last, value).
 
-    >>> list(runs_of([(0, 4, "a"), (5, 5, "a"), (6, 6, "b"), (8, 8, "b")]))
+    >>> list(merge_runs([(0, 4, "a"), (5, 5, "a"), (6, 6, "b"), (8, 8, "b")]))
     [(0, 5, 'a'), (6, 6, 'b'), (8, 8, 'b')]
     """
     run: tuple[int, int, _Value] | None = None
