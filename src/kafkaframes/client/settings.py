@@ -311,7 +311,7 @@ class ShareConsumerSettings(ClientSettings):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Return settings as ``ClientSettings.of`` does; reject those that share groups do not have (KIP-932)."""
+        """Return settings as ``ClientSettings.from_options`` does. Reject settings that share groups do not have."""
         for name in options:
             if name.replace("_", ".") in ("interceptors", "interceptor.classes") and options[name]:
                 raise OptionError(f"{name} is not a setting of share consumers, which have no interceptors")
