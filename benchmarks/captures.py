@@ -110,7 +110,7 @@ def by_dpkt(path: Path) -> int:
 def measure(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
     from kafkaframes.jobs.analyze.proposals import Question
-    from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
     from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 
     name = str(path)
@@ -125,7 +125,7 @@ def measure(path: Path) -> list[tuple[str, float, str]]:
             "spec propose kip-636",
             lambda: sum(
                 weight.messages
-                for group, weight in weigh(Weighing(Task((name,)), Question("kip-636"))).weights.items()
+                for group, weight in weigh(Weighing(TrafficTask((name,)), Question("kip-636"))).weights.items()
                 if group.kind != "raised"
             ),
         ),

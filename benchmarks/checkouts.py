@@ -229,9 +229,9 @@ def weigh_proposal(path: str, name: str) -> object:
             return wire_cost.measure_kip_636(task)
         return (flexible_cost.measure_flexible if name == "flexible" else flexible_cost.measure_tag_sections)(task)
     from kafkaframes.jobs.analyze.proposals import Question
-    from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
 
-    return weigh(Weighing(Task((path,)), Question(name)))
+    return weigh(Weighing(TrafficTask((path,)), Question(name)))
 
 
 def starting(folder: Path) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segment
 from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.log.discover import discover
@@ -176,7 +176,9 @@ def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRoun
         return error
     if alone is not None and log.number % 4 == 0:
         many = log.home / f"many-{number}" / "t-0"
-        clean_partitions([Job(directory.filesystem, directory.partitions[0], many)], settings, SPLIT, run_here)
+        clean_partitions(
+            [PartitionCompaction(directory.filesystem, directory.partitions[0], many)], settings, SPLIT, run_here
+        )
         assert list(byte_differences(target, many)) == []
     return alone
 

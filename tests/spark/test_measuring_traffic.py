@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.jobs.analyze.outcome import merge_outcomes
 from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.traffic import Task, measure_records
+from kafkaframes.jobs.analyze.traffic import TrafficTask, measure_records
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.spark.runtime.jobs import run_on_spark
 
@@ -21,19 +21,19 @@ FILES = (
 
 @pytest.mark.spark
 def test_shares_measured_by_workers_are_the_whole(spark):
-    tasks = [Task(FILES, share, 2) for share in range(2)]
+    tasks = [TrafficTask(FILES, share, 2) for share in range(2)]
     sizes_by_part = {}
     for answer in run_on_spark(spark, measure_records, tasks):
         for what, sizes in answer.items():
             sizes_by_part.setdefault(what, sizes) is sizes or sizes_by_part[what].merge(sizes)
-    assert sizes_by_part == measure_records(Task(FILES))
+    assert sizes_by_part == measure_records(TrafficTask(FILES))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["kip-636", "tag-header"])
 def test_shares_weighed_by_workers_are_the_whole(spark, name):
     question = Question(name, by=("client",))
-    work = [Weighing(Task(FILES, share, 2), question) for share in range(2)]
-    whole = weigh(Weighing(Task(FILES), question))
+    work = [Weighing(TrafficTask(FILES, share, 2), question) for share in range(2)]
+    whole = weigh(Weighing(TrafficTask(FILES), question))
     assert len(whole.weights) > 40
     assert merge_outcomes(run_on_spark(spark, weigh, work)) == whole

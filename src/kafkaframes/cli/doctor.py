@@ -34,7 +34,7 @@ CODEC_LIBRARIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """A line of the report. ``state`` is ok, note (a feature is missing) or bad (no command works)."""
 
     what: str
@@ -43,49 +43,49 @@ class Finding:
     advice: str = ""
 
 
-def check_python() -> Iterator[Finding]:
+def check_python() -> Iterator[CheckResult]:
     """Check the version of the interpreter."""
     result = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < OLDEST_PYTHON:
-        yield Finding("Python", "bad", result, "Python 3.11 or later is needed")
+        yield CheckResult("Python", "bad", result, "Python 3.11 or later is needed")
     else:
-        yield Finding("Python", "ok", result)
-    yield Finding("kafkaframes", "ok", __version__)
+        yield CheckResult("Python", "ok", result)
+    yield CheckResult("kafkaframes", "ok", __version__)
 
 
-def check_codecs() -> Iterator[Finding]:
+def check_codecs() -> Iterator[CheckResult]:
     """Check the compression libraries."""
     for codec, (distribution, module) in CODEC_LIBRARIES.items():
         if importlib.util.find_spec(module) is None:
-            yield Finding(codec, "bad", f"{distribution} is missing", f"pip install {distribution}")
+            yield CheckResult(codec, "bad", f"{distribution} is missing", f"pip install {distribution}")
         else:
-            yield Finding(codec, "ok", f"{distribution} {importlib.metadata.version(distribution)}")
+            yield CheckResult(codec, "ok", f"{distribution} {importlib.metadata.version(distribution)}")
 
 
-def check_decompression() -> Iterator[Finding]:
+def check_decompression() -> Iterator[CheckResult]:
     """Check that the C functions of the libraries are accessible. They decompress two to four times as fast."""
     slow = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
     if slow:
-        yield Finding("decompression", "note", f"{slow}: library without C functions, slower", "take PyPI's wheels")
+        yield CheckResult("decompression", "note", f"{slow}: library without C functions, slower", "take PyPI's wheels")
     else:
-        yield Finding("decompression", "ok", "by the libraries' C functions")
+        yield CheckResult("decompression", "ok", "by the libraries' C functions")
 
 
-def check_spark() -> Iterator[Finding]:
+def check_spark() -> Iterator[CheckResult]:
     """Check that PySpark is installed, and a Java version that it supports."""
     version = _compat.pyspark_version()
     if version is None:
-        yield Finding("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
+        yield CheckResult("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
     elif version not in _compat.SUPPORTED_JAVA:
-        yield Finding("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
+        yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
     else:
-        yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
+        yield CheckResult("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
     search = java.find_java(_compat.fit_java_versions(version))
     if search.java is not None:
-        yield Finding("Java", "ok", str(search.java))
+        yield CheckResult("Java", "ok", str(search.java))
     else:
         fit_versions = java.words(_compat.fit_java_versions(version))
-        yield Finding(
+        yield CheckResult(
             "Java",
             "note",
             "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
@@ -100,7 +100,7 @@ def _java_advice(spark: tuple[int, int] | None) -> str:
     )
 
 
-def check_workers() -> Iterator[Finding]:
+def check_workers() -> Iterator[CheckResult]:
     """Check that the Python workers of a Spark session would run this interpreter.
 
     ``kafkaframes.spark.session()`` ensures this. Any other session runs PYSPARK_PYTHON, or else the first ``python3``
@@ -109,45 +109,45 @@ def check_workers() -> Iterator[Finding]:
     what, worker_python = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
     runs = worker_python or shutil.which("python3")
     if runs is not None and os.path.realpath(runs) == os.path.realpath(sys.executable):
-        yield Finding(what, "ok", "will run this Python")
+        yield CheckResult(what, "ok", "will run this Python")
     elif worker_python:
-        yield Finding(
+        yield CheckResult(
             what, "note", f"PYSPARK_PYTHON={worker_python}", "unset it, or see that kafkaframes is installed there"
         )
     else:
         advice = f"kafkaframes.spark.session(), or PYSPARK_PYTHON={sys.executable} before another session starts"
-        yield Finding(what, "ok", f"this Python; of a session that is not ours: {runs or 'none'}", advice)
+        yield CheckResult(what, "ok", f"this Python; of a session that is not ours: {runs or 'none'}", advice)
 
 
-def check_kernels() -> Iterator[Finding]:
+def check_kernels() -> Iterator[CheckResult]:
     """Check that the kernels are compiled, or that they can be compiled into a directory. List rejected ones."""
     from kafkaframes.kernels import demand, directories, workers
 
     if directories.requires_plain():
         advice = f"unset {directories.PLAIN_VARIABLE}, which is for debugging"
-        yield Finding("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
+        yield CheckResult("kernels", "note", "kernels run as plain Python, several hundred times slower", advice)
     units = demand.units()
     ready = [unit for unit in units if unit.file is not None]
     result = f"{len(ready)} of {len(units)} kernel files are compiled"
     if len(ready) == len(units):
         where = sorted({str(unit.file.parent) for unit in ready if unit.file is not None})
-        yield Finding("kernels", "ok", f"{result}, in {', '.join(where)}")
+        yield CheckResult("kernels", "ok", f"{result}, in {', '.join(where)}")
     else:
         advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
         if not workers.has_numba():
             advice = f"the others run as plain Python, several hundred times slower; {workers.HOW_TO_GET_NUMBA}"
-        yield Finding("kernels", "note", result, advice)
+        yield CheckResult("kernels", "note", result, advice)
     for entry in directories.list_folders():
         if entry.distrust:
-            yield Finding("kernels", "note", f"{entry.folder} is not used", entry.distrust)
+            yield CheckResult("kernels", "note", f"{entry.folder} is not used", entry.distrust)
     if directories.cache_folder() is None and len(ready) < len(units):
         advice = (
             f"set {directories.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
         )
-        yield Finding("kernels", "note", "no safe folder can be written", advice)
+        yield CheckResult("kernels", "note", "no safe folder can be written", advice)
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_python,
     check_codecs,
     check_decompression,
@@ -157,7 +157,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )
 
 
-def examine() -> list[Finding]:
+def examine() -> list[CheckResult]:
     """Run every check."""
     return [finding for check in CHECKS for finding in check()]
 
@@ -184,7 +184,7 @@ def command(as_json: bool, only: str | None) -> None:
         sys.exit(1)
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[CheckResult]) -> None:
     from rich.markup import escape
     from rich.table import Table
 

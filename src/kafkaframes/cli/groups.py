@@ -331,7 +331,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         is_share = isinstance(description, ShareGroupDescription)
         if is_share and (parts := next((text for text in topics if ":" in text), None)) is not None:
             raise OptionError(f"{parts}: {group} is a share group, whose offsets are deleted for whole topics only")
-        committed_offsets = _committed_offsets(admin, group, is_share=is_share)
+        committed_offsets = _read_offsets(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:
             named = partitions_of(admin, [text])
@@ -348,7 +348,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         say(f"{group}: {partition} forgotten")
 
 
-def _committed_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
+def _read_offsets(admin: Admin, group: str, *, is_share: bool) -> Offsets:
     """Return the committed offsets of a group, or the start offsets of a share group."""
     if not is_share:
         return {partition: entry.offset for partition, entry in admin.group_offsets(group).items()}
@@ -406,7 +406,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
         return offsets
     if len(options.targets) != 1:
         raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
-    partitions = list(_committed_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
+    partitions = list(_read_offsets(admin, options.group, is_share=options.is_share)) if options.all_topics else []
     partitions += [one for one in partitions_of(admin, options.topics) if one not in partitions]
     return offsets | (_TARGETS[options.targets[0]](admin, options, partitions) if partitions else {})
 
@@ -462,7 +462,7 @@ def _to_end(which: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]],
 
 
 def _to_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    committed_offsets = _committed_offsets(admin, options.group, is_share=options.is_share)
+    committed_offsets = _read_offsets(admin, options.group, is_share=options.is_share)
     return {partition: committed_offsets[partition] for partition in partitions if partition in committed_offsets}
 
 

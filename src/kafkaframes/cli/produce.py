@@ -128,11 +128,11 @@ def _queue(
         row = next((step for step in error.path if isinstance(step, int)), None)
         if row is None:
             raise
-        raise OptionError(f"{row_name} {rows_before + row + 1}: {error.reason}; {_written_text(rows_before)}") from None
+        raise OptionError(f"{row_name} {rows_before + row + 1}: {error.reason}; {_summary_text(rows_before)}") from None
     return producer.queue_arrow(table, topic=topic)
 
 
-def _written_text(count: int) -> str:
+def _summary_text(count: int) -> str:
     if not count:
         return "nothing is written"
     return f"the first {count_text(count, 'record')} {verb_text(count)} written"
@@ -164,7 +164,7 @@ def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s:
                 except OptionError as error:
                     if rows:
                         yield pa.Table.from_pylist(rows, _schema())
-                    raise OptionError(f"{error}; {_written_text(number - 1)}") from None
+                    raise OptionError(f"{error}; {_summary_text(number - 1)}") from None
             before += len(lines)
             yield pa.Table.from_pylist(rows, _schema())
 

@@ -18,7 +18,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.analyze.outcome import Outcome, Weight
+    from kafkaframes.jobs.analyze.outcome import WeighingResult, Weight
     from kafkaframes.jobs.analyze.proposals import Question
     from kafkaframes.jobs.analyze.scale import Scaled
 
@@ -67,11 +67,11 @@ def command(
 
     Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
-    from kafkaframes.jobs.analyze.outcome import Outcome, merge_outcomes
+    from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
     from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 
     question = _question(proposal, before, values, by)
-    outcome = Outcome()
+    outcome = WeighingResult()
     if paths:
         tasks, share_bytes = traffic_tasks(paths, ports, jobs)
         work = [Weighing(task, question) for task in tasks]
@@ -100,7 +100,7 @@ def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tu
     return Question(proposal, load_specs(proposal), old, values, by)
 
 
-def _scale_mix(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
+def _scale_mix(mix: str, outcome: WeighingResult, question: Question, ports: str) -> list[Scaled]:
     from kafkaframes.capture.files import find_files, is_traffic
     from kafkaframes.jobs.analyze.scale import mix_of_traffic, read_mix, scale_outcome
 
@@ -112,7 +112,7 @@ def _scale_mix(mix: str, outcome: Outcome, question: Question, ports: str) -> li
 
 
 def _write_page(
-    output: str, question: Question, outcome: Outcome, rows: Sequence[Scaled], paths: tuple[str, ...]
+    output: str, question: Question, outcome: WeighingResult, rows: Sequence[Scaled], paths: tuple[str, ...]
 ) -> None:
     from kafkaframes import __version__
     from kafkaframes.jobs.report.proposal_page import proposal_page
@@ -142,14 +142,14 @@ def _print_changes(question: Question, *, is_whole: bool) -> None:
             say(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
-def _print_json(outcome: Outcome, rows: Sequence[Scaled], question: Question) -> None:
+def _print_json(outcome: WeighingResult, rows: Sequence[Scaled], question: Question) -> None:
     from kafkaframes.jobs.report.proposal_page import json_rows
 
     for row in json_rows(question, outcome, rows):
         say(json.dumps(row))
 
 
-def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
+def _print(outcome: WeighingResult, question: Question, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
     for kind, title in question.proposal.kinds.items():
@@ -171,7 +171,7 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
             say(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNTS, *names, "break-even"], cells)
         _print_lengths(outcome.by(kind=kind)[()])
-    for line in _omitted_lines(outcome):
+    for line in _omission_lines(outcome):
         say(line)
 
 
@@ -198,7 +198,7 @@ def _print_lengths(total: Weight) -> None:
 _INNER = frozenset({"bytes of unset", "moved", "moved and set"})
 
 
-def _by(outcome: Outcome, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
+def _by(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
     from kafkaframes.jobs.analyze.outcome import name_of
 
     for (name,), weight in sorted(outcome.by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
@@ -212,7 +212,7 @@ def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
     return [*map(str, numbers), f"{100 * weight.share:.2f}", *(str(weight.counts[name]) for name in names), even]
 
 
-def _omitted_lines(outcome: Outcome) -> Iterator[str]:
+def _omission_lines(outcome: WeighingResult) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
     totals = outcome.by().values()
     checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))

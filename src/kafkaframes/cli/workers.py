@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkaframes.capture.coverage import Coverage
-    from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
     from kafkaframes.jobs.job import Runner
 
 
@@ -222,17 +222,17 @@ spark_option = click.option(
 )
 
 
-def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[Task], int]:
+def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[TrafficTask], int]:
     """Return at most ``jobs`` tasks, each for a share of the files' connections, and the size of a share in bytes.
 
     Without ``ports``, brokers are recognized by the content of their connections.
     """
-    from kafkaframes.jobs.analyze.traffic import Task
+    from kafkaframes.jobs.analyze.traffic import TrafficTask
 
     files, listening = tuple(find_files(paths)), ports_in(ports)
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
-    return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
+    return [TrafficTask(files, share, shares, listening) for share in range(shares)], size_bytes // shares
 
 
 EXIT_UNREAD: Final = 1

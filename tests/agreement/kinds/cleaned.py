@@ -26,7 +26,7 @@ from tests.agreement.kinds.logs import lines
 from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
@@ -118,7 +118,7 @@ def _check_shared_out(
 ) -> list[str]:
     """Clean the partition once more, shared out by segments: the same files, byte for byte."""
     target = alone.directory.with_name("many")
-    clean_partitions([Job(filesystem, partition, target)], settings, _SPLIT, run_here)
+    clean_partitions([PartitionCompaction(filesystem, partition, target)], settings, _SPLIT, run_here)
     one, other = ({path.name: path.read_bytes() for path in top.iterdir()} for top in (alone.directory, target))
     shutil.rmtree(target)
     return [f"{name}: not what many workers make" for name in one.keys() | other if one.get(name) != other.get(name)]

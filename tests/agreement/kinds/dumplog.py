@@ -150,7 +150,7 @@ class _Product:
             else:
                 text_options[flag.removeprefix("--").replace("-", "_")] = True
         with _as_it_was(self.root / name, is_trimmed=flags == SANITY and self.version.startswith("4.")) as path:
-            dumped_text = dump_text(str(path), TextOptions(style=self.version, **text_options), shown=name)
+            dumped_text = dump_text(str(path), TextOptions(style=self.version, **text_options), shown_path=name)
             text = b"".join(bytes(chunk) for chunk in dumped_text)
             return (
                 text.split(b"\n"),

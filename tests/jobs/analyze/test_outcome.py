@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafkaframes.jobs.analyze.outcome import Group, Outcome, Weight, merge_outcomes, row_of
+from kafkaframes.jobs.analyze.outcome import Group, WeighingResult, Weight, merge_outcomes, row_of
 
 
 def test_outcomes_add_up():
     group, other = Group(3, 12, "response", "same"), Group(3, 12, "request", "same")
     parts = [
-        Outcome({group: Weight(1, 10, 8, counts=Counter({"moved": 1}))}, (5, 9)),
-        Outcome({group: Weight(2, 20, 25), other: Weight(reasons=Counter({"why": 3}))}, (2, 6)),
-        Outcome(),
+        WeighingResult({group: Weight(1, 10, 8, counts=Counter({"moved": 1}))}, (5, 9)),
+        WeighingResult({group: Weight(2, 20, 25), other: Weight(reasons=Counter({"why": 3}))}, (2, 6)),
+        WeighingResult(),
     ]
     total = merge_outcomes(parts)
     assert total.weights[group] == Weight(3, 30, 33, counts=Counter({"moved": 1}))

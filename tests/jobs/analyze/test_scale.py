@@ -8,7 +8,7 @@ import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.outcome import Outcome
+from kafkaframes.jobs.analyze.outcome import WeighingResult
 from kafkaframes.jobs.analyze.proposals import Form, Question
 from kafkaframes.jobs.analyze.scale import (
     EXAMPLE,
@@ -19,7 +19,7 @@ from kafkaframes.jobs.analyze.scale import (
     read_mix,
     scale_outcome,
 )
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.protocol.messages.registry import specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -32,7 +32,7 @@ def test_a_csv_file_of_rates(tmp_path):
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
     rates = read_mix(str(tmp_path / "mix.csv"))
     assert rates == [Rate(12, 4, 1000.0), Rate(1, catalog.api(1).versions.highest, 2.5)]
-    heartbeat = next(scale_outcome(Outcome(), rates, KIP_636))
+    heartbeat = next(scale_outcome(WeighingResult(), rates, KIP_636))
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE)
 
 
@@ -43,7 +43,7 @@ def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
     question = Question("tag-header", before=specs_by_name(folder))
     assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [Rate(300, 1, 10.0)]
     assert [rate[:2] for rate in mix_of_traffic([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
-    rows = list(scale_outcome(Outcome(), [Rate(300, 1, 10.0)], question))
+    rows = list(scale_outcome(WeighingResult(), [Rate(300, 1, 10.0)], question))
     assert {(row.direction, row.kind) for row in rows} == {
         (direction, kind) for direction in ("request", "response") for kind in ("interleaved", "typed")
     }
@@ -57,7 +57,7 @@ def test_what_is_no_mix(tmp_path, text):
 
 
 def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
-    outcome = weigh(Weighing(Task((CAPTURE,)), KIP_636))
+    outcome = weigh(Weighing(TrafficTask((CAPTURE,)), KIP_636))
     rates = mix_of_traffic([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))
     assert {row.basis for row in rows} == {MEASURED}

@@ -16,7 +16,7 @@ from tests.protocol.messages.values import make_value
 
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merge_outcomes
 from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, Question
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -59,7 +59,9 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
     ("file", "name"), [(file, name) for file, proposals in FIGURES.items() for name in proposals], ids=str
 )
 def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
-    outcome = merge_outcomes(weigh(Weighing(Task((str(DATA / file),), share, 2), Question(name))) for share in range(2))
+    outcome = merge_outcomes(
+        weigh(Weighing(TrafficTask((str(DATA / file),), share, 2), Question(name))) for share in range(2)
+    )
     sums = {}
     for group, weight in outcome.weights.items():
         if group.api_key != API_VERSIONS and group.kind not in (NOT_READ, NOT_RAISED):
@@ -75,7 +77,7 @@ def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
 def test_apiversions_answered_at_version_0_is_weighed_as_such():
     """KIP-511: a broker answers a version that it lacks at version 0; 24 of these are in this capture."""
     file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
-    sums = weigh(Weighing(Task((file,)), Question("kip-636"))).by("api_version", api_key=18)
+    sums = weigh(Weighing(TrafficTask((file,)), Question("kip-636"))).by("api_version", api_key=18)
     assert {version: weight.messages for (version,), weight in sums.items()} == {0: 24, 4: 45}
 
 
@@ -223,7 +225,7 @@ def test_the_table_of_kip_636_is_what_the_command_gives():
     assert len(rows) == 6
     total = [0, 0, 0]
     for path, *cells in rows:
-        outcome = weigh(Weighing(Task((str(root / path),)), Question("kip-636")))
+        outcome = weigh(Weighing(TrafficTask((str(root / path),)), Question("kip-636")))
         for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
             weight = outcome.by(kind=kind).get((), Weight())
             printed_numbers = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.proposals import CHANGED, Form, Question
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import Weighing, columns_for, weigh
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
@@ -92,7 +92,7 @@ def test_a_value_of_a_header_is_for_its_newest_version():
     assert columns_for(value, form, has_header=False) == {}
     with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 after has no such field"):
         columns_for(("RequestHeader.Trace=x",), form, has_header=True)
-    task = Task((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
+    task = TrafficTask((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
     outcome = weigh(
         Weighing(task, Question("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",)))
     )

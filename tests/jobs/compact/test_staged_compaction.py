@@ -17,7 +17,7 @@ from tests.storage.cleaner.reference import latest_of, siphash
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import SCRATCH, Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import SCRATCH, PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.records.build import build_batch, build_end_transaction, build_records
 from kafkaframes.records.fields import BatchFields
@@ -104,7 +104,7 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn_rows, data, broke
     (partition,) = directory.partitions
     dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
     settings = replace(SETTINGS, broker_release=broker_release, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
-    jobs = [Job(directory.filesystem, partition, top / "many")]
+    jobs = [PartitionCompaction(directory.filesystem, partition, top / "many")]
     try:
         alone = clean_partition(directory.filesystem, partition, settings, top / "alone")
     except LogDirError as error:  # Kafka fails there, too
@@ -239,7 +239,7 @@ def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
 
     work_split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
     (written_report,) = clean_partitions(
-        [Job(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, noted
+        [PartitionCompaction(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, noted
     )
     assert task_names.count("WalkTask") == 3
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")

@@ -46,7 +46,7 @@ def some_records(count: int = 5, first: int = 0, **options) -> bytes:
 
 
 def print_lines(path: str, options: TextOptions = PRINT) -> list[str]:
-    return b"".join(dump_text(path, options, shown="f")).decode().splitlines()
+    return b"".join(dump_text(path, options, shown_path="f")).decode().splitlines()
 
 
 def test_a_batch_and_its_records(tmp_path):
@@ -105,10 +105,10 @@ def test_what_is_no_utf8_is_replaced_as_java_does(tmp_path):
 def test_offsets_that_are_not_consecutive(tmp_path):
     path = segment(tmp_path / "t-0", some_records(2) + some_records(1, first=7))
     for style, expected_line in (("4.3", "  1 is followed by 7"), ("3.9", "  1 is followed by 7")):
-        dumped_text = dump_text(path, TextOptions(style, True, True), shown="f")
+        dumped_text = dump_text(path, TextOptions(style, True, True), shown_path="f")
         list(dumped_text)
         assert list(dumped_text.error_lines()) == ["Non-consecutive offsets in f", expected_line]
-    moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown="f")
+    moved_text = dump_text(segment(tmp_path / "u-0", some_records(1, first=7)), PRINT, shown_path="f")
     list(moved_text)
     assert list(moved_text.error_lines()) == ["Non-consecutive offsets in f", "  -1 is followed by 7"]
 
@@ -131,7 +131,7 @@ def test_chunks_of_any_size_give_the_same_lines(tmp_path, monkeypatch):
 
 
 def lines_of_any(path: str) -> tuple[bytes, list[str], list]:
-    dumped_text = dump_text(path, PRINT, shown="f")
+    dumped_text = dump_text(path, PRINT, shown_path="f")
     out = b"".join(dumped_text)
     return out, list(dumped_text.error_lines()), dumped_text.findings.faults
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.jobs.report.proposal_page import proposal_page
 from kafkaframes.jobs.report.traffic import make_traffic_report
@@ -86,7 +86,7 @@ def test_it_fits_every_width_and_both_themes(tmp_path):
 def test_a_proposal_can_be_read_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
     question = Question("kip-636", by=("client",))
-    outcome = weigh(Weighing(Task((path,)), question))
+    outcome = weigh(Weighing(TrafficTask((path,)), question))
     page_measures = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
     assert [one["clipped"] for one in page_measures.values()] == [0, 0]

@@ -58,8 +58,8 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
 
     with LeaseServer(find, **HERE) as server:
         new, old = (Leases(server.address, 0, {"name": name}) for name in ("new", "old"))
-        assert new.joined == ("id", ProducerIdentity(7, 1))
-        assert old.joined is None
+        assert new.transaction == ("id", ProducerIdentity(7, 1))
+        assert old.transaction is None
         new.close()
         old.close()
     assert batches == {"new": {"name": "new"}, "old": {"name": "old"}}

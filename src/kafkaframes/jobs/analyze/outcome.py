@@ -154,7 +154,7 @@ def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | 
 
 
 @dataclass
-class Outcome:
+class WeighingResult:
     """The result of weighing messages.
 
     Attributes:
@@ -167,7 +167,7 @@ class Outcome:
     span: tuple[int, int] | None = None
     coverage: Coverage = field(default_factory=Coverage, compare=False)
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: WeighingResult) -> None:
         """Add the outcome of another task."""
         for group, weight in other.weights.items():
             self.weight(group).add(weight)
@@ -226,9 +226,9 @@ def row_of(weight: Weight) -> dict[str, Any]:
     }
 
 
-def merge_outcomes(outcomes: Iterable[Outcome]) -> Outcome:
+def merge_outcomes(outcomes: Iterable[WeighingResult]) -> WeighingResult:
     """Return the sum of the outcomes of tasks."""
-    total = Outcome()
+    total = WeighingResult()
     for outcome in outcomes:
         total.add(outcome)
     return total

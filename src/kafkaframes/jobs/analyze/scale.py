@@ -25,7 +25,7 @@ from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError, path_error_text
 from kafkaframes.errors.sensitive import REQUEST
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Outcome, Weight
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight
 from kafkaframes.jobs.analyze.proposals import Form, Question
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
@@ -263,11 +263,11 @@ def mix_of_traffic(
     return [Rate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 
 
-def scale_outcome(outcome: Outcome, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
+def scale_outcome(outcome: WeighingResult, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
     """Yield the bytes per second of a mix. Sizes are those of weighed messages, or of examples if there are none."""
-    measured = outcome.by("api_key", "api_version", "direction", "kind")
+    measured_weights = outcome.by("api_key", "api_version", "direction", "kind")
     for rate in rates:
-        weights = {where[2:]: weight for where, weight in measured.items() if where[:2] == rate[:2]}
+        weights = {where[2:]: weight for where, weight in measured_weights.items() if where[:2] == rate[:2]}
         basis = MEASURED
         if not any(weight.messages for weight in weights.values()):
             weights, basis = _example_weights(question, rate), EXAMPLE

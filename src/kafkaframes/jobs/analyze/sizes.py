@@ -70,7 +70,7 @@ def count_saved_bytes(
         plan, array: the messages, as in :func:`sizes`.
         counts: receives the numbers of tag sections, of empty ones, and of the fields in them.
     """
-    return _Sections(scheme, Counter() if counts is None else counts).saved(array, plan.root)
+    return _Sections(scheme, Counter() if counts is None else counts).savings(array, plan.root)
 
 
 class _Sections:
@@ -81,7 +81,7 @@ class _Sections:
         self.header = HEADER_SIZES.get(scheme, HEADER_SIZES[ADOPTED])
         self.counts = counts
 
-    def saved(self, array: pa.StructArray, plan: StructPlan) -> Ints:
+    def savings(self, array: pa.StructArray, plan: StructPlan) -> Ints:
         """Return the savings in each struct. Structs must not be null."""
         saved_bytes = np.zeros(len(array), np.int64)
         if not len(array):
@@ -123,7 +123,7 @@ class _Sections:
         if field.struct is None:
             return np.zeros(len(child), np.int64)
         inner, owners = elements(child, field)
-        return _sum_by_owner(self.saved(inner, field.struct), owners, len(child))
+        return _sum_by_owner(self.savings(inner, field.struct), owners, len(child))
 
     def prefixes(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
         """Return the savings in length prefixes of strings and bytes if the length is in the header instead."""

@@ -50,7 +50,7 @@ _NOBODY: Final = (None, None, None)
 _NO_VERSION: Final = "no spec has this API and version"
 
 
-class Task(NamedTuple):
+class TrafficTask(NamedTuple):
     """The input of one process or Spark task: a share of the connections in files."""
 
     files: tuple[str, ...]
@@ -93,7 +93,7 @@ class Messages:
         )
         return np.fromiter(more, np.int64, len(self.records))
 
-    def chosen(self, rows: Ints) -> Messages:
+    def take(self, rows: Ints) -> Messages:
         """Return a selection of the messages."""
         sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
         records = [self.records[row] for row in rows.tolist()] if self.records else ()
@@ -104,10 +104,10 @@ class Messages:
         """Yield the messages of each label."""
         labels = np.unique(self.labels).tolist()
         for label in labels:
-            yield self if len(labels) == 1 else self.chosen(np.flatnonzero(self.labels == label))
+            yield self if len(labels) == 1 else self.take(np.flatnonzero(self.labels == label))
 
 
-def read_captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
+def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
     """Yield the calls in the captures of a task's share, pass by pass. Unread parts are added to ``coverage``."""
     captures, _ = split_traffic(task.files)
     if captures:
@@ -118,7 +118,7 @@ def read_captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[
 
 
 def messages_of(
-    task: Task,
+    task: TrafficTask,
     directions: Sequence[str],
     by: Sequence[str] = (),
     apis: Apis = CATALOG,
@@ -141,12 +141,12 @@ def messages_of(
         for direction in directions:
             times = calls.of(direction, F_END_TIME) // 1000
             for kind, rows in calls.groups(direction):
-                yield from _captured_messages(calls, kind, rows, labels, names, times)
+                yield from _read_capture(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
     for path in logs[task.share :: task.shares]:
         log_rows = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
         while some := list(islice(log_rows, _ROWS)):
-            yield from _logged_messages(some, directions, by, apis)
+            yield from _read_log(some, directions, by, apis)
 
 
 def _record_sizes(value: Any) -> Iterator[int]:
@@ -177,7 +177,7 @@ def _labels(facts: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...
     return labels, list(numbers)
 
 
-def _captured_messages(
+def _read_capture(
     calls: Calls, kind: Kind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
 ) -> Iterator[Messages]:
     key, version, direction, apis = kind
@@ -189,9 +189,9 @@ def _captured_messages(
         yield Messages(key, version, direction, empty, None, labels[:0], names, unread, span)
         return
     if key == API_VERSIONS and direction == RESPONSE and version:
-        older = _answered_at_0(raw, starts, version, apis)
+        older = _is_version_0(raw, starts, version, apis)
         if len(older):
-            yield from _captured_at_0(calls, rows[older], labels, names, span)
+            yield from _read_version_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
             raw, starts = calls.bytes_of(direction, rows)
     bodies = Decoded(raw, starts, kind)
@@ -202,7 +202,7 @@ def _captured_messages(
     yield Messages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
 
 
-def _answered_at_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
+def _is_version_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
     """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
     array = as_array(raw, starts)
     read = [
@@ -211,7 +211,7 @@ def _answered_at_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
     return np.flatnonzero((read[0].is_valid().to_numpy(False)) & (read[1].is_null().to_numpy(False)))
 
 
-def _captured_at_0(
+def _read_version_0(
     calls: Calls, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
 ) -> Iterator[Messages]:
     raw, starts = calls.bytes_of(RESPONSE, rows)
@@ -224,7 +224,7 @@ def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
 
 
-def _logged_messages(
+def _read_log(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
 ) -> Iterator[Messages]:
     """Yield the messages of a request log. It has only the sizes of records, and no tagged fields of headers."""
@@ -234,10 +234,10 @@ def _logged_messages(
             if row[direction] is not None and row["apiKey"] is not None:
                 groups[row["apiKey"], row["apiVersion"]].append(row)
         for (key, version), some in groups.items():
-            yield _logged_group(key, version, direction, some, by, apis)
+            yield _read_log_group(key, version, direction, some, by, apis)
 
 
-def _logged_group(
+def _read_log_group(
     key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: Apis
 ) -> Messages:
     labels, names = _labels([_row_facts(row, by) for row in rows])
@@ -291,13 +291,15 @@ class ShareOfRecords(NamedTuple):
     coverage: Coverage
 
 
-def measure_share(task: Task, apis: Apis = CATALOG) -> ShareOfRecords:
+def measure_share(task: TrafficTask, apis: Apis = CATALOG) -> ShareOfRecords:
     """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
     coverage = Coverage()
     return ShareOfRecords(measure_records(task, apis, coverage), coverage)
 
 
-def measure_records(task: Task, apis: Apis = CATALOG, coverage: Coverage | None = None) -> dict[str, RecordSizes]:
+def measure_records(
+    task: TrafficTask, apis: Apis = CATALOG, coverage: Coverage | None = None
+) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, separately for produced and fetched records.
 
     A record that was produced and then fetched counts in both. Request logs have no records. Unread parts are added to

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError, path_error_text
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, Outcome, Weight
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, WeighingResult, Weight
 from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
@@ -33,7 +33,7 @@ from kafkaframes.jobs.analyze.sizes import (
     lengths_in,
     sizes,
 )
-from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
+from kafkaframes.jobs.analyze.traffic import Messages, TrafficTask, messages_of
 from kafkaframes.protocol.messages._program import PRIMITIVES
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
@@ -153,11 +153,11 @@ _WHERE: Final = re.compile(r"row \d+, |\[\d+\]")
 class Weighing(NamedTuple):
     """The input of one process or Spark task: a share of the traffic and the proposal."""
 
-    task: Task
+    task: TrafficTask
     question: Question
 
 
-def weigh(work: Weighing) -> Outcome:
+def weigh(work: Weighing) -> WeighingResult:
     """Weigh the messages of a task's share."""
     bench = Bench(work.question)
     question, coverage = work.question, bench.outcome.coverage
@@ -172,10 +172,10 @@ class Bench:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.proposal = question.proposal
-        self.outcome = Outcome()
+        self.outcome = WeighingResult()
         self._layouts: dict[tuple[int, int, str], list[Layout]] = {}
         self._plans: dict[tuple[int, int, int], tuple[Form, MessagePlan]] = {}
-        self._sized: tuple[MessagePlan, pa.StructArray, Ints] | None = None
+        self._last_sizes: tuple[MessagePlan, pa.StructArray, Ints] | None = None
 
     def weigh(self, messages: Messages) -> None:
         """Weigh messages of one API, version and direction."""
@@ -188,14 +188,14 @@ class Bench:
             self.note(messages, NOT_RAISED, Counter((label, _REMOVED) for label in messages.labels.tolist()))
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.by_label() if counts_sections else [messages]:
-            for number, proposed in enumerate(layouts):
-                _LaidOut(self, part, proposed, is_first=number == 0).run()
+            for number, proposed_form in enumerate(layouts):
+                _LaidOut(self, part, proposed_form, is_first=number == 0).run()
 
     def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
-        if self._sized is None or self._sized[0] is not plan or self._sized[1] is not array:
-            self._sized = plan, array, sizes(plan, array)
-        return self._sized[2]
+        if self._last_sizes is None or self._last_sizes[0] is not plan or self._last_sizes[1] is not array:
+            self._last_sizes = plan, array, sizes(plan, array)
+        return self._last_sizes[2]
 
     def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
         """Return the layouts to compare for messages of an API, version and direction."""
@@ -234,8 +234,8 @@ class _LaidOut:
 
     def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
         self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
-        self.sent = bench.sent(messages.api_key, messages.api_version, messages.direction)
-        self.plans = bench.plan(self.sent), bench.plan(layout.before), bench.plan(layout.after)
+        self.sent_form = bench.sent(messages.api_key, messages.api_version, messages.direction)
+        self.plans = bench.plan(self.sent_form), bench.plan(layout.before), bench.plan(layout.after)
 
     @property
     def array(self) -> pa.StructArray:
@@ -258,7 +258,7 @@ class _LaidOut:
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
         labels = self.messages.labels[bad].tolist()
         self.bench.note(self.messages, kind, Counter((label, str(error)) for label in labels))
-        self.messages = self.messages.chosen(np.delete(np.arange(len(self.array)), bad))
+        self.messages = self.messages.take(np.delete(np.arange(len(self.array)), bad))
 
     def _weigh(self) -> None:
         sent_plan, before_plan, after_plan = self.plans
@@ -315,8 +315,8 @@ class _LaidOut:
             weight.mismatched += int(differ[label])
 
     def _header_sizes(self) -> Ints:
-        version = self.sent.spec.header_version(self.sent.version)
-        return sizes(plan_message(self.sent.header, version), self.messages.frames.field("header"))
+        version = self.sent_form.spec.header_version(self.sent_form.version)
+        return sizes(plan_message(self.sent_form.header, version), self.messages.frames.field("header"))
 
     def _count(self, name: str, rows: Ints, numbers: Ints) -> None:
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)

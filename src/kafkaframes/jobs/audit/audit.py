@@ -176,7 +176,7 @@ class Uses:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditVerdict:
     """A verdict on one version of an API or on a record format, with its reason and the uses."""
 
     verdict: str
@@ -195,7 +195,7 @@ class ClientAudit:
     """The findings on one client. ``guess`` is its probable library if the client does not send a software name."""
 
     client: Client
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditVerdict, ...]
     guess: Guess | None
 
     @property
@@ -228,7 +228,7 @@ class Audit:
 
     target: Release
     clients: tuple[ClientAudit, ...]
-    disk: tuple[Finding, ...]
+    disk: tuple[AuditVerdict, ...]
     notes: tuple[str, ...]
     brokers: tuple[ClientAudit, ...] = ()
     unread: tuple[UnreadData, ...] = ()
@@ -290,7 +290,7 @@ def target_release(name: str | None) -> Release:
 
 def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
     """Judge all uses against a release. If ``is_strict``, the exit status is 5 if parts of the input are unread."""
-    by_client: dict[Client, list[Finding]] = {}
+    by_client: dict[Client, list[AuditVerdict]] = {}
     versions: dict[Client, dict[int, set[int]]] = {}
     for use, occurrences in uses.apis.items():
         by_client.setdefault(use.client, []).append(judge(use, occurrences, target, apis))
@@ -321,7 +321,7 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool 
     )
 
 
-def _order(finding: Finding) -> tuple[Any, ...]:
+def _order(finding: AuditVerdict) -> tuple[Any, ...]:
     return (
         -VERDICTS.index(finding.verdict),
         finding.api_key is None,
@@ -337,7 +337,7 @@ def _notes(uses: Uses) -> Iterator[str]:
         yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
 
 
-def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) -> Finding:
+def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
     """Judge one version of one API.
 
     >>> judge(Use(Client("a", None, None, None), 1, 3), Seen(1), release("4.0.1")).verdict
@@ -349,7 +349,7 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:
         verdict, reason = _of_missing_api(key, target)
-        return Finding(verdict, what, reason, occurrences, key, version)
+        return AuditVerdict(verdict, what, reason, occurrences, key, version)
     lowest, highest = accepted_range.accepted_versions.lowest, accepted_range.accepted_versions.highest
     bounds = key, version, lowest, highest
     if key == API_VERSIONS or lowest <= version <= highest:
@@ -369,7 +369,7 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
         )
     else:
         verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
-    return Finding(verdict, what, reason, occurrences, *bounds)
+    return AuditVerdict(verdict, what, reason, occurrences, *bounds)
 
 
 def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
@@ -406,7 +406,7 @@ def _java_release(client: Client) -> Release | None:
         return None
 
 
-def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> Finding:
+def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> AuditVerdict:
     """Judge a record format. Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724)."""
     what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
@@ -422,7 +422,7 @@ def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> Finding:
         )
     else:
         verdict, reason = REMOVED, f"{target.name} takes records of format 2 only (KIP-724)"
-    return Finding(verdict, what, reason, occurrences, format_use=use)
+    return AuditVerdict(verdict, what, reason, occurrences, format_use=use)
 
 
 def _numbers(release: Release) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ from kafkaframes.jobs.audit.audit import (
     REMOVED,
     UNKNOWN,
     Audit,
+    AuditVerdict,
     Client,
     ClientAudit,
-    Finding,
     advice,
 )
 from kafkaframes.protocol.spec.releases import Release
@@ -63,7 +63,7 @@ def _client(client_audit: ClientAudit, target: Release) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: AuditVerdict) -> dict[str, Any]:
     use = finding.format_use
     return {
         "verdict": finding.verdict,
@@ -198,7 +198,7 @@ _WORDS: Final = {
 }
 
 
-def _often(finding: Finding) -> str:
+def _often(finding: AuditVerdict) -> str:
     occurrences = finding.seen
     first, last = second_text(occurrences.first), second_text(occurrences.last)
     when = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"

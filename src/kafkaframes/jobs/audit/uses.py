@@ -81,14 +81,14 @@ def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[
     if captures:
         options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports), apis=apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1):
-            yield from _advertised_ranges(batch)
+            yield from _parse_advertised_ranges(batch)
     for path in logs:
         for row in LogReader(path, Coverage(), is_alone=len(files) == 1).rows():
             if row["apiKey"] == API_VERSIONS and row["response"]:
                 yield row["connection"], _highest(json.loads(row["response"]))
 
 
-def _advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
+def _parse_advertised_ranges(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield (connection, highest version by API key) for a batch. Identical responses are parsed once."""
     highest_by_response: dict[tuple[bytes, bytes], dict[int, int]] = {}
     lists = batch.column("response").field("apiKeys")

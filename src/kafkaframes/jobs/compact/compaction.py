@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
-from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.convert.job import Log, Source, one_log
 from kafkaframes.jobs.convert.segment import find_damaged_batches
 from kafkaframes.jobs.job import (
@@ -430,7 +430,9 @@ def _compact_in_parts(
         return {}
     first = next(iter(tasks.values()))
     jobs = [
-        Job(task.filesystem, task.partition, Path(task.target or f"{scratch}/{index}"), writes=task.target is not None)
+        PartitionCompaction(
+            task.filesystem, task.partition, Path(task.target or f"{scratch}/{index}"), writes=task.target is not None
+        )
         for index, task in tasks.items()
     ]
     results = {}

@@ -24,12 +24,12 @@ import numpy as np
 from kafkaframes.jobs.compact.stages import (
     AssembleTask,
     Chunk,
+    CompactionPlanTask,
     CopyTask,
     FactsTask,
     FollowTask,
     JudgeTask,
-    Part,
-    PlanTask,
+    OutputPart,
     RewriteTask,
     Rewritten,
     Stage,
@@ -102,7 +102,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PartitionCompaction:
     """One partition to clean.
 
     Attributes:
@@ -127,7 +127,7 @@ class StagedRound:
         tally: counts of the cleaning, complete after the last step.
     """
 
-    job: Job
+    job: PartitionCompaction
     settings: CleanerSettings
     split: Split
     plan: RoundPlan
@@ -235,7 +235,7 @@ class StagedRound:
         group_of = {segment.base_offset: group[0].base_offset for group in groups for segment in group}
         tasks = list(self._rewrites(group_of, walks, verdicts))
         answers: list[Rewritten | None] = yield [*tasks, self._copy(group_of)] if self.job.writes else tasks
-        parts: dict[int, list[Part]] = {}
+        parts: dict[int, list[OutputPart]] = {}
         for rewritten_segment in filter(None, answers):
             for part in rewritten_segment.parts:
                 parts.setdefault(part.base_offset, []).append(part)
@@ -280,14 +280,14 @@ class StagedRound:
 
 
 def clean_partitions(
-    jobs: Sequence[Job], settings: CleanerSettings, work_split: Split, run: Runner
+    jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: Split, run: Runner
 ) -> list[StagedRound | None]:
     """Clean partitions, or count the effect. The result of a partition that cannot be split is ``None``.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
     """
-    plans = work_split.run_step([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
+    plans = work_split.run_step([CompactionPlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
     rounds = [StagedRound(job, settings, work_split, plan) for job, plan in zip(jobs, plans, strict=True)]
     going = [staged_round for staged_round in rounds if not staged_round.plan.is_empty]
     try:

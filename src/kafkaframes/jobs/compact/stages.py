@@ -104,7 +104,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanTask:
+class CompactionPlanTask:
     """Plan the cleaning of a partition."""
 
     filesystem: FileSystem
@@ -317,7 +317,7 @@ class JudgeTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """The part of a new segment that is written from one chunk.
 
     Attributes:
@@ -335,7 +335,7 @@ class Part:
 class Rewritten:
     """The result of the second pass over a chunk. ``overflows``: whether a new segment has too many offsets."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[OutputPart] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     overflows: bool = False
 
@@ -396,7 +396,7 @@ class RewriteTask(_OfChunk):
         with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)
         result.overflows = result.overflows or overflows_index(base, columns)
-        result.parts.append(Part(base, str(path), tuple(self.transactions.kept_transactions)))
+        result.parts.append(OutputPart(base, str(path), tuple(self.transactions.kept_transactions)))
 
 
 # ------------------------------------------------------------------------------------------------- the new segments
@@ -407,7 +407,7 @@ class AssembleTask:
     """Join the parts of a new segment, and write its indexes."""
 
     base_offset: int
-    parts: tuple[Part, ...]
+    parts: tuple[OutputPart, ...]
     last: LogFile
     directory: str
     settings: CleanerSettings

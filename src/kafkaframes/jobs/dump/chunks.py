@@ -239,24 +239,24 @@ class Limited:
     """A selection with a limit on its number of records, over all segments.
 
     Attributes:
-        left: number of records that may still be selected.
+        remaining_records: number of records that may still be selected.
     """
 
     selection: Selection
-    left: int
+    remaining_records: int
 
     def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the selected records, up to the limit."""
         selected_records = self.selection.apply(chunk)
         count = len(selected_records.index.offsets)
-        if count > self.left:
-            selected_records = selected_records.select(np.arange(count) < self.left)
-        self.left -= min(count, self.left)
+        if count > self.remaining_records:
+            selected_records = selected_records.select(np.arange(count) < self.remaining_records)
+        self.remaining_records -= min(count, self.remaining_records)
         return selected_records
 
     def is_done(self, chunk: Decoded) -> bool:
         """Return whether the limit is reached or the selection is done."""
-        return self.left == 0 or self.selection.is_done(chunk)
+        return self.remaining_records == 0 or self.selection.is_done(chunk)
 
 
 def _narrow(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:

@@ -119,7 +119,7 @@ class Lines:
 
 
 @dataclass(slots=True)
-class _Plan:
+class _LineCompiler:
     """The tables of a line that :func:`plan_line` is compiling."""
 
     program: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -232,7 +232,7 @@ def plan_line(*parts: Part) -> Line:
     >>> bytes(line.render({"offset": np.array([7, 8]), "key": pa.array([b"k", None])}, 2).data)
     b'offset: 7 k\\noffset: 8\\n'
     """
-    plan = _Plan()
+    plan = _LineCompiler()
     for part in parts:
         plan.add(part)
     if len(plan.bytes_columns) > kernels.MAX_BYTES_COLUMNS:
@@ -275,8 +275,8 @@ def slices_of(column: pa.Array) -> Slices:
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:
         return Slices(data, _NO_STARTS, _NO_SIZES)
-    stored: npt.NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = stored[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    stored_offsets: npt.NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = stored_offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
     sizes = np.diff(offsets).astype(np.int32)
     if column.null_count:
         bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")

@@ -48,7 +48,7 @@ def select_files_in_range(
     for group_files in _by_directory(files).values():
         resolved_conditions = _resolve_conditions(group_files, conditions)
         for file, after in _with_next_base(group_files):
-            if budget is not None and budget.left == 0:
+            if budget is not None and budget.remaining_records == 0:
                 return
             if _may_hold(file, after, resolved_conditions):
                 within = _within(file, resolved_conditions)
@@ -163,15 +163,15 @@ def merge_files(
     plain_paths = {plain_path(path) for path in paths}
     looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
-        grouped = (
+        files_by_partition = (
             group_by_partition(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
         )
     except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
-        grouped = {}
+        files_by_partition = {}
     parts_by_path: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
     messages: list[str] = []
-    for copies in (result for result in grouped.values() if len(result) > 1):
+    for copies in (result for result in files_by_partition.values() if len(result) > 1):
         try:
             check_same_log(copies)
         except LogDirError as reason:

@@ -214,11 +214,11 @@ def style_for(version: str) -> Style:
         OptionError: ``version`` does not begin with two numbers.
     """
     try:
-        chosen = _numbers(version)
+        version_numbers = _numbers(version)
     except ValueError:
         raise OptionError(f"no Kafka version: {version!r} (known styles: {', '.join(STYLES)})") from None
-    known = [name for name in STYLES if _numbers(name) <= chosen]
-    return STYLES[max(known, key=_numbers, default="2.8")]
+    style_names = [name for name in STYLES if _numbers(name) <= version_numbers]
+    return STYLES[max(style_names, key=_numbers, default="2.8")]
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -88,8 +88,8 @@ class PartitionSummary:
     def as_json(self) -> dict[str, Any]:
         """Return the summary as a JSON object, with its segments."""
         first, last = time_range(self.segments)
-        counted = ("batches", "records", "control_records") if self.is_deep else ()
-        totals = {name: self.total(name) for name in counted}
+        count_names = ("batches", "records", "control_records") if self.is_deep else ()
+        totals = {name: self.total(name) for name in count_names}
         times = {"first_timestamp": first, "last_timestamp": last}
         mixes = {"codecs": dict(self.mix("codecs")), "magics": dict(self.mix("magics"))}
         segments = {"segments": [one.as_json() for one in self.segments]}
@@ -115,9 +115,9 @@ def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
 
 def time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
     """Return the smallest and the largest timestamp of segments; -1 for none."""
-    listed = list(segments)
-    first = min((one.first_timestamp for one in listed if one.first_timestamp >= 0), default=UNKNOWN)
-    return first, max((one.last_timestamp for one in listed), default=UNKNOWN)
+    segment_list = list(segments)
+    first = min((one.first_timestamp for one in segment_list if one.first_timestamp >= 0), default=UNKNOWN)
+    return first, max((one.last_timestamp for one in segment_list), default=UNKNOWN)
 
 
 def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
@@ -259,15 +259,17 @@ def _add_window(summary: SegmentSummary, batches: Any) -> None:
     firsts = batches.column("base_timestamp")
     firsts = firsts[firsts >= 0]
     if len(firsts):
-        known = [summary.first_timestamp] if summary.first_timestamp >= 0 else []
-        summary.first_timestamp = min(int(firsts.min()), *known) if known else int(firsts.min())
+        earlier_timestamps = [summary.first_timestamp] if summary.first_timestamp >= 0 else []
+        summary.first_timestamp = (
+            min(int(firsts.min()), *earlier_timestamps) if earlier_timestamps else int(firsts.min())
+        )
     summary.last_timestamp = max(summary.last_timestamp, int(batches.column("max_timestamp").max()))
     codecs = batches.codecs
     for number, name in enumerate((*CODECS, "unknown")):
-        chosen = codecs == number if name != "unknown" else codecs >= len(CODECS)
-        if chosen.any():
-            summary.codecs[name] += int(sizes[chosen].sum())
+        has_codec = codecs == number if name != "unknown" else codecs >= len(CODECS)
+        if has_codec.any():
+            summary.codecs[name] += int(sizes[has_codec].sum())
     for magic in (0, 1, 2):
-        chosen = magics == magic if magic < 2 else magics >= 2
-        if chosen.any():
-            summary.magics[f"v{magic}"] += int(sizes[chosen].sum())
+        has_codec = magics == magic if magic < 2 else magics >= 2
+        if has_codec.any():
+            summary.magics[f"v{magic}"] += int(sizes[has_codec].sum())

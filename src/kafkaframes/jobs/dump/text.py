@@ -96,21 +96,21 @@ def _record_columns(dump: TextDump, chunk: Decoded, decode: Decoder | None, batc
     columns = record_columns(chunk)
     of_control = chunk.batches.is_control[chunk.owners]
     keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
-    shown = ~of_control & dump.options.has_contents
+    has_text = ~of_control & dump.options.has_contents
     columns |= {
-        "key_text": keys.where(shown),
-        "value_text": values.where(shown),
+        "key_text": keys.where(has_text),
+        "value_text": values.where(has_text),
         "header_keys": header_keys(chunk),
         "control_text": _control_texts(chunk, of_control, dump.style),
     }
     if not chunk.batches.is_v2.all():
-        columns |= _message_columns(chunk) | _stored_sizes(chunk, columns)
+        columns |= _message_columns(chunk) | _read_sizes(chunk, columns)
     for name in dump.style.batch_fields:
         columns[name] = batches[name][chunk.owners]
     return columns
 
 
-def _stored_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
+def _read_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
     """Return the sizes of keys and values. In formats 0 and 1 they are the stored ones, which may be below -1."""
     is_v2 = chunk.batches.is_v2[chunk.owners]
     index = chunk.index
@@ -201,10 +201,10 @@ class TextDump:
         return finding_lines(self.findings, self.style)
 
 
-def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None = None) -> TextDump:
-    """Return the text of one file. ``shown`` is the file's name in the text, by default its path."""
+def dump_text(path: str | DumpFile, options: TextOptions, *, shown_path: str | None = None) -> TextDump:
+    """Return the text of one file. ``shown_path`` is the file's name in the text, by default its path."""
     file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
-    return TextDump(file, options, Findings(printable(shown or file.path)))
+    return TextDump(file, options, Findings(printable(shown_path or file.path)))
 
 
 def _file(filesystem: FileSystem, path: str) -> DumpFile:

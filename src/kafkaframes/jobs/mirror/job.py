@@ -45,9 +45,9 @@ from kafkaframes.jobs.mirror.ends import (
 from kafkaframes.jobs.mirror.settings import (
     KEEP,
     REASSIGN,
+    MirroredPartition,
     MirrorReport,
     MirrorSettings,
-    PartitionReport,
     check_ends,
     is_directory,
 )
@@ -89,22 +89,22 @@ async def mirror(
             refuse_inside(Path(directory), [source])
     async with AsyncExitStack() as stack:
         report = MirrorReport(source, target, is_dry_run=settings.dry_run)
-        job = _Job(source, target, settings, report, stop or asyncio.Event(), say or (lambda _: None))
+        job = _MirrorRun(source, target, settings, report, stop or asyncio.Event(), say or (lambda _: None))
         return await job.run(stack)
 
 
 @dataclass(slots=True)
-class _Job:
+class _MirrorRun:
     source: str
     target: str
     settings: MirrorSettings
     report: MirrorReport
     stop: asyncio.Event
     say: Say
-    reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
+    reports: dict[TopicPartition, MirroredPartition] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
-    copied: list[SourceTopic] = field(default_factory=list)
+    copied_topics: list[SourceTopic] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
     source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics whose copies were compared
@@ -124,7 +124,7 @@ class _Job:
         admin = await stack.enter_async_context(AsyncAdmin(**select_client_options(source)))
         if is_directory(self.source):
             self.configs = configs_of_directory(self.source)
-        selected = await select_topics(admin, settings.topics, self.configs)
+        selected_topics = await select_topics(admin, settings.topics, self.configs)
         target = None  # created after the source's topics were found, so that a wrong source leaves no target
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
@@ -145,13 +145,13 @@ class _Job:
             of_copy = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
             self.readers = await stack.enter_async_context(of_source), await stack.enter_async_context(of_copy)
         if isinstance(writer, MappingWriter) and is_directory(self.source):
-            names = [topic.name for topic in selected]
+            names = [topic.name for topic in selected_topics]
             states, notes = await asyncio.to_thread(transactions_of_directory, self.source, names)
             writer.transactions = states
             self.report.not_read += map(str, notes.hidden_records)
             for line in notes:
                 self.say(line)
-        await self._begin(selected, consumer, goal, writer)
+        await self._begin(selected_topics, consumer, goal, writer)
         if goal is None or writer is None or settings.dry_run:
             return self.report
         try:
@@ -214,7 +214,7 @@ class _Job:
                     self.report.created.append(topic.name)
             else:
                 await prepare(goal, topic, self.report, keeps=keeps, holds=holds)
-            self.copied.append(topic)
+            self.copied_topics.append(topic)
         ids = await self._target_ids(selected_topics, goal)
         partitions = [TopicPartition(topic.name, number) for topic in selected_topics for number in topic.partitions]
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
@@ -262,7 +262,7 @@ class _Job:
     async def _open(
         self, partition: TopicPartition, start: int, end: int, writer: Writer | None, identity: str
     ) -> None:
-        report = PartitionReport(partition.topic, partition.partition)
+        report = MirroredPartition(partition.topic, partition.partition)
         at = -1 if writer is None else await writer.open(report, identity)
         if at > end:
             end = await self._wait_for_end(partition, at)
@@ -466,7 +466,7 @@ class _Job:
         if self.settings.groups:
             await self._copy_groups(admin, goal, writer)
         if self.report.keeps_offsets:
-            await release(goal, {topic.name: topic for topic in self.copied}.values())
+            await release(goal, {topic.name: topic for topic in self.copied_topics}.values())
         for report in self.report.partitions:
             report.check()
 

@@ -287,7 +287,7 @@ def renumber(
     Raises:
         CorruptRecordError: a batch that must be decoded is damaged.
     """
-    batches, renumbered = fetched_batches.batches, Renumbered()
+    batches, result = fetched_batches.batches, Renumbered()
     why = _reasons(transactions or fetched_batches.transactions, batches, start, is_damaged)
     codecs = batches.codecs
     first = 0
@@ -297,9 +297,9 @@ def renumber(
         if reason == OLD_FORMAT:  # uncompressed messages are joined into one batch
             while last < len(batches) and why[last] == reason and codecs[last] == codecs[first]:
                 last += 1
-        _take(renumbered, fetched_batches, batches.part(first, last), reason, start, batch_bytes)
+        _take(result, fetched_batches, batches.part(first, last), reason, start, batch_bytes)
         first = last
-    return renumbered
+    return result
 
 
 def _reasons(transactions: TransactionState, batches: Batches, start: int, is_damaged: Flags) -> list[str | None]:
@@ -322,7 +322,7 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, is_da
 
 
 def _take(
-    renumbered: Renumbered,
+    result: Renumbered,
     fetched_batches: FetchedBatches,
     batches: Batches,
     reason: str | None,
@@ -332,21 +332,21 @@ def _take(
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
     if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
         if reason != BEFORE:  # those were already read and counted
-            renumbered.batches_left_out[str(reason)] += len(batches)
+            result.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
-            renumbered.records_read += count
-            renumbered.left_out[str(reason)] += count
+            result.records_read += count
+            result.left_out[str(reason)] += count
         return
     if reason is None:
-        renumbered.records_read += count
+        result.records_read += count
         batch = fetched_batches.data[position : position + int(batches.column("size")[0])]
-        renumbered.batches.append(clear_transaction(batch))
-        renumbered.counts.append(count)
-        renumbered.sources.append((int(batches.column("base_offset")[0]), count))
+        result.batches.append(clear_transaction(batch))
+        result.counts.append(count)
+        result.sources.append((int(batches.column("base_offset")[0]), count))
         return
-    renumbered.opened[reason] += len(batches)
+    result.opened[reason] += len(batches)
     end = int(batches.column("position")[-1] + batches.column("size")[-1])
-    _rebuild(renumbered, fetched_batches, (position, end), start, batch_bytes)
+    _rebuild(result, fetched_batches, (position, end), start, batch_bytes)
 
 
 def clear_transaction(batch: bytes | memoryview) -> bytes:
@@ -363,7 +363,7 @@ def clear_transaction(batch: bytes | memoryview) -> bytes:
 
 
 def _rebuild(
-    renumbered: Renumbered, fetched_batches: FetchedBatches, where: tuple[int, int], start: int, batch_bytes: int
+    result: Renumbered, fetched_batches: FetchedBatches, where: tuple[int, int], start: int, batch_bytes: int
 ) -> None:
     """Decode batches, and build new batches from their records as consumers see them."""
     part = FetchedBatches(fetched_batches.partition, start, fetched_batches.data[where[0] : where[1]])
@@ -371,18 +371,18 @@ def _rebuild(
     for columns in part.read(_COLUMNS):
         if not columns.num_rows:
             continue
-        renumbered.records_read += columns.num_rows
+        result.records_read += columns.num_rows
         offsets = columns.column("offset").to_numpy()
-        renumbered.sources += _runs_of(offsets)
+        result.sources += _runs_of(offsets)
         rows = pa.table({name: columns.column(name) for name in _COLUMNS[1:]})
         new_records = build_records(rows, codec=Codec(codec).name.lower(), batch_bytes=batch_bytes)
         batches = scan_all(new_records)
         for position, size, count in zip(
             *(batches.column(name).tolist() for name in ("position", "size", "count")), strict=True
         ):
-            renumbered.batches.append(bytes(8) + new_records[position + 8 : position + size])
-            renumbered.counts.append(count)
-            renumbered.rebuilt += 1
+            result.batches.append(bytes(8) + new_records[position + 8 : position + size])
+            result.counts.append(count)
+            result.rebuilt += 1
 
 
 def _runs_of(offsets: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -78,7 +78,7 @@ def is_directory(endpoint: str) -> bool:
 
 
 @dataclass(slots=True)
-class PartitionReport(Values):
+class MirroredPartition(Values):
     """The report of one partition.
 
     Attributes:
@@ -156,7 +156,7 @@ class MirrorReport(Shown, Values):
     target: str
     keeps_offsets: bool = True
     is_dry_run: bool = False
-    partitions: list[PartitionReport] = field(default_factory=list)
+    partitions: list[MirroredPartition] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     configs_left: dict[str, list[str]] = field(default_factory=dict)
     groups: int = 0
@@ -207,7 +207,7 @@ class MirrorReport(Shown, Values):
         return lines + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
 
 
-def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
+def _lines_of(report: MirroredPartition, is_dry_run: bool) -> list[str]:
     partition = f"{report.topic}-{report.partition}"
     verb = "would copy" if is_dry_run else "copied"
     went_on = f"resumed at {report.from_offset:,}, " if report.resumed else ""

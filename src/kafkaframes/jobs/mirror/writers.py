@@ -33,7 +33,7 @@ from kafkaframes.jobs.mirror.mapping import (
     read_mapping,
     renumber,
 )
-from kafkaframes.jobs.mirror.settings import PartitionReport
+from kafkaframes.jobs.mirror.settings import MirroredPartition
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.divide import divide_batch
 from kafkaframes.records.scan import Batches, scan_all
@@ -49,14 +49,14 @@ class Parcel:
         data: bytes of the batches.
         ends: end position of each batch in ``data``.
         target_ends: offset of the copy after each batch.
-        expected: base offset that the broker will assign to the first batch; None if batches keep their offsets.
+        expected_offset: base offset that the broker will assign to the first batch; None if batches keep their offsets.
         as_set: whether a request may have several batches.
     """
 
     data: memoryview
     ends: list[int]
     target_ends: list[int]
-    expected: int | None = None
+    expected_offset: int | None = None
     as_set: bool = False
 
     def start(self, index: int) -> int:
@@ -65,9 +65,9 @@ class Parcel:
 
     def base(self, index: int) -> int | None:
         """Return the base offset that the broker will assign to a batch; None if batches keep their offsets."""
-        if self.expected is None:
+        if self.expected_offset is None:
             return None
-        return self.target_ends[index - 1] if index else self.expected
+        return self.target_ends[index - 1] if index else self.expected_offset
 
     def divide(self, index: int) -> Parcel | None:
         """Return a parcel in which a batch is replaced with smaller batches; None if the batch has a single record."""
@@ -80,11 +80,11 @@ class Parcel:
         if len(parts) < 2:
             return None
         sizes = [len(data) for data, _ in parts]
-        if self.expected is None:  # batches keep their offsets
+        if self.expected_offset is None:  # batches keep their offsets
             last = [int(scan_all(data).column("last_offset")[0]) + 1 for data, _ in parts]
             targets = [*last[:-1], self.target_ends[index]]
         else:
-            base = self.target_ends[index - 1] if index else self.expected
+            base = self.target_ends[index - 1] if index else self.expected_offset
             targets = [base + total for total in accumulate(count for _, count in parts)]
             parts = [(at_offset_0(data), count) for data, count in parts]
         new_data = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
@@ -94,7 +94,7 @@ class Parcel:
             memoryview(new_data),
             [*ends, *(position + growth for position in self.ends[index + 1 :])],
             [*self.target_ends[:index], *targets, *self.target_ends[index + 1 :]],
-            expected=self.expected,
+            expected_offset=self.expected_offset,
             as_set=self.as_set,
         )
 
@@ -111,7 +111,7 @@ class Divided(NamedTuple):
     batches: int
     parts: int
 
-    def add_to(self, report: PartitionReport) -> None:
+    def add_to(self, report: MirroredPartition) -> None:
         """Add the numbers to a partition's report."""
         if self.batches:
             report.batches_written += self.parts - self.batches
@@ -207,14 +207,14 @@ class KeepingWriter:
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
 
-    async def open(self, report: PartitionReport, identity: str) -> int:
+    async def open(self, report: MirroredPartition, identity: str) -> int:
         """Return the copy's end offset, at which the mirror resumes; -1 if the copy is empty."""
         partition = TopicPartition(report.topic, report.partition)
         self._next[partition] = report.target_end = await end_of(self.cluster, partition)
         self._sets[partition] = await accepts_record_sets(self.cluster, partition)
         return self._next[partition] or -1
 
-    async def write(self, fetched_batches: FetchedBatches, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
         """Write the batches that the copy does not have."""
         partition, batches = fetched_batches.partition, fetched_batches.batches
         _check_order(partition, batches)
@@ -227,7 +227,7 @@ class KeepingWriter:
         if len(batches_to_copy):
             await self._send(fetched_batches, batches_to_copy, report)
 
-    async def _send(self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: PartitionReport) -> None:
+    async def _send(self, fetched_batches: FetchedBatches, batches_to_copy: Batches, report: MirroredPartition) -> None:
         partition = fetched_batches.partition
         positions, sizes = batches_to_copy.column("position"), batches_to_copy.column("size")
         ends, last = np.cumsum(sizes), int(batches_to_copy.column("last_offset")[-1])
@@ -296,7 +296,7 @@ class MappingWriter:
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
-    async def open(self, report: PartitionReport, identity: str) -> int:
+    async def open(self, report: MirroredPartition, identity: str) -> int:
         """Return the source offset at which the mirror resumes, from the copy's mapping; -1 if it is empty."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
@@ -306,7 +306,7 @@ class MappingWriter:
         self._mappings[partition], self._identities[partition] = mapping, identity
         return mapping.source_next
 
-    async def write(self, fetched_batches: FetchedBatches, report: PartitionReport) -> None:
+    async def write(self, fetched_batches: FetchedBatches, report: MirroredPartition) -> None:
         """Write the records that a read_committed consumer sees, after adding their offsets to the mapping."""
         mapping, partition = self._mappings[fetched_batches.partition], fetched_batches.partition
         fetched_batches = self._stable_part(fetched_batches)
@@ -314,29 +314,33 @@ class MappingWriter:
         is_damaged = find_damaged_batches(fetched_batches, skip=self.skip_damaged)
         batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
         transactions = self.transactions.get(partition)
-        renumbered = renumber(fetched_batches, start, is_damaged, batch_bytes=batch_bytes, transactions=transactions)
+        mapped_batches = renumber(
+            fetched_batches, start, is_damaged, batch_bytes=batch_bytes, transactions=transactions
+        )
         expected_base, ends, target_ends = mapping.target_next, list[int](), list[int]()
         position, target = 0, expected_base
-        for batch, count in zip(renumbered.batches, renumbered.counts, strict=True):
+        for batch, count in zip(mapped_batches.batches, mapped_batches.counts, strict=True):
             position, target = position + len(batch), target + count
             ends.append(position)
             target_ends.append(target)
-        mapping.add(renumbered.runs(expected_base))
-        parcel = Parcel(memoryview(b"".join(renumbered.batches)), ends, target_ends, expected=expected_base)
+        mapping.add(mapped_batches.runs(expected_base))
+        parcel = Parcel(memoryview(b"".join(mapped_batches.batches)), ends, target_ends, expected_offset=expected_base)
         divided_count = await deliver(self.cluster, partition, parcel)
         mapping.reach(fetched_batches.next_offset)
-        report.batches_read += len(renumbered.batches) - renumbered.rebuilt + sum(renumbered.opened.values())
-        report.batches_read += sum(renumbered.batches_left_out.values())
-        report.batches_written += len(renumbered.batches)
+        report.batches_read += (
+            len(mapped_batches.batches) - mapped_batches.rebuilt + sum(mapped_batches.opened.values())
+        )
+        report.batches_read += sum(mapped_batches.batches_left_out.values())
+        report.batches_written += len(mapped_batches.batches)
         divided_count.add_to(report)
-        report.rebuilt += renumbered.rebuilt
-        report.records_read += renumbered.records_read
-        report.records_written += sum(renumbered.counts)
+        report.rebuilt += mapped_batches.rebuilt
+        report.records_read += mapped_batches.records_read
+        report.records_written += sum(mapped_batches.counts)
         report.bytes_read += sum(fetched_batches.batches.column("size").tolist())
         report.bytes_written += position
-        report.left_out += renumbered.left_out
-        report.batches_left_out += renumbered.batches_left_out
-        report.opened += renumbered.opened
+        report.left_out += mapped_batches.left_out
+        report.batches_left_out += mapped_batches.batches_left_out
+        report.opened += mapped_batches.opened
         report.target_end = target
 
     def _stable_part(self, fetched_batches: FetchedBatches) -> FetchedBatches:

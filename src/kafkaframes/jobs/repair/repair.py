@@ -19,7 +19,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.job import Log, broker_lock, copy_entry, exchange
 from kafkaframes.jobs.job import Done, Runner, check_row_counts, run_here, run_once
-from kafkaframes.jobs.repair.salvage import Loss, is_sound, salvage
+from kafkaframes.jobs.repair.salvage import OmittedRange, is_sound, salvage
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
@@ -53,7 +53,7 @@ class SegmentRepair:
     kept_bytes: int
     is_whole: bool
     ranges: tuple[tuple[int, int], ...] = ()
-    lost: tuple[Loss, ...] = ()
+    losses: tuple[OmittedRange, ...] = ()
     holes: tuple[tuple[int, int], ...] = ()
     records: int = 0
 
@@ -80,7 +80,7 @@ class PartitionRepair:
         """The number of bytes of ``.log`` files that are not kept."""
         if self.as_kafka:
             return self.plan.bytes_lost
-        return sum(loss.end - loss.start for one in self.segments for loss in one.lost)
+        return sum(loss.end - loss.start for one in self.segments for loss in one.losses)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -94,7 +94,7 @@ class PartitionRepair:
                 {
                     "name": one.name,
                     "kept_bytes": one.kept_bytes,
-                    "lost": [loss._asdict() for loss in one.lost],
+                    "lost": [loss._asdict() for loss in one.losses],
                     "holes": one.holes,
                 }
                 for one in self.segments
@@ -103,7 +103,7 @@ class PartitionRepair:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanTask:
+class RepairPlanTask:
     """One partition to examine. Tasks are picklable."""
 
     directory: LogDirectory
@@ -138,10 +138,12 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
         LogDirError: a file cannot be read.
     """
     empty_directory = replace(directory, partitions=())
-    return list(run(_plan, [PlanTask(empty_directory, one, as_kafka) for one in directory.partitions if one.is_live]))
+    return list(
+        run(_plan, [RepairPlanTask(empty_directory, one, as_kafka) for one in directory.partitions if one.is_live])
+    )
 
 
-def _plan(task: PlanTask) -> PartitionRepair:
+def _plan(task: RepairPlanTask) -> PartitionRepair:
     name = str(task.partition.topic_partition)
     if task.as_kafka:
         plan = plan_recovery(task.directory, task.partition)
@@ -171,14 +173,14 @@ def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int)
             return SegmentRepair(kept_segment.name, kept_segment.size_bytes, True, records=sum(counts))
     data = np.frombuffer(filesystem.read(kept_segment.path), np.uint8)
     salvage_result = salvage(data, **limits)
-    pairs = zip(salvage_result.kept, salvage_result.kept[1:], strict=False)
+    pairs = zip(salvage_result.good_ranges, salvage_result.good_ranges[1:], strict=False)
     holes = [(one.next_offset, two.base_offset) for one, two in pairs if one.end != two.start]
     return SegmentRepair(
         kept_segment.name,
-        sum(one.end - one.start for one in salvage_result.kept),
+        sum(one.end - one.start for one in salvage_result.good_ranges),
         False,
         salvage_result.ranges(),
-        salvage_result.lost,
+        salvage_result.losses,
         tuple(hole for hole in holes if hole[0] < hole[1]),
         sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in salvage_result.ranges()),
     )
@@ -293,7 +295,7 @@ class RepairReport(Done):
     """The report of a repair. Without a destination it describes what the repair would do.
 
     Attributes:
-        partitions: for each partition, ``bytes_lost``, ``actions`` on its files, and for each segment the ``lost``
+        partitions: for each partition, ``bytes_lost``, ``actions`` on its files, and for each segment the ``losses``
             bytes and the resulting ``holes`` in the offsets.
     """
 

@@ -40,7 +40,7 @@ class Good(NamedTuple):
     next_offset: int
 
 
-class Loss(NamedTuple):
+class OmittedRange(NamedTuple):
     """A byte range that is omitted, and the reason."""
 
     start: int
@@ -52,13 +52,13 @@ class Loss(NamedTuple):
 class Salvage:
     """The valid batches of a segment in order, and the omitted bytes."""
 
-    kept: tuple[Good, ...]
-    lost: tuple[Loss, ...]
+    good_ranges: tuple[Good, ...]
+    losses: tuple[OmittedRange, ...]
 
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges to keep. Adjacent ranges are merged."""
         ranges: list[tuple[int, int]] = []
-        for batch in self.kept:
+        for batch in self.good_ranges:
             if ranges and ranges[-1][1] == batch.start:
                 ranges[-1] = (ranges[-1][0], batch.end)
             else:
@@ -204,11 +204,11 @@ def _ascending(good: list[Good]) -> list[int]:
     return chain[::-1]
 
 
-def _losses(data: Bytes, good_batches: list[Good], backwards: set[int]) -> Iterator[Loss]:
+def _losses(data: Bytes, good_batches: list[Good], backwards: set[int]) -> Iterator[OmittedRange]:
     position = 0
     for start, end in (*((one.start, one.end) for one in good_batches), (data.size, data.size)):
         if start > position:
-            yield Loss(position, start, _reason(data[position:start], position in backwards))
+            yield OmittedRange(position, start, _reason(data[position:start], position in backwards))
         position = end
 
 

@@ -17,7 +17,7 @@ _GAP = 0.12  # part of a column's width
 _SPARK_COLUMNS = 40
 
 
-class Part(NamedTuple):
+class ChartPart(NamedTuple):
     """One coloured part of a bar or a column."""
 
     color: str
@@ -30,18 +30,18 @@ class Bar(NamedTuple):
 
     label: str
     remark: str
-    parts: Sequence[Part]
+    parts: Sequence[ChartPart]
     text: str
 
 
-class Column(NamedTuple):
+class ChartColumn(NamedTuple):
     """A column. ``tip`` is its full description."""
 
-    parts: Sequence[Part]
+    parts: Sequence[ChartPart]
     tip: str
 
 
-class Tick(NamedTuple):
+class ColumnTick(NamedTuple):
     """A label below the columns. ``at`` is its position in columns. A minor label is hidden on a phone."""
 
     at: float
@@ -87,7 +87,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
     return tag("div", bar_rows, scale, class_="bars")
 
 
-def _part(part: Part, end: float) -> Markup:
+def _part(part: ChartPart, end: float) -> Markup:
     return tag("span", class_=f"part {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
 
 
@@ -100,8 +100,8 @@ def _percent(part: float, whole: float) -> str:
 
 
 def columns(
-    columns: Sequence[Column],
-    ticks: Sequence[Tick],
+    columns: Sequence[ChartColumn],
+    ticks: Sequence[ColumnTick],
     *,
     x_name: str,
     y_name: str,
@@ -135,7 +135,7 @@ def columns(
     )  # fmt: skip
 
 
-def _tick(entry: Tick, count: int) -> Markup:
+def _tick(entry: ColumnTick, count: int) -> Markup:
     share = entry.at / count
     edge = " first" if share < 0.04 else " last" if share > 0.96 else ""
     name = ("minor" if entry.is_minor else "") + edge
@@ -146,7 +146,7 @@ def _y(value: float, end: float) -> str:
     return f"{HEIGHT - HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
 
 
-def _stack(index: int, column: Column, end: float) -> list[Markup]:
+def _stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
     """Draw a column's parts from the bottom, and a transparent area over the whole height that shows its tip."""
     rectangles, below = [], 0.0
     for part in column.parts:
@@ -168,7 +168,7 @@ def _stack(index: int, column: Column, end: float) -> list[Markup]:
     return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *rectangles]
 
 
-def share(parts: Sequence[Part], *, text: Text) -> Markup:
+def share(parts: Sequence[ChartPart], *, text: Text) -> Markup:
     """Return a bar of the whole, and a legend with the share of each part."""
     whole = sum(part.value for part in parts)
     chunks = [_part(part, whole) for part in parts if part.value]

@@ -64,7 +64,7 @@ class CopyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MeasuredLog:
     """One log: its copies, and the partition that is measured, which is the merged view or the only copy.
 
     Attributes:
@@ -99,12 +99,12 @@ class Joined:
 
 def join_copies(
     directories: Iterable[LogDirectory], topics: Collection[str], options: Mapping[str, Any]
-) -> list[Joined]:
+) -> list[MeasuredLog]:
     """Return the logs of each topic partition, sorted by name. If it has several copies, their headers are read.
 
     ``topics`` are the paths that the caller passed.
     """
-    result: list[Joined] = []
+    result: list[MeasuredLog] = []
     for _, copies in sorted(group_by_partition(copies_of(directories, topics)).items()):
         for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
             for ours, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
@@ -130,9 +130,9 @@ def _split_by_id(
         yield kept_copies, verdict if index else ""
 
 
-def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> Joined:
+def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> MeasuredLog:
     first = max(result, key=lambda entry: entry.partition.size_bytes)
-    alone = Joined(result, first.partition, first.filesystem, apart=apart)
+    alone = MeasuredLog(result, first.partition, first.filesystem, apart=apart)
     if len(result) == 1:
         return alone
     view = View(options)
@@ -140,11 +140,11 @@ def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apar
         merged_log = merge_copies(result, check=True, scan=True)
         partition = view.add_merged(merged_log, result)
     except LogDirError as problem:
-        return Joined(result, first.partition, first.filesystem, apart=apart, problem=problem)
-    return Joined(result, partition, view.filesystem, merged_log, apart)
+        return MeasuredLog(result, first.partition, first.filesystem, apart=apart, problem=problem)
+    return MeasuredLog(result, partition, view.filesystem, merged_log, apart)
 
 
-def copy_reports(joined_copies: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
+def copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str, int]) -> list[CopyReport]:
     """Return a report on each copy of the partitions that have several copies.
 
     ``errors`` are the numbers of findings with severity ``ERROR``, by directory.
@@ -159,7 +159,7 @@ def copy_reports(joined_copies: Iterable[Joined], errors: Mapping[str, int]) -> 
     ]
 
 
-def _report(entry: Joined, index: int, errors: int) -> CopyReport:
+def _report(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
     partition = entry.copies[index].partition
     copy = entry.merged.copies[index] if entry.merged else None
     mine = [decision for decision in entry.decisions if decision.copy == partition.directory]
@@ -179,7 +179,7 @@ def _report(entry: Joined, index: int, errors: int) -> CopyReport:
     )
 
 
-def _verdict(entry: Joined, checks: set[str], errors: int) -> str:
+def _verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
     if entry.problem is not None or entry.apart:
         return UNREADABLE if entry.problem is not None else entry.apart
     result = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)

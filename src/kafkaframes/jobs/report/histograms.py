@@ -366,7 +366,7 @@ def _plural(count: int, name: str) -> str:
     return name if count == 1 else f"{count} {name}s"
 
 
-class Tick(NamedTuple):
+class AxisTick(NamedTuple):
     """A label on the axis. ``is_new`` is set if a greater unit changes (a new day between hours)."""
 
     at: int
@@ -374,7 +374,7 @@ class Tick(NamedTuple):
     is_new: bool = False
 
 
-def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
+def ticks(edges: list[int], *, about: int = 8) -> list[AxisTick]:
     """Return round times between the first and the last edge, with labels, in UTC."""
     low, high = edges[0], edges[-1]
     for step in _STEPS:
@@ -399,10 +399,10 @@ _LABELS = (
 _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
-def _label_ticks(result: list[int], label: tuple[str, str]) -> list[Tick]:
+def _label_ticks(result: list[int], label: tuple[str, str]) -> list[AxisTick]:
     ticks, before = [], None
     for at in result:
         small, great = (text.format(_time(at), at % SECOND) for text in label)
-        ticks.append(Tick(at, f"{small}\n{great}".strip() if great != before else small, great != before))
+        ticks.append(AxisTick(at, f"{small}\n{great}".strip() if great != before else small, great != before))
         before = great
     return ticks

@@ -37,7 +37,7 @@ NO_PRODUCER = -1
 _NEVER = np.iinfo(np.int64).max
 
 
-class Task(NamedTuple):
+class MeasureTask(NamedTuple):
     """A segment for a worker process. Without ``measure`` it is only verified."""
 
     filesystem: FileSystem
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
 
 @dataclass(slots=True)
-class Loss:
+class DamagedBatch:
     """A damaged batch.
 
     Attributes:
@@ -166,14 +166,14 @@ class SegmentMeasure:
     """
 
     measure: Measure = field(default_factory=Measure)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[DamagedBatch] = field(default_factory=list)
     transactional: Ints = field(default_factory=lambda: np.empty((len(IN_TRANSACTIONS), 0), np.int64))
 
 
 Measured = tuple[SegmentFacts, SegmentMeasure]
 
 
-def measure_segment(task: Task) -> Measured:
+def measure_segment(task: MeasureTask) -> Measured:
     """Verify and measure a segment. Damage and read errors become findings and raise no exception."""
     if not task.measure:
         return verify_segment(task.filesystem, task.segment), SegmentMeasure()
@@ -185,7 +185,7 @@ def measure_segment(task: Task) -> Measured:
 class _Watcher:
     """Measures the windows of a segment during its verification."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: MeasureTask) -> None:
         self._path = task.segment.path
         self._memory = Recycler()
         self._ratio = 1.0
@@ -235,7 +235,7 @@ class _Watcher:
         position = part.position(row)
         known_offsets = value("base_offset"), value("last_offset")
         self._segment.losses.append(
-            Loss(self._path, position, value("size"), *known_offsets, value("count"), readable, reason)
+            DamagedBatch(self._path, position, value("size"), *known_offsets, value("count"), readable, reason)
         )
         self._segment.measure.offsets_seen += (
             max(known_offsets[1] - known_offsets[0] + 1, 0) if value("magic") >= 2 else readable

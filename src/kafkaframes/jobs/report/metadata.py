@@ -31,17 +31,17 @@ from kafkaframes.storage.log.open_segment import StoredSegment
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTIONS = "__transaction_state"
 _TOPIC, _POLICY = 2, "cleanup.policy"
-_MOST_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
+_MAX_SEGMENT_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
 _CONFIG_RECORD = 4
 
 
-def compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
+def find_compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
     """Return the compacted topics, each with the evidence."""
-    listed = list(directories)
-    policies = _policies(listed)
+    directory_list = list(directories)
+    policies = _policies(directory_list)
     result = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
     result |= dict.fromkeys(COMPACTED_BY_KAFKA, "Kafka's own topic")
-    for directory in listed:
+    for directory in directory_list:
         for entry in directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}):
             result.setdefault(entry.topic, "cleaner checkpoint")
     return {topic: reason for topic, reason in result.items() if "compact" in policies.get(topic, "compact")}
@@ -53,25 +53,27 @@ def _policies(directories: list[LogDirectory]) -> dict[str, str]:
     for directory, partition in partitions_of(directories):
         if partition.topic == names.CLUSTER_METADATA_TOPIC:
             for _, value in _records(directory.filesystem, (*partition.kraft_snapshots[-1:], *partition.segments)):
-                _, config = _opened(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else ({}, {})
+                _, config = (
+                    _open_record(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else ({}, {})
+                )
                 if config.get("resourceType") == _TOPIC and config.get("name") == _POLICY:
                     result[config["resourceName"]] = config["value"] or ""
     return result
 
 
-def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
+def transactional_ids(partitions: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
     """Return the transactional ids by producer id, from the transaction coordinator's topic."""
     result: dict[int, str] = {}
-    for filesystem, partition in chosen:
+    for filesystem, partition in partitions:
         if partition.topic == _TRANSACTIONS:
             last = {key: value for key, value in _records(filesystem, partition.segments) if key is not None}
-            for keyed, opened in (_opened(_TRANSACTIONS, key, value) for key, value in last.items()):
-                if "producerId" in opened and "transactionalId" in keyed:
-                    result[opened["producerId"]] = keyed["transactionalId"]
+            for key_fields, value_fields in (_open_record(_TRANSACTIONS, key, value) for key, value in last.items()):
+                if "producerId" in value_fields and "transactionalId" in key_fields:
+                    result[value_fields["producerId"]] = key_fields["transactionalId"]
     return result
 
 
-def _opened(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def _open_record(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return key and value of a record as JSON objects, which are empty for an unreadable record."""
     try:
         record = open_record(topic, key, value)
@@ -84,10 +86,10 @@ def _opened(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any]
 def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
     """Yield key and value of the records with a value. The iteration ends at the first unreadable segment."""
     options = ReadOptions(columns=("key", "value"), rules=FILE, control_records=False)
-    left = _MOST_BYTES
+    remaining_bytes = _MAX_SEGMENT_BYTES
     for segment in segments:
-        left -= segment.size_bytes
-        if left < 0:
+        remaining_bytes -= segment.size_bytes
+        if remaining_bytes < 0:
             return
         try:
             with filesystem.open(segment.path) as read_at:
@@ -138,18 +140,18 @@ class Transactions:
 def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Transactions:
     """Return the transactions of a partition. Its segments must be in offset order."""
     result, durations = Transactions(), []
-    begun: dict[int, OpenTransaction] = {}
-    for facts, measured in segments:
+    open_transactions: dict[int, OpenTransaction] = {}
+    for facts, measured_segment in segments:
         kinds = {offset: kind for offset, _, kind in facts.markers}
-        for row in _turns(measured.transactional).T.tolist():
+        for row in _turns(measured_segment.transactional).T.tolist():
             producer, offset = row[_PRODUCER], row[_OFFSET]
             if not row[_ATTRIBUTES] & CONTROL:
-                known = OpenTransaction(
+                transaction = OpenTransaction(
                     partition.topic, partition.partition, producer, row[_EPOCH], offset, row[_FIRST]
                 )
-                begun.setdefault(producer, known)
+                open_transactions.setdefault(producer, transaction)
             elif offset in kinds:
-                first = begun.pop(producer, None)
+                first = open_transactions.pop(producer, None)
                 if first is None:
                     result.empty_markers += 1
                     continue
@@ -158,7 +160,7 @@ def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Trans
                 if 0 <= first.since <= row[_LAST]:
                     durations.append(row[_LAST] - first.since)
     result.durations.add(np.asarray(durations, np.int64))
-    result.open = sorted(begun.values(), key=lambda entry: entry.first_offset)
+    result.open = sorted(open_transactions.values(), key=lambda entry: entry.first_offset)
     return result
 
 
@@ -167,5 +169,5 @@ def _turns(table: Ints) -> Ints:
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0
     starts = np.diff(table[_PRODUCER, order], prepend=np.iinfo(np.int64).min) != 0
-    kept: Ints = table[:, np.sort(order[control | starts | np.concatenate(([False], control[:-1]))])]
-    return kept
+    turns: Ints = table[:, np.sort(order[control | starts | np.concatenate(([False], control[:-1]))])]
+    return turns

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import Sizes
-from kafkaframes.jobs.report.measure import Cell, Loss, Measure
+from kafkaframes.jobs.report.measure import Cell, DamagedBatch, Measure
 from kafkaframes.jobs.report.metadata import OpenTransaction, Transactions
 from kafkaframes.storage.files.findings import Finding, Severity, caveats_of
 
@@ -207,7 +207,7 @@ class LogReport:
     transactions: TransactionReport
     copies: list[CopyReport]
     findings: list[Finding]
-    losses: list[Loss]
+    losses: list[DamagedBatch]
     not_read: list[NotRead]
 
     @property

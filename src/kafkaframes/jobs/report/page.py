@@ -11,7 +11,7 @@ from kafkaframes.jobs.report.model import LogReport
 from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
 from kafkaframes.jobs.report.words import NONE, minute_text, ratio_text, size_text, time_text
 
-_MOST_PATHS = 4
+_MAX_PATHS = 4
 _KEPT_TOPICS, _KEPT = 2000, 200  # entries of a list in the JSON data of the page
 
 
@@ -20,12 +20,12 @@ def report_page(report: LogReport) -> str:
     return html_page(
         "Kafka log report: " + ", ".join(report.paths[:2]),
         heading="Kafka log report",
-        where=path_codes(report.paths, _MOST_PATHS),
-        made=f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}",
+        where=path_codes(report.paths, _MAX_PATHS),
+        footer=f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}",
         tiles=_tiles(report),
         cards=_cards(report),
         sections=_NAMES,
-        data=_saved(report),
+        data=_page_data(report),
         version=report.version,
     )
 
@@ -76,15 +76,15 @@ def _tiles(report: LogReport) -> tuple[tuple[str, str, str, str], ...]:
     errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
     total = report.total
     log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
-    stored = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
-    first, last = sections.drawn_range(report.times) if report.times.edges else (report.times.first, report.times.last)
+    total_text = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
+    first, last = sections.chart_range(report.times) if report.times.edges else (report.times.first, report.times.last)
     state = "bad" if errors else "" if report.caveats else "good"
     verdict = count_text(errors, "error") if errors else "Sound, but" if report.caveats else "Sound"
     other = count_text(warnings, "warning") if warnings else "no warnings"
     return (
         ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
         ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
-        ("Size", size_text(size), stored, ""),
+        ("Size", size_text(size), total_text, ""),
         ("Compression", ratio_text(raw, log), f"{size_text(raw)} without", ""),
         ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
         ("Damage", verdict, " · ".join(report.caveats) or other, state),
@@ -96,14 +96,14 @@ def _day(timestamp_ms: int) -> str:
     return text if text == NONE or text.endswith("ms") else text[:10]
 
 
-def _saved(report: LogReport) -> dict[str, Any]:
+def _page_data(report: LogReport) -> dict[str, Any]:
     """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
     most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
-    cut = {
+    omitted_counts = {
         name: len(getattr(report, name)) - count for name, count in most.items() if len(getattr(report, name)) > count
     }
-    kept = replace(report, **{name: getattr(report, name)[: most[name]] for name in cut})
-    values = kept.as_json() | {"left_out": cut}
+    short_report = replace(report, **{name: getattr(report, name)[: most[name]] for name in omitted_counts})
+    values = short_report.as_json() | {"left_out": omitted_counts}
     values["topics"] = [_short(topic) for topic in values["topics"]]
     return values
 

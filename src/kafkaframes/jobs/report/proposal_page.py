@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.jobs.analyze.outcome import LengthSummary, Outcome, Weight, name_of, row_of, summarize_lengths
+from kafkaframes.jobs.analyze.outcome import LengthSummary, WeighingResult, Weight, name_of, row_of, summarize_lengths
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
 from kafkaframes.jobs.report.sections import card, empty
@@ -15,7 +15,7 @@ from kafkaframes.jobs.report.words import NONE, size_text
 from kafkaframes.protocol.spec.changes import SEVERITY
 from kafkaframes.protocol.spec.evolution import check_sets
 
-_MOST_CHANGES, _MOST_FINDINGS, _MOST_PATHS = 400, 400, 6
+_MAX_CHANGES, _MAX_FINDINGS, _MAX_PATHS = 400, 400, 6
 _Card: TypeAlias = tuple[str, Markup]  # its title in the list of sections, and the card
 
 
@@ -25,40 +25,45 @@ class _Row(NamedTuple):
 
 
 def proposal_page(
-    question: Question, outcome: Outcome, scaled: Sequence[Scaled] = (), *, paths: Sequence[str] = (), version: str
+    question: Question,
+    outcome: WeighingResult,
+    mix_rows: Sequence[Scaled] = (),
+    *,
+    paths: Sequence[str] = (),
+    version: str,
 ) -> str:
     """Return the proposal as HTML."""
     title = question.proposal.title if question.after is None else f"Proposal: {question.name}"
     cards = {
         "changes": ("Changes", _changes(question)),
         **_breaks(question),
-        **{name: (section, made) for name, section, made in _costs(question, outcome)},
-        **_scaled(question, scaled),
-        "left-out": ("Left out", _left_out(outcome)),
+        **{name: (section, section_card) for name, section, section_card in _costs(question, outcome)},
+        **_scale_card(question, mix_rows),
+        "left-out": ("Left out", _omission_card(outcome)),
     }
     return html_page(
         title,
         heading=title,
-        where=path_codes(paths, _MOST_PATHS),
-        made=f"Made by kafkaframes {version}",
+        where=path_codes(paths, _MAX_PATHS),
+        footer=f"Made by kafkaframes {version}",
         tiles=_tiles(outcome),
-        cards=[made for _, made in cards.values()],
+        cards=[section_card for _, section_card in cards.values()],
         sections={name: section for name, (section, _) in cards.items()},
-        data=json_rows(question, outcome, scaled),
+        data=json_rows(question, outcome, mix_rows),
         version=version,
     )
 
 
-def json_rows(question: Question, outcome: Outcome, scaled: Sequence[Scaled]) -> list[dict[str, Any]]:
+def json_rows(question: Question, outcome: WeighingResult, mix_rows: Sequence[Scaled]) -> list[dict[str, Any]]:
     """Return the weights as JSON: a row for each group, then the rows of a mix."""
     groups = sorted(outcome.weights.items(), key=lambda item: str(item[0]))
     return [
         *({"api": question.api_name(group.api_key), **group._asdict(), **row_of(weight)} for group, weight in groups),
-        *({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in scaled),
+        *({"api": question.api_name(row.api_key), **row._asdict(), "kind": f"scale: {row.kind}"} for row in mix_rows),
     ]
 
 
-def _tiles(outcome: Outcome) -> Iterator[tuple[str, str, str, str]]:
+def _tiles(outcome: WeighingResult) -> Iterator[tuple[str, str, str, str]]:
     for (kind,), weight in outcome.by("kind").items():
         if weight.messages:
             share = f"{100 * weight.share:.2f} % of {size_text(weight.before)}" if weight.before else ""
@@ -76,10 +81,10 @@ def _changes(question: Question) -> Markup:
     names = ("Message", "Change", "Field", "Wire layout")
     fields = [Field(name, lambda row, at=at: row[at], wide=at > 1) for at, name in enumerate(names)]  # type: ignore[misc]
     note = f"{count_text(len(rows), 'change')} of the newest versions" + (
-        ", the first shown." if len(rows) > _MOST_CHANGES else "."
+        ", the first shown." if len(rows) > _MAX_CHANGES else "."
     )
-    shown = table(rows[:_MOST_CHANGES], fields, name="changes", searchable=len(rows) > 20, stacked=True)
-    return card("changes", "What changes in the specs", shown, note=note, wide=True)
+    change_table = table(rows[:_MAX_CHANGES], fields, name="changes", searchable=len(rows) > 20, is_stacked=True)
+    return card("changes", "What changes in the specs", change_table, note=note, wide=True)
 
 
 def _breaks(question: Question) -> dict[str, _Card]:
@@ -97,14 +102,14 @@ def _breaks(question: Question) -> dict[str, _Card]:
         Field("What", lambda finding: finding.text, wide=True),
         Field("Why", lambda finding: finding.rule.source, wide=True),
     ]
-    shown = empty("Nobody: all is compatible.")
+    finding_table = empty("Nobody: all is compatible.")
     if findings:
-        shown = table(findings[:_MOST_FINDINGS], fields, name="findings", stacked=True)
+        finding_table = table(findings[:_MAX_FINDINGS], fields, name="findings", is_stacked=True)
     note = "By KIP-482's rules of evolution: spec check."
-    return {"breaks": ("Whom it breaks", card("breaks", "Whom it breaks", shown, note=note, wide=True))}
+    return {"breaks": ("Whom it breaks", card("breaks", "Whom it breaks", finding_table, note=note, wide=True))}
 
 
-def _costs(question: Question, outcome: Outcome) -> Iterator[tuple[str, str, Markup]]:
+def _costs(question: Question, outcome: WeighingResult) -> Iterator[tuple[str, str, Markup]]:
     """Yield the cards of each kind: their id, their name in the list of sections, themselves."""
     for kind, title in question.proposal.kinds.items():
         weights = sorted(outcome.by("api_key", "api_version", "direction", kind=kind).items())
@@ -113,17 +118,17 @@ def _costs(question: Question, outcome: Outcome) -> Iterator[tuple[str, str, Mar
         if not rows:
             continue
         total = _Row("all", outcome.by(kind=kind)[()])
-        yield kind, kind.capitalize(), _weighed(kind, title, [*rows, total])
+        yield kind, kind.capitalize(), _weights_card(kind, title, [*rows, total])
         if total.weight.lengths:
             yield f"{kind}-lengths", "Lengths", _lengths(f"{kind}-lengths", summarize_lengths(total.weight))
         for dimension in question.by:
             sums = outcome.by(dimension, kind=kind).items()
             some = [_Row(name_of(name), weight) for (name,), weight in sums if weight.messages]
             name = f"{kind}-{dimension}"
-            yield name, f"by {dimension}", _weighed(name, f"{title}, by {dimension}", sorted(some))
+            yield name, f"by {dimension}", _weights_card(name, f"{title}, by {dimension}", sorted(some))
 
 
-def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Markup:
+def _weights_card(name: str, title: str, rows: Sequence[_Row]) -> Markup:
     fields = [
         Field("What", lambda row: tag("b", row.name), wide=True),
         _number("Count", "messages"),
@@ -133,7 +138,7 @@ def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Markup:
         Field("%", _share, lambda row: row.weight.share),
         Field("Break-even", _even, lambda row: row.weight.break_even or -1.0),
     ]
-    return card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20, stacked=True), wide=True)
+    return card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20, is_stacked=True), wide=True)
 
 
 def _lengths(name: str, summaries: Sequence[LengthSummary]) -> Markup:
@@ -149,7 +154,7 @@ def _lengths(name: str, summaries: Sequence[LengthSummary]) -> Markup:
         ),
     ]
     note = "Elements of arrays; bytes of strings, byte fields and record sets. A compact length of null takes one byte."
-    return card(name, "Lengths", table(summaries, fields, name="lengths", stacked=True), note=note, wide=True)
+    return card(name, "Lengths", table(summaries, fields, name="lengths", is_stacked=True), note=note, wide=True)
 
 
 def _length_text(length: int | None) -> str:
@@ -170,7 +175,7 @@ def _even(row: _Row) -> str:
     return NONE if row.weight.break_even is None else f"{100 * row.weight.break_even:.0f} %"
 
 
-def _scaled(question: Question, rows: Sequence[Scaled]) -> dict[str, _Card]:
+def _scale_card(question: Question, rows: Sequence[Scaled]) -> dict[str, _Card]:
     if not rows:
         return {}
     fields: list[Any] = [
@@ -183,21 +188,21 @@ def _scaled(question: Question, rows: Sequence[Scaled]) -> dict[str, _Card]:
         Field("Basis", lambda row: row.basis),
     ]
     note = "A measured message is as large as those weighed at its version, on average; an example has no tagged field."
-    shown = table(rows, fields, name="mix", stacked=True)
-    return {"scaled": ("A mix", card("scaled", "A mix of calls", shown, note=note, wide=True))}
+    mix_table = table(rows, fields, name="mix", is_stacked=True)
+    return {"scaled": ("A mix", card("scaled", "A mix of calls", mix_table, note=note, wide=True))}
 
 
-def _left_out(outcome: Outcome) -> Markup:
+def _omission_card(outcome: WeighingResult) -> Markup:
     rows = [
         (kind, reason, count)
         for (kind,), weight in outcome.by("kind").items()
         for reason, count in weight.reasons.most_common()
     ]
     totals = outcome.by().values()
-    checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
+    checked_sizes, wrong_sizes = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
     note = (
-        f"{count_text(checked, 'size')} {verb_text(checked, 'was', 'were')} "
-        f"checked against the wire, {mismatched:,} differ."
+        f"{count_text(checked_sizes, 'size')} {verb_text(checked_sizes, 'was', 'were')} "
+        f"checked against the wire, {wrong_sizes:,} differ."
     )
     if not rows:
         return card("left-out", "What is not weighed", empty("Every message was."), note=note)
@@ -206,5 +211,5 @@ def _left_out(outcome: Outcome) -> Markup:
         Field("Why", lambda row: row[1], wide=True),
         Field("Messages", lambda row: f"{row[2]:,}", lambda row: float(row[2])),
     ]
-    shown = table(rows, fields, name="left out", stacked=True)
-    return card("left-out", "What is not weighed", shown, note=note, wide=True)
+    omission_table = table(rows, fields, name="left out", is_stacked=True)
+    return card("left-out", "What is not weighed", omission_table, note=note, wide=True)

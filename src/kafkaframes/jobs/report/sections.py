@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import charts, histograms
-from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
+from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart, ColumnTick
 from kafkaframes.jobs.report.measure import Cell
 from kafkaframes.jobs.report.model import LogReport, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
@@ -25,18 +25,18 @@ from kafkaframes.jobs.report.words import (
 )
 from kafkaframes.records.layout import CODECS
 
-MOST_BARS = 15
-MOST_LAYERS = 5
-MOST_TOPICS = 2000
-MOST_ROWS = 200  # rows of other tables
+MAX_BARS = 15
+MAX_LAYERS = 5
+MAX_TOPICS = 2000
+MAX_ROWS = 200  # rows of other tables
 _PLURALS = {"batch": "batches"}
 _FORMATS = {"v0": "before 0.10", "v1": "0.10", "v2": "since 0.11"}
 
 
 def card(name: str, title: str, *children: Any, note: Any = None, wide: bool = False) -> Markup:
     """Return a card with a heading and an explanation."""
-    said = tag("p", note, class_="note") if note else None
-    return tag("section", tag("h2", title), said, children, id=name, class_="card wide-card" if wide else "card")
+    note_tag = tag("p", note, class_="note") if note else None
+    return tag("section", tag("h2", title), note_tag, children, id=name, class_="card wide-card" if wide else "card")
 
 
 def empty(words: str) -> Markup:
@@ -44,16 +44,16 @@ def empty(words: str) -> Markup:
     return tag("p", words, class_="empty")
 
 
-def shown_text(shown: int, whole: int, what: str) -> str:
+def limit_text(row_count: int, whole: int, what: str) -> str:
     """Return how many entries of a cut list are shown; "" if all are."""
-    return f" {shown:,} of {whole:,} {what} shown; --json has all." if shown < whole else ""
+    return f" {row_count:,} of {whole:,} {what} shown; --json has all." if row_count < whole else ""
 
 
 def codec_legend(topics: Sequence[TopicReport]) -> Markup:
     """Return the legend of the codecs in the topics."""
-    used = {cell.codec for topic in topics for cell in topic.cells}
+    used_codecs = {cell.codec for topic in topics for cell in topic.cells}
     unread = any(topic.size_bytes > topic.log_bytes for topic in topics)
-    entries = [(f"codec-{name}", name) for name in CODECS if name in used]
+    entries = [(f"codec-{name}", name) for name in CODECS if name in used_codecs]
     return charts.legend(entries + [("bad", "damaged, or no batch")] * unread)
 
 
@@ -62,13 +62,13 @@ def sizes(report: LogReport) -> Markup:
     topics = [topic for topic in report.topics if topic.size_bytes]
     if not topics:
         return card("size", "Size by topic and codec", empty("No topic has a byte in it."), wide=True)
-    shown, rest = topics[:MOST_BARS], topics[MOST_BARS:]
-    rows = [_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in shown]
+    largest_topics, rest = topics[:MAX_BARS], topics[MAX_BARS:]
+    rows = [_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in largest_topics]
     if rest:
         rows.append(_size_bar(count_text(len(rest), "other topic"), "", rest))
-    drawn = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
+    bar_chart = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
     note = "Bytes of each log, once where there are copies. The largest topics first."
-    return card("size", "Size by topic and codec", codec_legend(topics), drawn, note=note, wide=True)
+    return card("size", "Size by topic and codec", codec_legend(topics), bar_chart, note=note, wide=True)
 
 
 def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
@@ -77,13 +77,13 @@ def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
         by_codec[cell.codec] += cell.log_bytes
     whole = sum(topic.size_bytes for topic in topics)
     parts = [
-        Part(f"codec-{one}", by_codec[one], f"{name}\n{one}: {size_text(by_codec[one])}")
+        ChartPart(f"codec-{one}", by_codec[one], f"{name}\n{one}: {size_text(by_codec[one])}")
         for one in CODECS
         if by_codec[one]
     ]
     other = whole - sum(by_codec.values())
     if other > 0:
-        parts.append(Part("bad", other, f"{name}\ndamaged, or no batch: {size_text(other)}"))
+        parts.append(ChartPart("bad", other, f"{name}\ndamaged, or no batch: {size_text(other)}"))
     return Bar(name, remark, parts, size_text(whole))
 
 
@@ -95,12 +95,12 @@ def compression(report: LogReport) -> Markup:
         Bar(
             topic.name,
             " ".join(sorted({cell.codec for cell in topic.cells} - {"none"})),
-            [Part("c0", topic.raw_bytes / topic.log_bytes, _ratio_tip(topic))],
+            [ChartPart("c0", topic.raw_bytes / topic.log_bytes, _ratio_tip(topic))],
             ratio_text(topic.raw_bytes, topic.log_bytes),
         )
-        for topic in topics[:MOST_BARS]
+        for topic in topics[:MAX_BARS]
     ]
-    drawn = (
+    bar_chart = (
         charts.bars(rows, axis=lambda mark: f"{short_text(mark)}×", name="times smaller")
         if rows
         else empty("Nothing in this log is compressed.")
@@ -114,9 +114,9 @@ def compression(report: LogReport) -> Markup:
         Field("Ratio", lambda entry: ratio_text(entry.raw_bytes, entry.log_bytes), _ratio),
     ]
     note = "How many times larger the batches would be without compression, headers of the batches included."
-    if len(topics) > MOST_BARS:
-        note += f" The {MOST_BARS} largest of {count_text(len(topics), 'topic')}."
-    return card("compression", "Compression", drawn, table(codecs, fields, name="codecs"), note=note)
+    if len(topics) > MAX_BARS:
+        note += f" The {MAX_BARS} largest of {count_text(len(topics), 'topic')}."
+    return card("compression", "Compression", bar_chart, table(codecs, fields, name="codecs"), note=note)
 
 
 def _ratio(entry: Cell | TopicReport) -> float:
@@ -142,18 +142,18 @@ def formats(report: LogReport) -> Markup:
     if not result:
         return card("formats", title, empty("There is no batch."))
     parts = [
-        Part(
+        ChartPart(
             f"format-{one.format}", one.log_bytes, f"{one.format} ({_FORMATS[one.format]})\n{size_text(one.log_bytes)}"
         )
         for one in result
     ]
     old = [topic.name for topic in report.topics if any(cell.format != "v2" for cell in topic.cells)]
-    said = (
+    note = (
         tag("p", "Kafka 4 writes only v2. Topics with older batches: ", tag("b", _some(old)), ".")
         if old
         else tag("p", "All batches are in the format that Kafka 4 writes.", class_="soft")
     )
-    return card("formats", title, charts.share(parts, text=size_text), said, note="By bytes in the log.", wide=True)
+    return card("formats", title, charts.share(parts, text=size_text), note, note="By bytes in the log.", wide=True)
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:
@@ -165,8 +165,8 @@ def size_histogram(name: str, title: str, sizes: SizeReport, *, of: str, note: s
     """Draw a histogram of sizes in bytes, with its quantiles."""
     if not sizes.count:
         return card(name, title, empty(empty_words))
-    drawn = _octaves(sizes, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
-    return card(name, title, quantiles(sizes, size_text), drawn, note=note)
+    histogram = _octaves(sizes, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
+    return card(name, title, quantiles(sizes, size_text), histogram, note=note)
 
 
 def quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
@@ -182,15 +182,15 @@ def quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
 def _octaves(result: SizeReport, *, text: charts.Text, of: str, x_name: str) -> Markup:
     y_name = _PLURALS.get(of, f"{of}s")
     columns = [
-        Column(
-            [Part("c0", count, "")],
+        ChartColumn(
+            [ChartPart("c0", count, "")],
             f"{_range(low, high, text)}\n{count_text(count, of, y_name)} ({share_text(count, result.count)})",
         )
         for low, high, count in result.bins
     ]
     every = max(-(-len(columns) // 8), 1)
     ticks = [
-        Tick(index, text(low), is_minor=index % (2 * every) != 0)
+        ColumnTick(index, text(low), is_minor=index % (2 * every) != 0)
         for index, (low, _, _) in enumerate(result.bins)
         if index % every == 0
     ]
@@ -203,8 +203,8 @@ def _range(low: int, high: int, text: charts.Text) -> str:
 
 def durations(sizes: SizeReport) -> Markup:
     """Draw a histogram of durations."""
-    drawn = _octaves(sizes, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
-    return join([quantiles(sizes, duration_text), drawn])
+    histogram = _octaves(sizes, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
+    return join([quantiles(sizes, duration_text), histogram])
 
 
 def times(report: LogReport) -> Markup:
@@ -213,13 +213,13 @@ def times(report: LogReport) -> Markup:
     if not result.counts:
         return card("times", title, empty("No record has a timestamp that a calendar has."), wide=True)
     order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
-    layers = [topic for topic in order if sum(topic.activity)][:MOST_LAYERS]
-    named = [(f"c{index}", topic.name, topic.activity) for index, topic in enumerate(layers)]
-    others = [total - sum(one[index] for _, _, one in named) for index, total in enumerate(result.counts)]
+    layers = [topic for topic in order if sum(topic.activity)][:MAX_LAYERS]
+    named_layers = [(f"c{index}", topic.name, topic.activity) for index, topic in enumerate(layers)]
+    others = [total - sum(one[index] for _, _, one in named_layers) for index, total in enumerate(result.counts)]
     if any(others):
-        named.append(("rest", "other topics", others))
-    columns = [_time_column(result.edges, index, total, named) for index, total in enumerate(result.counts)]
-    drawn = charts.columns(
+        named_layers.append(("rest", "other topics", others))
+    columns = [_time_column(result.edges, index, total, named_layers) for index, total in enumerate(result.counts)]
+    column_chart = charts.columns(
         columns, time_ticks(result.edges), x_name="time of the record, UTC", y_name=f"records per {result.unit}",
         label=f"Histogram: records per {result.unit}",
     )  # fmt: skip
@@ -232,31 +232,38 @@ def times(report: LogReport) -> Markup:
         )
         if count
     ]
-    first, last = drawn_range(result)
+    first, last = chart_range(result)
     note = f"From {time_text(first)} to {time_text(last)} UTC. " + "".join(f"{remark}. " for remark in remarks)
-    return card("times", title, charts.legend([(color, name) for color, name, _ in named]), drawn, note=note, wide=True)
+    return card(
+        "times",
+        title,
+        charts.legend([(color, name) for color, name, _ in named_layers]),
+        column_chart,
+        note=note,
+        wide=True,
+    )
 
 
-def drawn_range(times: TimeReport) -> tuple[int, int]:
+def chart_range(times: TimeReport) -> tuple[int, int]:
     """Return the time range of the chart, in milliseconds. Implausible times are outside."""
-    shown = [edge for edge, count in zip(times.edges, times.counts, strict=False) if count]
-    return shown[0] if times.before else times.first, shown[-1] if times.after else times.last
+    nonempty_edges = [edge for edge, count in zip(times.edges, times.counts, strict=False) if count]
+    return nonempty_edges[0] if times.before else times.first, nonempty_edges[-1] if times.after else times.last
 
 
 def _time_column(
-    edges: Sequence[int], index: int, total: int, named: Sequence[tuple[str, str, Sequence[int]]]
-) -> Column:
-    parts = [Part(color, counts[index], name) for color, name, counts in named]
+    edges: Sequence[int], index: int, total: int, named_layers: Sequence[tuple[str, str, Sequence[int]]]
+) -> ChartColumn:
+    parts = [ChartPart(color, counts[index], name) for color, name, counts in named_layers]
     lines = [f"{time_text(edges[index])}", count_text(total, "record")]
-    lines += [f"{part.tip}: {part.value:,}" for part in parts if part.value] if len(named) > 1 else []
-    return Column(parts, "\n".join(lines))
+    lines += [f"{part.tip}: {part.value:,}" for part in parts if part.value] if len(named_layers) > 1 else []
+    return ChartColumn(parts, "\n".join(lines))
 
 
-def time_ticks(edges: Sequence[int]) -> list[Tick]:
+def time_ticks(edges: Sequence[int]) -> list[ColumnTick]:
     """Return the ticks of a time axis."""
     result = histograms.ticks(list(edges))
     return [
-        Tick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
+        ColumnTick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
         for number, one in enumerate(result)
     ]
 
@@ -271,7 +278,7 @@ def _position(edges: Sequence[int], at: int) -> float:
 
 def topics(report: LogReport) -> Markup:
     """Draw the table of all topics."""
-    shown = report.topics[:MOST_TOPICS]
+    listed_topics = report.topics[:MAX_TOPICS]
     fields = [
         Field("Topic", lambda entry: tag("b", entry.name, class_="soft" if entry.is_internal else None), wide=True),
         number("Partitions", "partitions", is_minor=True),
@@ -289,7 +296,11 @@ def topics(report: LogReport) -> Markup:
         number("Errors", "errors", none=0),
     ]
     note = "Times are those of the records, UTC. Ratio: size without compression to size in the log."
-    note += shown_text(len(shown), len(report.topics), "topics")
+    note += limit_text(len(listed_topics), len(report.topics), "topics")
     return card(
-        "topics", "Topics", table(shown, fields, name="topics", searchable=len(shown) > 10), note=note, wide=True
+        "topics",
+        "Topics",
+        table(listed_topics, fields, name="topics", searchable=len(listed_topics) > 10),
+        note=note,
+        wide=True,
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import charts, copies
-from kafkaframes.jobs.report.charts import Bar, Part
+from kafkaframes.jobs.report.charts import Bar, ChartPart
 from kafkaframes.jobs.report.copies import CopyReport
-from kafkaframes.jobs.report.measure import NO_PRODUCER, Loss
+from kafkaframes.jobs.report.measure import NO_PRODUCER, DamagedBatch
 from kafkaframes.jobs.report.model import LogReport, ProducerReport, TopicReport
-from kafkaframes.jobs.report.sections import MOST_BARS, MOST_ROWS, card, durations, empty, shown_text
+from kafkaframes.jobs.report.sections import MAX_BARS, MAX_ROWS, card, durations, empty, limit_text
 from kafkaframes.jobs.report.survey import OTHERS
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
 from kafkaframes.jobs.report.words import NONE, minute_text, share_text, short_text, size_text, time_text
@@ -22,23 +22,25 @@ from kafkaframes.storage.files.findings import Finding, Severity
 def producers(report: LogReport) -> Markup:
     """Draw the producers with the most data."""
     title = "Producers"
-    known = [one for one in report.producers if one.producer_id >= 0]
+    identified_producers = [one for one in report.producers if one.producer_id >= 0]
     if not report.producers:
         return card("producers", title, empty("There is no record."))
-    shown = sorted(report.producers, key=lambda entry: (entry.producer_id == OTHERS, -entry.records))[:MOST_BARS]
+    largest_producers = sorted(report.producers, key=lambda entry: (entry.producer_id == OTHERS, -entry.records))[
+        :MAX_BARS
+    ]
     rows = [
         Bar(
             _producer_name(one),
             _topics_text(one.topics),
-            [Part("rest" if one.producer_id < 0 else "c0", one.records, _producer_tip(one))],
+            [ChartPart("rest" if one.producer_id < 0 else "c0", one.records, _producer_tip(one))],
             f"{one.records:,}",
         )
-        for one in shown
+        for one in largest_producers
     ]
-    counted = count_text(len(known), "producer id")
-    note = f"{counted} of idempotent or transactional producers. The log does not say who the others are."
-    drawn = charts.bars(rows, axis=short_text, name="records")
-    return card("producers", title, drawn, note=note)
+    producer_count = count_text(len(identified_producers), "producer id")
+    note = f"{producer_count} of idempotent or transactional producers. The log does not say who the others are."
+    bar_chart = charts.bars(rows, axis=short_text, name="records")
+    return card("producers", title, bar_chart, note=note)
 
 
 def _producer_name(entry: ProducerReport) -> str:
@@ -69,10 +71,10 @@ def transactions(report: LogReport) -> Markup:
         key=lambda entry: (-entry.transactions.count, entry.name),
     )
     kinds = (("committed", "good"), ("aborted", "warn"), ("open", "bad"))
-    rows = [_transaction_bar(topic, kinds) for topic in topics[:MOST_BARS]]
-    parts = [Part(color, getattr(result, kind), f"{kind}") for kind, color in kinds]
+    rows = [_transaction_bar(topic, kinds) for topic in topics[:MAX_BARS]]
+    parts = [ChartPart(color, getattr(result, kind), f"{kind}") for kind, color in kinds]
     took = durations(result.durations) if result.durations.count else empty("No transaction has both its ends here.")
-    left: list[Any] = [
+    open_cards: list[Any] = [
         charts.share(parts, text=lambda value: f"{value:,.0f}"),
         charts.bars(rows, axis=short_text, name="transactions"),
     ]
@@ -84,40 +86,43 @@ def transactions(report: LogReport) -> Markup:
             number("First offset", "first_offset"),
             number("Since, UTC", "since", time_text),
         ]
-        said = "Open: consumers with read_committed wait at the first of them" + _of(
+        heading = "Open: consumers with read_committed wait at the first of them" + _of(
             len(result.oldest_open), result.open
         )
-        left += [tag("h3", said), table(result.oldest_open, fields, name="open transactions")]
+        open_cards += [tag("h3", heading), table(result.oldest_open, fields, name="open transactions")]
     note = "Each counts once in each partition that it wrote to."
     right = tag("div", tag("h3", "How long they took"), took)
-    return card("transactions", title, tag("div", tag("div", left), right, class_="split"), note=note, wide=True)
+    return card("transactions", title, tag("div", tag("div", open_cards), right, class_="split"), note=note, wide=True)
 
 
 def _transaction_bar(topic: TopicReport, kinds: Sequence[tuple[str, str]]) -> Bar:
     result = topic.transactions
     parts = [
-        Part(color, getattr(result, kind), f"{topic.name}\n{kind}: {getattr(result, kind):,}") for kind, color in kinds
+        ChartPart(color, getattr(result, kind), f"{topic.name}\n{kind}: {getattr(result, kind):,}")
+        for kind, color in kinds
     ]
     return Bar(topic.name, "", parts, f"{result.count:,}")
 
 
-def _of(shown: int, whole: int) -> str:
-    return f" ({shown:,} of {whole:,} shown)" if shown < whole else ""
+def _of(row_count: int, whole: int) -> str:
+    return f" ({row_count:,} of {whole:,} shown)" if row_count < whole else ""
 
 
 def keys(report: LogReport) -> Markup:
     """Draw the numbers of distinct keys and of records of compacted topics, and list other topics with keys."""
     title = "Keys of compacted topics"
-    keyed = [one for one in report.topics if one.keys.keyed]
-    compacted = sorted((one for one in keyed if one.keys.compacted), key=lambda entry: (-entry.keys.keyed, entry.name))
-    if not keyed:
+    keyed_topics = [one for one in report.topics if one.keys.keyed]
+    compacted_topics = sorted(
+        (one for one in keyed_topics if one.keys.compacted), key=lambda entry: (-entry.keys.keyed, entry.name)
+    )
+    if not keyed_topics:
         return card("keys", title, empty("No record has a key."))
-    drawn: list[Any] = []
-    if compacted:
-        rows = [_key_bar(one) for one in compacted[:MOST_BARS]]
+    charts_of_keys: list[Any] = []
+    if compacted_topics:
+        rows = [_key_bar(one) for one in compacted_topics[:MAX_BARS]]
         names = [("c0", "latest record of a key"), ("pale", "older records: what a full compaction would drop")]
-        drawn = [charts.legend(names), charts.bars(rows, axis=short_text, name="records with a key")]
-    listed = [*compacted, *(one for one in keyed if not one.keys.compacted)]
+        charts_of_keys = [charts.legend(names), charts.bars(rows, axis=short_text, name="records with a key")]
+    ordered_topics = [*compacted_topics, *(one for one in keyed_topics if not one.keys.compacted)]
     fields = [
         Field("Topic", lambda entry: entry.name, wide=True),
         Field("Distinct keys", _distinct_text, lambda entry: entry.keys.distinct),
@@ -126,13 +131,13 @@ def keys(report: LogReport) -> Markup:
         number("Keyless", "keys.without_key", is_minor=True, none=0),
         Field("Compacted", lambda entry: entry.keys.compacted or NONE, is_minor=True, wide=True),
     ]
-    shown = listed[:MOST_ROWS]
-    listing = table(shown, fields, name="keys")
+    table_rows = ordered_topics[:MAX_ROWS]
+    listing = table(table_rows, fields, name="keys")
     note = "Distinct keys are exact up to 16,384 of a topic; above (≈) the standard error is 0.8 %."
-    body: Any = tag("div", tag("div", drawn), listing, class_="split")
-    if not compacted:
+    body: Any = tag("div", tag("div", charts_of_keys), listing, class_="split")
+    if not compacted_topics:
         body = [tag("p", "No topic is known to be compacted. These have keys:"), listing]
-    return card("keys", title, body, note=note + shown_text(len(shown), len(listed), "topics"), wide=True)
+    return card("keys", title, body, note=note + limit_text(len(table_rows), len(ordered_topics), "topics"), wide=True)
 
 
 def _per_key(entry: TopicReport) -> float:
@@ -148,14 +153,14 @@ def _key_bar(entry: TopicReport) -> Bar:
     older = result.keyed - result.distinct
     tip = f"{entry.name}\n{_distinct_text(entry)} distinct keys in {count_text(result.keyed, 'record')}"
     parts = [
-        Part("c0", result.distinct, tip),
-        Part("pale", older, f"{tip}\n{share_text(older, result.keyed)} are older"),
+        ChartPart("c0", result.distinct, tip),
+        ChartPart("pale", older, f"{tip}\n{share_text(older, result.keyed)} are older"),
     ]
     return Bar(entry.name, f"{_distinct_text(entry)} keys", parts, f"{result.keyed:,}")
 
 
-MOST_OF_A_CHECK = 20
-MOST_PARTITIONS = 300
+MAX_FINDINGS_PER_CHECK = 20
+MAX_PARTITIONS = 300
 _VERDICTS = {  # verdict -> colour, words
     copies.SAME: ("good", "same"),
     copies.LATER: ("soft", "starts later"),
@@ -180,8 +185,12 @@ def replicas(report: LogReport) -> Markup:
     for entry in report.copies:
         groups.setdefault((entry.topic, entry.partition), []).append(entry)
     rest = [one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group]
-    counted = Counter(one.verdict for one in report.copies)
-    parts = [Part(color, counted[verdict], words) for verdict, (color, words) in _VERDICTS.items() if counted[verdict]]
+    verdict_counts = Counter(one.verdict for one in report.copies)
+    parts = [
+        ChartPart(color, verdict_counts[verdict], words)
+        for verdict, (color, words) in _VERDICTS.items()
+        if verdict_counts[verdict]
+    ]
     fields = [
         Field("Partition", lambda entry: tag("b", f"{entry.topic}-{entry.partition}")),
         Field("Verdict", _verdict),
@@ -189,16 +198,18 @@ def replicas(report: LogReport) -> Markup:
         number("Starts at", "start_offset"),
         number("Ends at", "end_offset"),
         number("Errors", "errors", none=0),
-        Field("Decided", lambda entry: [tag("div", words) for words in entry.decided[:MOST_OF_A_CHECK]], wide=True),
+        Field(
+            "Decided", lambda entry: [tag("div", words) for words in entry.decided[:MAX_FINDINGS_PER_CHECK]], wide=True
+        ),
     ]
-    shown = rest[:MOST_ROWS]
+    table_rows = rest[:MAX_ROWS]
     several = count_text(len(groups), "partition")
     note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
     body = empty("All copies are the same.")
-    if shown:
-        body = table(shown, fields, name="copies that differ", stacked=True)
+    if table_rows:
+        body = table(table_rows, fields, name="copies that differ", is_stacked=True)
     whole = charts.share(parts, text=lambda value: count_text(int(value), "copy", "copies"))
-    return card("copies", title, whole, body, note=note + shown_text(len(shown), len(rest), "copies"), wide=True)
+    return card("copies", title, whole, body, note=note + limit_text(len(table_rows), len(rest), "copies"), wide=True)
 
 
 def _verdict(entry: CopyReport) -> Markup:
@@ -211,8 +222,8 @@ def damage(report: LogReport) -> Markup:
     """List the findings of the verification, the most severe first, and the lost records."""
     title = "Damage"
     if not report.findings:
-        said = "Every CRC, offset, index and checkpoint is as a broker would have it."
-        return card("damage", title, tag("p", tag("b", "Sound. "), said, class_="all-good"), wide=True)
+        sound_text = "Every CRC, offset, index and checkpoint is as a broker would have it."
+        return card("damage", title, tag("p", tag("b", "Sound. "), sound_text, class_="all-good"), wide=True)
     counts = [(severity, report.errors(severity)) for severity in sorted(Severity, reverse=True)]
     badges = [
         tag("span", count_text(count, severity.name.lower()), class_=f"badge {_SEVERITIES[severity]}")
@@ -221,40 +232,44 @@ def damage(report: LogReport) -> Markup:
     ]
     checks = Counter(one.check for one in report.findings)
     kinds = " · ".join(f"{check} {count:,}" for check, count in checks.most_common())
-    lost = {(one.file, one.position): one for one in report.losses}
+    losses_by_place = {(one.file, one.position): one for one in report.losses}
     fields = [
         Field("Severity", _severity),
         Field("Check", lambda entry: entry.check),
         Field(
-            "What", lambda entry: join([entry.message, _loss_text(lost.get((entry.file, entry.position)))]), wide=True
+            "What",
+            lambda entry: join([entry.message, _loss_text(losses_by_place.get((entry.file, entry.position)))]),
+            wide=True,
         ),
         Field("File", lambda entry: path_code(entry.file), wide=True),
         number("Byte", "position"),
         number("Offset", "offset"),
     ]
-    shown = _first_of_each(report.findings)
+    table_rows = _first_of_each(report.findings)
     note = "Errors are about records; a broker rebuilds what warnings are about; notes are what brokers leave behind."
-    note += shown_text(len(shown), len(report.findings), "findings")
-    words = tag("p", badges, lost_text(report)), tag("p", kinds, class_="soft")
-    return card("damage", title, words, table(shown, fields, name="findings", stacked=True), note=note, wide=True)
+    note += limit_text(len(table_rows), len(report.findings), "findings")
+    words = tag("p", badges, loss_text(report)), tag("p", kinds, class_="soft")
+    return card(
+        "damage", title, words, table(table_rows, fields, name="findings", is_stacked=True), note=note, wide=True
+    )
 
 
 def _first_of_each(findings: Sequence[Finding]) -> list[Finding]:
     """Return a few findings of each check, because hundreds of one check would hide the others."""
-    seen: Counter[str] = Counter()
-    shown: list[Finding] = []
+    counts_by_check: Counter[str] = Counter()
+    first_findings: list[Finding] = []
     for finding in findings:
-        seen[finding.check] += 1
-        if seen[finding.check] <= MOST_OF_A_CHECK and len(shown) < MOST_ROWS:
-            shown.append(finding)
-    return shown
+        counts_by_check[finding.check] += 1
+        if counts_by_check[finding.check] <= MAX_FINDINGS_PER_CHECK and len(first_findings) < MAX_ROWS:
+            first_findings.append(finding)
+    return first_findings
 
 
 def _severity(entry: Finding) -> Markup:
     return tag("span", entry.severity.name.lower(), class_=f"badge {_SEVERITIES[entry.severity]}")
 
 
-def _loss_text(loss: Loss | None) -> Markup | None:
+def _loss_text(loss: DamagedBatch | None) -> Markup | None:
     if loss is None:
         return None
     records = f"{count_text(loss.declared, 'record')} declared, " if loss.declared >= 0 else ""
@@ -262,15 +277,15 @@ def _loss_text(loss: Loss | None) -> Markup | None:
     return tag("span", f" ({where}: {records}{loss.readable:,} readable before the damage)", class_="soft")
 
 
-def lost_text(report: LogReport) -> str | None:
+def loss_text(report: LogReport) -> str | None:
     """Return how many records the damaged batches have; None without damage."""
     if not report.losses:
         return None
     records = sum(max(one.declared, 0) for one in report.losses)
     size = size_text(sum(one.size_bytes for one in report.losses))
     batches = count_text(len(report.losses), "damaged batch", "damaged batches")
-    held = f", {count_text(records, 'record')} by their headers" if records else ""
-    return f" {batches} ({size}{held}) not among the numbers above."
+    record_text = f", {count_text(records, 'record')} by their headers" if records else ""
+    return f" {batches} ({size}{record_text}) not among the numbers above."
 
 
 def partitions(report: LogReport) -> Markup:
@@ -278,7 +293,7 @@ def partitions(report: LogReport) -> Markup:
     order = sorted(
         report.partitions, key=lambda entry: (-entry.errors, -entry.size_bytes, entry.topic, entry.partition)
     )
-    shown = sorted(order[:MOST_PARTITIONS], key=lambda entry: (entry.topic, entry.partition))
+    table_rows = sorted(order[:MAX_PARTITIONS], key=lambda entry: (entry.topic, entry.partition))
     fields = [
         Field("Partition", lambda entry: tag("b", f"{entry.topic}-{entry.partition}"), wide=True),
         number("Segments", "segments", is_minor=True),
@@ -295,11 +310,11 @@ def partitions(report: LogReport) -> Markup:
         ),
         number("Errors", "errors", none=0),
     ]
-    listed = table(shown, fields, name="partitions", searchable=len(shown) > 10)
+    partition_table = table(table_rows, fields, name="partitions", searchable=len(table_rows) > 10)
     note = "Offsets without a record: holes that compaction or damage left."
-    note += shown_text(len(shown), len(report.partitions), "partitions")
-    folded = tag("details", tag("summary", count_text(len(report.partitions), "partition")), listed)
-    return card("partitions", "Partitions", folded, note=note, wide=True)
+    note += limit_text(len(table_rows), len(report.partitions), "partitions")
+    details = tag("details", tag("summary", count_text(len(report.partitions), "partition")), partition_table)
+    return card("partitions", "Partitions", details, note=note, wide=True)
 
 
 def source(report: LogReport) -> Markup:
@@ -317,8 +332,12 @@ def source(report: LogReport) -> Markup:
         Field("Why", lambda entry: entry.why, wide=True),
         number("Size", "size_bytes", size_text),
     ]
-    shown = report.not_read[:MOST_ROWS]
-    read = table(report.directories[:MOST_ROWS], fields, name="directories")
-    rest = table(shown, left, name="what was not measured", stacked=True) if shown else empty("Nothing was left out.")
-    note = shown_text(len(shown), len(report.not_read), "files").strip() or None
+    table_rows = report.not_read[:MAX_ROWS]
+    read = table(report.directories[:MAX_ROWS], fields, name="directories")
+    rest = (
+        table(table_rows, left, name="what was not measured", is_stacked=True)
+        if table_rows
+        else empty("Nothing was left out.")
+    )
+    note = limit_text(len(table_rows), len(report.not_read), "files").strip() or None
     return card("source", "What was read", read, rest, note=note, wide=True)

@@ -13,13 +13,20 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.report.copies import Joined, copy_reports, join_copies
+from kafkaframes.jobs.report.copies import MeasuredLog, copy_reports, join_copies
 from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, timeline
-from kafkaframes.jobs.report.measure import Loss, Measure, Measured, ProducerCounts, Task, measure_segment
+from kafkaframes.jobs.report.measure import (
+    DamagedBatch,
+    Measure,
+    Measured,
+    MeasureTask,
+    ProducerCounts,
+    measure_segment,
+)
 from kafkaframes.jobs.report.metadata import (
     OpenTransaction,
     Transactions,
-    compacted_topics,
+    find_compacted_topics,
     transactional_ids,
     transactions_of,
 )
@@ -43,15 +50,15 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
-MOST_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHERS``
-MOST_OPEN = 100
+MAX_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHERS``
+MAX_OPEN_TRANSACTIONS = 100
 OTHERS = -2  # producer id for all producers that are not listed
 Topics = Mapping[str, TopicState]
 
 
-def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
+def partition_of(measured_log: MeasuredLog, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
     """Return the report of a partition."""
-    partition, total = joined.partition, whole.total
+    partition, total = measured_log.partition, whole.total
     firsts = [one.first_offset for one in facts if one.first_offset >= 0]
     lasts = [one.last_offset for one in facts if one.last_offset >= 0]
     start = partition.log_start_offset
@@ -60,7 +67,7 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,
-        directories=[one.partition.directory for one in joined.copies],
+        directories=[one.partition.directory for one in measured_log.copies],
         start_offset=start,
         end_offset=end,
         high_watermark=partition.high_watermark,
@@ -76,17 +83,17 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
     )
 
 
-def topics_of(topics: Topics, compacted: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
+def topics_of(topics: Topics, compaction_evidence: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
     """Return the reports of topics, sorted by size, the largest first."""
     errors = errors_by_directory(findings)
-    result = [_topic(name, state, compacted.get(name, ""), errors) for name, state in topics.items()]
+    result = [_topic(name, state, compaction_evidence.get(name, ""), errors) for name, state in topics.items()]
     return sorted(result, key=lambda entry: (-entry.size_bytes, entry.name))
 
 
-def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -> TopicReport:
+def _topic(name: str, state: TopicState, compaction_evidence: str, errors: Counter[str]) -> TopicReport:
     measure, total = state.measure, state.measure.total
-    if not compacted and state.lossless and measure.thinned:
-        compacted = "records are missing inside batches"
+    if not compaction_evidence and state.lossless and measure.thinned:
+        compaction_evidence = "records are missing inside batches"
     exact = measure.keys.is_exact
     return TopicReport(
         name=name,
@@ -107,7 +114,7 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
         last=measure.times.last,
         cells=[cell for _, cell in sorted(measure.cells.items())],
         keys=KeyReport(
-            compacted=compacted,
+            compacted=compaction_evidence,
             keyed=measure.keyed,
             without_key=total.records - measure.keyed,
             distinct=min(measure.keys.count(), measure.keyed),
@@ -153,20 +160,20 @@ def sizes_of(topics: Topics, name: str) -> SizeReport:
 
 
 def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]:
-    """Return the producers by size, the largest first. Those beyond ``MOST_PRODUCERS`` are one entry at the end."""
+    """Return the producers by size, the largest first. Those beyond ``MAX_PRODUCERS`` are one entry at the end."""
     counts: dict[int, ProducerCounts] = {}
-    written: dict[int, list[str]] = {}
+    topics_by_producer: dict[int, list[str]] = {}
     for name, state in sorted(topics.items()):
         for producer, entry in state.measure.producers.items():
             counts.setdefault(producer, ProducerCounts()).merge(entry)
-            written.setdefault(producer, []).append(name)
+            topics_by_producer.setdefault(producer, []).append(name)
     order = sorted(counts, key=lambda producer: (-counts[producer].log_bytes, producer))
-    result = [_producer(one, counts[one], ids.get(one, ""), written[one]) for one in order[:MOST_PRODUCERS]]
-    if len(order) > MOST_PRODUCERS:
+    result = [_producer(one, counts[one], ids.get(one, ""), topics_by_producer[one]) for one in order[:MAX_PRODUCERS]]
+    if len(order) > MAX_PRODUCERS:
         rest = ProducerCounts()
-        for producer in order[MOST_PRODUCERS:]:
+        for producer in order[MAX_PRODUCERS:]:
             rest.merge(counts[producer])
-        result.append(_producer(OTHERS, rest, f"{len(order) - MOST_PRODUCERS:,} other producers", []))
+        result.append(_producer(OTHERS, rest, f"{len(order) - MAX_PRODUCERS:,} other producers", []))
     return result
 
 
@@ -178,15 +185,17 @@ def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]
 def _transactions_of(ended_of_partitions: Iterable[Transactions]) -> TransactionReport:
     """Add up the transactions of partitions."""
     durations, report, still = Sizes(), TransactionReport(), list[OpenTransaction]()
-    for ended in ended_of_partitions:
-        report.committed += ended.committed
-        report.aborted += ended.aborted
-        report.open += len(ended.open)
-        report.empty_markers += ended.empty_markers
-        durations.merge(ended.durations)
-        still += ended.open
+    for transactions in ended_of_partitions:
+        report.committed += transactions.committed
+        report.aborted += transactions.aborted
+        report.open += len(transactions.open)
+        report.empty_markers += transactions.empty_markers
+        durations.merge(transactions.durations)
+        still += transactions.open
     report.durations = SizeReport.of(durations)
-    report.oldest_open = sorted(still, key=lambda each: (each.since, each.topic, each.partition))[:MOST_OPEN]
+    report.oldest_open = sorted(still, key=lambda each: (each.since, each.topic, each.partition))[
+        :MAX_OPEN_TRANSACTIONS
+    ]
     return report
 
 
@@ -195,7 +204,7 @@ class Survey:
     """The results of the pass over all segments."""
 
     topics: dict[str, TopicState] = field(default_factory=dict)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[DamagedBatch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -220,20 +229,20 @@ def make_report(
     Raises:
         OptionError: the directories have no partitions.
     """
-    listed = list(directories)
-    if not any(directory.partitions for directory in listed):
+    directory_list = list(directories)
+    if not any(directory.partitions for directory in directory_list):
         raise OptionError(f"{', '.join(paths)}: there is no topic partition to report on")
-    named = {plain_path(path).rstrip("/") for path in paths}
-    joined = join_copies(listed, named, options or {})
-    survey = _pass(listed, joined, run)
-    topics = topics_of(survey.topics, compacted_topics(listed), survey.findings)
+    path_names = {plain_path(path).rstrip("/") for path in paths}
+    measured_logs = join_copies(directory_list, path_names, options or {})
+    survey = _pass(directory_list, measured_logs, run)
+    topics = topics_of(survey.topics, find_compacted_topics(directory_list), survey.findings)
     times = times_of(survey.topics, topics)
-    names = transactional_ids((one.filesystem, one.partition) for one in joined)
+    names = transactional_ids((one.filesystem, one.partition) for one in measured_logs)
     return LogReport(
         version=version,
         paths=list(paths),
         generated_at=generated_at,
-        directories=[_directory(one) for one in listed],
+        directories=[_directory(one) for one in directory_list],
         topics=topics,
         partitions=partitions_of(survey.topics),
         times=times,
@@ -241,35 +250,38 @@ def make_report(
         batch_sizes=sizes_of(survey.topics, "batch_sizes"),
         producers=producers_of(survey.topics, names),
         transactions=_transactions_of(one for state in survey.topics.values() for one in state.transactions),
-        copies=copy_reports(joined, errors_by_directory(survey.findings)),
+        copies=copy_reports(measured_logs, errors_by_directory(survey.findings)),
         findings=sorted(survey.findings, key=lambda entry: -entry.severity),
         losses=survey.losses,
-        not_read=list(_not_read(listed, named)),
+        not_read=list(_not_read(directory_list, path_names)),
     )
 
 
-def _pass(directories: list[LogDirectory], joined: list[Joined], run: Runner) -> Survey:
+def _pass(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run: Runner) -> Survey:
     """Verify all segments, in the order of ``verify``, and measure each log once.
 
     A log with one copy is measured in the same pass. Merged logs are measured after it, because their data is in
     several copies.
     """
     survey = Survey()
-    alone = {one.partition.directory: one for one in joined if one.merged is None}
+    alone = {one.partition.directory: one for one in measured_logs if one.merged is None}
     partitions = [one for directory in directories for one in directory.partitions]
-    views = [one for one in joined if one.merged is not None]
-    merged = [Task(one.filesystem, segment) for one in views for segment in one.partition.segments]
+    views = [one for one in measured_logs if one.merged is not None]
+    merged_tasks = [MeasureTask(one.filesystem, segment) for one in views for segment in one.partition.segments]
     results: Iterator[Measured] = iter(())
 
-    def measured(_: object, requested: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
+    def measured(_: object, verify_tasks: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
         nonlocal results
-        chosen = (
+        is_measured = (
             one.directory in alone and index < len(one.segments)
             for one in partitions
             for index in range(len(one.segments) + len(one.kraft_snapshots))
         )
-        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(requested, chosen, strict=True)]
-        results = iter(run(measure_segment, tasks + merged))
+        tasks = [
+            MeasureTask(filesystem, one, want)
+            for (filesystem, one, *_), want in zip(verify_tasks, is_measured, strict=True)
+        ]
+        results = iter(run(measure_segment, tasks + merged_tasks))
         for partition in partitions:
             result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             if partition.directory in alone:
@@ -277,32 +289,32 @@ def _pass(directories: list[LogDirectory], joined: list[Joined], run: Runner) ->
             yield from (facts for facts, _ in result)
 
     survey.findings = verify.verify(directories, run=measured).findings
-    known = {(one.file, one.position) for one in survey.findings}
-    survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in known]
+    positions = {(one.file, one.position) for one in survey.findings}
+    survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in positions]
     for entry in views:
         _fold(survey, entry, [next(results) for _ in entry.partition.segments])
-    survey.findings += [finding for one in joined for finding in one.findings]
+    survey.findings += [finding for one in measured_logs for finding in one.findings]
     _count_errors(survey)
     return survey
 
 
-def _fold(survey: Survey, entry: Joined, result: list[Measured]) -> None:
+def _fold(survey: Survey, entry: MeasuredLog, result: list[Measured]) -> None:
     state = survey.topics.setdefault(entry.partition.topic, TopicState())
     whole = Measure()
-    for _, measured in result:
-        whole.merge(measured.measure)
-        survey.losses += measured.losses
+    for _, measured_segment in result:
+        whole.merge(measured_segment.measure)
+        survey.losses += measured_segment.losses
     state.measure.merge(whole)
-    state.lossless &= not any(measured.losses for _, measured in result)
+    state.lossless &= not any(measured_segment.losses for _, measured_segment in result)
     state.segments += len(entry.partition.segments)
     state.size_bytes += entry.partition.size_bytes
     state.disk_bytes += entry.disk_bytes
     state.copies += len(entry.copies)
     state.directories += [copy.partition.directory for copy in entry.copies]
     state.partitions.append(partition_of(entry, whole, [facts for facts, _ in result]))
-    ended = transactions_of(entry.partition, result)
-    if ended.count or ended.empty_markers:
-        state.transactions.append(ended)
+    transactions = transactions_of(entry.partition, result)
+    if transactions.count or transactions.empty_markers:
+        state.transactions.append(transactions)
 
 
 def _count_errors(survey: Survey) -> None:
@@ -312,7 +324,7 @@ def _count_errors(survey: Survey) -> None:
             partition.errors = sum(errors[directory] for directory in partition.directories)
 
 
-def _finding(loss: Loss) -> Finding:
+def _finding(loss: DamagedBatch) -> Finding:
     check = "crc" if loss.reason == CRC_MISMATCH else "records"
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)
 
@@ -335,14 +347,14 @@ _STATES = {
 }
 
 
-def _not_read(directories: list[LogDirectory], named: Collection[str]) -> Iterator[NotRead]:
+def _not_read(directories: list[LogDirectory], path_names: Collection[str]) -> Iterator[NotRead]:
     for directory in directories:
         for partition in directory.partitions:
-            if not partition.is_live and partition.directory not in named:
+            if not partition.is_live and partition.directory not in path_names:
                 why = f"{_STATES.get(partition.state, partition.state)}; verified, not measured"
                 yield NotRead(partition.directory, why, partition.size_bytes)
-            swapped = {segment.path for segment in partition.segments}
-            for file in (file for file in partition.temporary if file.path not in swapped):
+            swapped_paths = {segment.path for segment in partition.segments}
+            for file in (file for file in partition.temporary if file.path not in swapped_paths):
                 yield NotRead(file.path, f"a temporary file (.{file.name.temporary})", file.size_bytes)
             for segment in partition.replaced_segments:
                 yield NotRead(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)

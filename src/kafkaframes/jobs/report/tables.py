@@ -81,14 +81,14 @@ def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -
     >>> tag("a", "x & y", href='"quoted"', class_=None)
     '<a href="&quot;quoted&quot;">x &amp; y</a>'
     """
-    written = "".join(
+    attribute_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if void or (name in _VOID and not children):
-        return Markup(f"<{name}{written}/>" if name in ("rect", "path", "line") else f"<{name}{written}>")
-    return Markup(f"<{name}{written}>{join(children)}</{name}>")
+        return Markup(f"<{name}{attribute_text}/>" if name in ("rect", "path", "line") else f"<{name}{attribute_text}>")
+    return Markup(f"<{name}{attribute_text}>{join(children)}</{name}>")
 
 
 _SORTED_AS_TEXT = (count_mark, str, minute_text, time_text)
@@ -130,19 +130,20 @@ def number(
 
 
 def table(
-    rows: Sequence[Any], fields: Sequence[Field], *, name: str, searchable: bool = False, stacked: bool = False
+    rows: Sequence[Any], fields: Sequence[Field], *, name: str, searchable: bool = False, is_stacked: bool = False
 ) -> Markup:
     """Return a table. ``name`` describes it to screen readers.
 
-    If ``searchable``, a search field filters by the first column. If ``stacked``, each row is a paragraph on a phone.
+    If ``searchable``, a search field filters by the first column. If ``is_stacked``, a row is a paragraph on a phone.
+    phone.
     """
     head = tag(
         "tr", (tag("th", tag("button", one.name, type="button"), class_=_class(one), scope="col") for one in fields)
     )
-    body = [tag("tr", (_cell(row, one, stacked) for one in fields)) for row in rows]
-    made = tag("table", tag("thead", head), tag("tbody", body), class_="stacked" if stacked else None)
+    body = [tag("tr", (_cell(row, one, is_stacked) for one in fields)) for row in rows]
+    table_tag = tag("table", tag("thead", head), tag("tbody", body), class_="stacked" if is_stacked else None)
     kind = "wide tall" if len(rows) > _TALL_ROWS else "wide"
-    box = tag("div", made, class_=kind, tabindex="0", role="region", aria_label=name)
+    box = tag("div", table_tag, class_=kind, tabindex="0", role="region", aria_label=name)
     if not searchable:
         return box
     search = tag("input", type="search", placeholder=f"Search {name}", aria_label=f"Search {name}", autocomplete="off")
@@ -155,10 +156,10 @@ def _class(entry: Field) -> str | None:
     return " ".join(names) or None
 
 
-def _cell(row: Any, entry: Field, stacked: bool) -> Markup:
+def _cell(row: Any, entry: Field, is_stacked: bool) -> Markup:
     value = entry.value(row) if entry.value and not entry.says_all else None
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
-    label = entry.name if stacked and entry.value else None
+    label = entry.name if is_stacked and entry.value else None
     return tag("td", entry.show(row), class_=_class(entry), data_v=sorted_by, data_label=label)
 
 
@@ -167,7 +168,7 @@ def html_page(
     *,
     heading: str,
     where: Child,
-    made: str,
+    footer: str,
     tiles: Iterable[tuple[str, str, str, str]],
     cards: Iterable[Markup],
     version: str,
@@ -180,14 +181,14 @@ def html_page(
         title: title of the window.
         heading: heading of the page.
         where: description of the input.
-        made: when and by which program the page was written.
+        footer: when and by which program the page was written.
         tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
         version: version of kafkaframes.
         sections: links to cards, by their ids.
         data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """
     head = tag("div", (_tile(*one) for one in tiles), class_="tiles")
-    lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", made, class_="soft"))
+    lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", footer, class_="soft"))
     body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), head, class_="top")]
     if sections is not None:
         links = (tag("a", name, href=f"#{card}") for card, name in sections.items())

@@ -14,9 +14,9 @@ import pyarrow as pa
 from kafkaframes.capture.coverage import Coverage, entry_json, summary
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.errors import ErrorCode
-from kafkaframes.jobs.analyze.outcome import Outcome
+from kafkaframes.jobs.analyze.outcome import WeighingResult
 from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.traffic import Task
+from kafkaframes.jobs.analyze.traffic import TrafficTask
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, Uses, audit
 from kafkaframes.jobs.audit.uses import count_uses
@@ -36,7 +36,7 @@ _COLUMNS: Final = (
 )
 _FINENESS: Final = 8  # bins per octave
 _BINS: Final = 40 * _FINENESS
-_SMALLEST_MS: Final = 0.001
+_MIN_LATENCY_MS: Final = 0.001
 
 
 @dataclass
@@ -61,7 +61,7 @@ class ApiTraffic:
         if not total:
             return None
         index = int(np.searchsorted(np.cumsum(self.latency), share * total))
-        return float(_SMALLEST_MS * 2 ** ((index + 0.5) / _FINENESS))
+        return float(_MIN_LATENCY_MS * 2 ** ((index + 0.5) / _FINENESS))
 
 
 @dataclass
@@ -76,7 +76,7 @@ class TrafficReport:
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
     coverage: Coverage = field(default_factory=Coverage)
-    kip_636: Outcome = field(default_factory=Outcome)
+    kip_636: WeighingResult = field(default_factory=WeighingResult)
     audit: Audit | None = None
 
     @property
@@ -159,7 +159,7 @@ def make_traffic_report(
         options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=question.apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
-    report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), question))
+    report.kip_636 = weigh(Weighing(TrafficTask(tuple(files), ports=tuple(ports)), question))
     uses = Uses()
     count_uses(files, release(target), uses, ports=ports, apis=question.apis)
     report.audit = audit(uses, release(target), question.apis)
@@ -191,8 +191,8 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
 
 def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the bin of each latency; -1 for a call without a latency."""
-    known = ~np.isnan(latency)
+    has_latency = ~np.isnan(latency)
     result = np.full(len(latency), -1, np.int64)
-    scaled = np.log2(np.maximum(latency[known], _SMALLEST_MS) / _SMALLEST_MS) * _FINENESS
-    result[known] = np.clip(scaled.astype(np.int64), 0, _BINS - 1)
+    bin_numbers = np.log2(np.maximum(latency[has_latency], _MIN_LATENCY_MS) / _MIN_LATENCY_MS) * _FINENESS
+    result[has_latency] = np.clip(bin_numbers.astype(np.int64), 0, _BINS - 1)
     return result

@@ -11,27 +11,27 @@ from kafkaframes.capture.coverage import UnreadData, merge_files
 from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
-from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, ClientAudit, Finding
+from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, AuditVerdict, ClientAudit
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, describe_coverage, library_text, notes, second_text
 from kafkaframes.jobs.report import charts
-from kafkaframes.jobs.report.charts import Bar, Column, Part
+from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart
 from kafkaframes.jobs.report.histograms import calendar_edges
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
 from kafkaframes.jobs.report.tables import Field, Markup, html_page, join, number, path_codes, table, tag
 from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport
 from kafkaframes.jobs.report.words import NONE, minute_text, size_mark, size_text, time_text
 
-_MOST_PATHS: Final = 4
+_MAX_PATHS: Final = 4
 _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine": "good"}
 
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return an audit as HTML."""
-    names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
-    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    names = ", ".join(Path(path).name for path in paths[:_MAX_PATHS])
+    more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     cards = [
         *_unread_cards("" if audit.judged == ALL else describe_coverage(audit), audit.unread),
-        _audited_clients(audit),
+        _client_cards(audit),
         card(
             "disk",
             "Record formats on disk",
@@ -43,24 +43,24 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
         cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said)), wide=True))
     title = f"Upgrade to Kafka {audit.target.name}"
     where = (tag("code", names), more)
-    made = f"Made by kafkaframes {version}"
+    footer = f"Made by kafkaframes {version}"
     return html_page(
         title,
         heading=title,
         where=where,
-        made=made,
-        tiles=[_judged_tile(audit.judged), *(_tile(verdict, audit) for verdict in _STATES)],
+        footer=footer,
+        tiles=[_verdict_tile(audit.judged), *(_tile(verdict, audit) for verdict in _STATES)],
         cards=cards,
         version=version,
     )
 
 
 _JUDGED_STATES: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
-_MOST_ENTRIES: Final = 200
+_MAX_ENTRIES: Final = 200
 
 
-def _judged_tile(judged: str) -> tuple[str, str, str, str]:
-    return "Judged", judged, "of the input", _JUDGED_STATES[judged]
+def _verdict_tile(verdict: str) -> tuple[str, str, str, str]:
+    return "Judged", verdict, "of the input", _JUDGED_STATES[verdict]
 
 
 def _unread_cards(words: str, entries: Sequence[UnreadData]) -> list[Markup]:
@@ -72,46 +72,46 @@ def _unread_cards(words: str, entries: Sequence[UnreadData]) -> list[Markup]:
         Field("Not read", lambda entry: entry.text, wide=True),
         Field("File", lambda entry: entry.file, wide=True, is_minor=True),
     ]
-    rows = table(entries[:_MOST_ENTRIES], fields, name="unread data", stacked=True) if entries else None
+    rows = table(entries[:_MAX_ENTRIES], fields, name="unread data", is_stacked=True) if entries else None
     return [card("judged", "What was not read", rows, note=words, wide=True)]
 
 
 def _tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
-    count = sum(judged.verdict == verdict for judged in audit.clients)
+    count = sum(client.verdict == verdict for client in audit.clients)
     return verdict.capitalize(), str(count), "client" if count == 1 else "clients", _STATES[verdict] if count else ""
 
 
-def _audited_clients(audit: Audit) -> Markup:
+def _client_cards(audit: Audit) -> Markup:
     if not audit.clients:
         return card("clients", "Clients", empty("No traffic was looked at."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do")
     head = tag("thead", tag("tr", (tag("th", name, scope="col") for name in names)))
-    rows = (_client_rows(judged, audit) for judged in audit.clients)
+    rows = (_client_rows(client, audit) for client in audit.clients)
     return card("clients", "Clients", tag("table", head, tag("tbody", rows), class_="audit stacked"), wide=True)
 
 
-def _client_rows(judged: ClientAudit, audit: Audit) -> Markup:
+def _client_rows(client: ClientAudit, audit: Audit) -> Markup:
     """Return a client's row, and a collapsed row with its findings."""
-    shown = [finding for finding in judged.findings if finding.verdict != FINE] or list(judged.findings)
-    evidence = None if judged.guess is None else tag("p", f"A guess: {judged.guess.evidence}", class_="note")
-    count = count_text(len(shown), "finding")
-    details = tag("details", tag("summary", count), evidence, _table(shown))
+    listed_findings = [finding for finding in client.findings if finding.verdict != FINE] or list(client.findings)
+    evidence = None if client.guess is None else tag("p", f"A guess: {client.guess.evidence}", class_="note")
+    count = count_text(len(listed_findings), "finding")
+    details = tag("details", tag("summary", count), evidence, _table(listed_findings))
     cells = (
-        tag("td", tag("b", judged.client.client_id or NOBODY), class_="name"),
-        tag("td", library_text(judged)),
-        tag("td", judged.client.address or "", class_="short"),
-        tag("td", verdict_badge(judged), class_="short"),
-        tag("td", action_text(judged, audit.target)),
+        tag("td", tag("b", client.client.client_id or NOBODY), class_="name"),
+        tag("td", library_text(client)),
+        tag("td", client.client.address or "", class_="short"),
+        tag("td", verdict_badge(client), class_="short"),
+        tag("td", action_text(client, audit.target)),
     )
     return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan="5"))])
 
 
-def verdict_badge(judged: ClientAudit) -> Markup:
+def verdict_badge(client: ClientAudit) -> Markup:
     """Return a client's verdict as a badge, red if the upgrade breaks it."""
-    return tag("span", judged.verdict, class_=f"badge {_STATES[judged.verdict]}".strip())
+    return tag("span", client.verdict, class_=f"badge {_STATES[client.verdict]}".strip())
 
 
-def _table(findings: Sequence[Finding]) -> Markup:
+def _table(findings: Sequence[AuditVerdict]) -> Markup:
     names = ("Verdict", "What", "Times", "First", "Last", "Why")
     rows = (
         tag(
@@ -129,7 +129,7 @@ def _table(findings: Sequence[Finding]) -> Markup:
     return tag("table", head, tag("tbody", rows), class_="audit stacked")
 
 
-_MOST_BARS: Final = 20
+_MAX_BARS: Final = 20
 _KIP_636: Final = {
     FLEXIBLE: "flexible",
     INFLEXIBLE: "not flexible",
@@ -152,7 +152,7 @@ def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> s
         "Kafka traffic report",
         heading="Kafka traffic report",
         where=path_codes(report.paths, 4),
-        made=f"Read {minute_text(generated_at)} UTC by kafkaframes {version}",
+        footer=f"Read {minute_text(generated_at)} UTC by kafkaframes {version}",
         tiles=_tiles(report),
         cards=_cards(report),
         sections=_SECTIONS,
@@ -175,17 +175,17 @@ def _cards(report: TrafficReport) -> list[Markup]:
 
 
 def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
-    requested = sum(one.request_bytes for one in report.apis.values())
-    answered = sum(one.response_bytes for one in report.apis.values())
-    broken, upgrade = list[ClientAudit](), ""
+    request_bytes = sum(one.request_bytes for one in report.apis.values())
+    response_bytes = sum(one.response_bytes for one in report.apis.values())
+    broken_clients, upgrade = list[ClientAudit](), ""
     if report.audit is not None:
-        broken = [one for one in report.audit.clients if one.verdict == REMOVED]
-        upgrade = f"{'breaks' if len(broken) == 1 else 'break'} on {report.audit.target.name}"
+        broken_clients = [one for one in report.audit.clients if one.verdict == REMOVED]
+        upgrade = f"{'breaks' if len(broken_clients) == 1 else 'break'} on {report.audit.target.name}"
     return (
-        _judged_tile(report.judged),
+        _verdict_tile(report.judged),
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
-        ("Requests", size_text(requested), "without size prefixes", ""),
-        ("Responses", size_text(answered), "without size prefixes", ""),
+        ("Requests", size_text(request_bytes), "without size prefixes", ""),
+        ("Responses", size_text(response_bytes), "without size prefixes", ""),
         ("Errors", f"{sum(report.error_codes.values()):,}", "error codes in responses", ""),
         (
             "Gaps",
@@ -193,7 +193,12 @@ def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
             count_text(report.incomplete, "incomplete call"),
             "bad" if report.gaps else "good",
         ),
-        ("Upgrade", count_text(len(broken), "client"), upgrade, "bad" if broken else _upgrade_state(report)),
+        (
+            "Upgrade",
+            count_text(len(broken_clients), "client"),
+            upgrade,
+            "bad" if broken_clients else _upgrade_state(report),
+        ),
     )
 
 
@@ -202,7 +207,7 @@ def _upgrade_state(report: TrafficReport) -> str:
     return "good" if report.judged == ALL else ""
 
 
-def _sorted(report: TrafficReport) -> list[ApiTraffic]:
+def _sort_apis(report: TrafficReport) -> list[ApiTraffic]:
     return sorted(report.apis.values(), key=lambda entry: -(entry.request_bytes + entry.response_bytes))
 
 
@@ -212,10 +217,10 @@ def _name(entry: ApiTraffic) -> str:
 
 def _bytes(report: TrafficReport) -> Markup:
     rows = []
-    for entry in _sorted(report)[:_MOST_BARS]:
+    for entry in _sort_apis(report)[:_MAX_BARS]:
         parts = [
-            Part("c0", entry.request_bytes, f"{_name(entry)}\nrequests: {size_text(entry.request_bytes)}"),
-            Part("c1", entry.response_bytes, f"{_name(entry)}\nresponses: {size_text(entry.response_bytes)}"),
+            ChartPart("c0", entry.request_bytes, f"{_name(entry)}\nrequests: {size_text(entry.request_bytes)}"),
+            ChartPart("c1", entry.response_bytes, f"{_name(entry)}\nresponses: {size_text(entry.response_bytes)}"),
         ]
         whole = entry.request_bytes + entry.response_bytes
         rows.append(
@@ -223,9 +228,9 @@ def _bytes(report: TrafficReport) -> Markup:
         )
     if not any(row.parts for row in rows):
         return card("bytes", "Bytes by API and version", empty("A request log has no sizes on the wire."), wide=True)
-    drawn = charts.bars(rows, axis=size_mark, name="bytes on the wire", binary=True)
+    bar_chart = charts.bars(rows, axis=size_mark, name="bytes on the wire", binary=True)
     legend = charts.legend([("c0", "requests"), ("c1", "responses")])
-    return card("bytes", "Bytes by API and version", legend, drawn, note="The largest first.", wide=True)
+    return card("bytes", "Bytes by API and version", legend, bar_chart, note="The largest first.", wide=True)
 
 
 def _times(report: TrafficReport) -> Markup:
@@ -236,12 +241,14 @@ def _times(report: TrafficReport) -> Markup:
     for second, count in report.minutes.items():
         counts[bisect_right(edges, second * 1000) - 1] += count
     columns = [
-        Column([Part("c0", count, "")], f"{time_text(start)}\n{count_text(count, 'call')}")
+        ChartColumn([ChartPart("c0", count, "")], f"{time_text(start)}\n{count_text(count, 'call')}")
         for start, count in zip(edges, counts, strict=False)
     ]
     label = f"calls per {unit}"
-    drawn = charts.columns(columns, time_ticks(edges), x_name="time, UTC", y_name=label, label=label)
-    return card("time", "Calls over time", drawn, wide=not report.error_codes)  # narrow next to the card of errors
+    column_chart = charts.columns(columns, time_ticks(edges), x_name="time, UTC", y_name=label, label=label)
+    return card(
+        "time", "Calls over time", column_chart, wide=not report.error_codes
+    )  # narrow next to the card of errors
 
 
 def _milliseconds(value: float | None) -> str:
@@ -270,7 +277,11 @@ def _apis(report: TrafficReport) -> Markup:
     ]
     note = "Latency: from a whole request to a whole response, right within 9 %."
     return card(
-        "apis", "APIs and latency", table(_sorted(report), fields, name="APIs", searchable=True), note=note, wide=True
+        "apis",
+        "APIs and latency",
+        table(_sort_apis(report), fields, name="APIs", searchable=True),
+        note=note,
+        wide=True,
     )
 
 
@@ -293,7 +304,7 @@ def _clients(report: TrafficReport) -> Markup:
         return card("clients", "What an upgrade would break", empty("There is no client."))
     fields = [
         Field("Verdict", verdict_badge),
-        Field("Client", lambda judged: tag("b", judged.client.client_id or NOBODY), wide=True),
+        Field("Client", lambda client: tag("b", client.client.client_id or NOBODY), wide=True),
         Field("Library", library_text, wide=True),
         Field("Host", lambda judged: judged.client.address or "", is_minor=True),
         Field("What to do", lambda judged: action_text(judged, result.target) or NONE, wide=True),
@@ -303,7 +314,7 @@ def _clients(report: TrafficReport) -> Markup:
     return card(
         "clients",
         title,
-        table(result.clients[:200], fields, name="clients", searchable=True, stacked=True),
+        table(result.clients[:200], fields, name="clients", searchable=True, is_stacked=True),
         note=note,
         wide=True,
     )

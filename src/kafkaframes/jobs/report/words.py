@@ -18,11 +18,11 @@ def size_text(size_bytes: float) -> str:
     >>> size_text(0), size_text(1536), size_text(10 * 2**20), size_text(123 * 2**30 + 5)
     ('0 B', '1.50 KiB', '10.0 MiB', '123 GiB')
     """
-    value, unit = _scaled(size_bytes)
+    value, unit = _scale_size(size_bytes)
     return f"{_three(value) if unit else round(value)} {_UNITS[unit]}"
 
 
-def _scaled(size_bytes: float) -> tuple[float, int]:
+def _scale_size(size_bytes: float) -> tuple[float, int]:
     value, unit = float(size_bytes), 0
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -35,7 +35,7 @@ def size_mark(size_bytes: float) -> str:
     >>> size_mark(1536), size_mark(10 * 2**20), size_mark(512)
     ('1.5 KiB', '10 MiB', '512 B')
     """
-    value, unit = _scaled(size_bytes)
+    value, unit = _scale_size(size_bytes)
     return f"{_digits(value)} {_UNITS[unit]}"
 
 
@@ -85,13 +85,13 @@ def share_text(part: float, whole: float) -> str:
     return f"{share:.1f} %" if share < 10 or 90 < share < 100 else f"{share:.0f} %"
 
 
-def ratio_text(raw: int, stored: int) -> str:
+def ratio_text(raw: int, stored_bytes: int) -> str:
     """Format a compression ratio.
 
     >>> ratio_text(250, 100), ratio_text(5, 0)
     ('2.50×', '–')
     """
-    return f"{raw / stored:.2f}×" if stored else NONE
+    return f"{raw / stored_bytes:.2f}×" if stored_bytes else NONE
 
 
 def time_text(timestamp_ms: int | None) -> str:

@@ -131,7 +131,7 @@ def _rest(
         raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
     salvage_result = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
     losses += [
-        Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvage_result.lost
+        Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvage_result.losses
     ]
     for start, end in salvage_result.ranges():
         chunk = rest[start:end]

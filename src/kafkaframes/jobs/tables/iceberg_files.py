@@ -72,11 +72,11 @@ class _Footer(_FooterWrapper):
 
 
 class _RowGroup(_FooterWrapper):
-    def column(self, number: int) -> _Column:
-        return _Column(self._part.column(number))
+    def column(self, number: int) -> _IcebergColumn:
+        return _IcebergColumn(self._part.column(number))
 
 
-class _Column(_FooterWrapper):
+class _IcebergColumn(_FooterWrapper):
     @property
     def statistics(self) -> Any:
         statistics = self._part.statistics

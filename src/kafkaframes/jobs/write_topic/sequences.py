@@ -322,7 +322,7 @@ class LeaseServer:
         return got
 
 
-class Joined(NamedTuple):
+class TaskTransaction(NamedTuple):
     """The transaction that a task writes in."""
 
     transactional_id: str
@@ -333,7 +333,7 @@ class Leases:
     """A task's connection to the lease server.
 
     Attributes:
-        joined: the transaction; None if the batch was committed before.
+        transaction: the transaction; None if the batch was committed before.
 
     Raises:
         KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the question.
@@ -348,7 +348,9 @@ class Leases:
             with self._plainly("does not answer at"):
                 self._connection.greet(answer_timeout_s=_ANSWER_S)
             answer = self._ask({"task": task, "batch": dict(batch)})
-            self.joined = None if "written" in answer else Joined(answer["id"], ProducerIdentity(*answer["producer"]))
+            self.transaction = (
+                None if "written" in answer else TaskTransaction(answer["id"], ProducerIdentity(*answer["producer"]))
+            )
         except BaseException:
             self.close()
             raise

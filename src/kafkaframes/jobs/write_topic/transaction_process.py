@@ -41,15 +41,15 @@ _ENDED: Final = "the attempt to write the micro-batch that this task belongs to 
 _GONE: Final = "the query ends, or begins anew with other options"
 
 
-class Attempt:
+class WriteAttempt:
     """One try to write a micro-batch. Its own thread holds the transaction."""
 
     def __init__(self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], Sink]):
         """``make_batch`` reads the checkpoint, ``make_sink`` may query the cluster. Tasks get their exceptions."""
         self.name = name
         self.number = number
-        self.opened: Future[Shared | None] = Future()  # None: the micro-batch was committed before
-        self.ended: Future[None] = Future()
+        self.shared_transaction: Future[Shared | None] = Future()  # None: the micro-batch was committed before
+        self.end: Future[None] = Future()
         self._counts: Future[Mapping[TopicPartition, int]] = Future()
         self._ledger = Ledger(now_ms)
         self._make_batch, self._make_sink = make_batch, make_sink
@@ -59,14 +59,14 @@ class Attempt:
         """Commit the tasks' records unless the attempt was given up before, and wait for the end."""
         with suppress(InvalidStateError):
             self._counts.set_result(counts)
-        self.ended.result()
+        self.end.result()
 
     def give_up(self, reason: str, timeout: float | None = None) -> None:
         """Abort unless the commit was requested before, and wait for the end of either."""
         with suppress(InvalidStateError):
             self._counts.set_exception(LostTaskError(reason))
         with suppress(TimeoutError):
-            self.ended.exception(timeout)
+            self.end.exception(timeout)
 
     def _run(self) -> None:
         try:
@@ -74,17 +74,17 @@ class Attempt:
             sink.write(batch, partial(self._send, sink))
         except Exception as error:
             failure = error if isinstance(error, KafkaframesError) else KafkaframesError(repr(error))
-            if not self.opened.done():
-                self.opened.set_exception(failure)
-            self.ended.set_exception(failure)
+            if not self.shared_transaction.done():
+                self.shared_transaction.set_exception(failure)
+            self.end.set_exception(failure)
         else:
-            if not self.opened.done():
-                self.opened.set_result(None)
-            self.ended.set_result(None)
+            if not self.shared_transaction.done():
+                self.shared_transaction.set_result(None)
+            self.end.set_result(None)
 
     def _send(self, sink: Sink, producer: Producer) -> Sent:
         """Let tasks write in the transaction until it is committed or given up."""
-        self.opened.set_result(sink.shared(producer, self._ledger))
+        self.shared_transaction.set_result(sink.shared(producer, self._ledger))
         return Sent.of(self._ledger, self._counts.result())
 
 
@@ -96,7 +96,7 @@ class Holder:
         self._digest = digest_of(of.options)
         self._lock = threading.Lock()
         self._announced_attempt = ""  # the attempt that the next new task may start
-        self._attempt: Attempt | None = None
+        self._attempt: WriteAttempt | None = None
         self._sink: Sink | None = None
         self._watched_pid = 0
         self._is_replaced = False
@@ -144,7 +144,7 @@ class Holder:
         with self._lock:
             if self._is_replaced or (self._watched_pid and not is_running(self._watched_pid)):
                 return True
-            if self._announced_attempt or (self._attempt is not None and not self._attempt.ended.done()):
+            if self._announced_attempt or (self._attempt is not None and not self._attempt.end.done()):
                 self._since = time.monotonic()
             return time.monotonic() - self._since > IDLE_S
 
@@ -175,10 +175,10 @@ class Holder:
                     attempt.give_up(_NEWER)
                 query, number = request["query"], request["batch"]
                 make_batch = partial(plan_batch, self._of.options, query, number, self._of.checkpoint, self._read)
-                attempt = self._attempt = Attempt(name, number, make_batch, partial(self._sink_of, query))
-        shared_producer = attempt.opened.result()
-        if shared_producer is not None and attempt.ended.done():
-            attempt.ended.result()
+                attempt = self._attempt = WriteAttempt(name, number, make_batch, partial(self._sink_of, query))
+        shared_producer = attempt.shared_transaction.result()
+        if shared_producer is not None and attempt.end.done():
+            attempt.end.result()
             raise LostTaskError(_ENDED)
         return shared_producer
 

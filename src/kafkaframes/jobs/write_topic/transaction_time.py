@@ -22,7 +22,7 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 LIMIT: Final = "transaction.max.timeout.ms"
 OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
-_FACTOR_OF_LONGEST: Final = 4
+_MAX_DURATION_FACTOR: Final = 4
 _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
 # Errors that a producer gets after brokers aborted its transaction. They depend on broker version and next request.
@@ -73,7 +73,7 @@ class TransactionTime:
             return self._chosen_ms
         if not self._open_ms:
             return MIN_TIMEOUT_MS if self._limit_ms is None else self._limit_ms
-        chosen_ms = max(MIN_TIMEOUT_MS, _FACTOR_OF_LONGEST * max(self._open_ms))
+        chosen_ms = max(MIN_TIMEOUT_MS, _MAX_DURATION_FACTOR * max(self._open_ms))
         return chosen_ms if self._limit_ms is None else min(chosen_ms, self._limit_ms)
 
     def add(self, open_ms: int) -> None:

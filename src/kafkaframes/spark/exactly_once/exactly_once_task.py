@@ -94,12 +94,12 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
         leases = Leases(work.address, task, work.batch)
         stack.callback(leases.close)
-        if leases.joined is None:
+        if leases.transaction is None:
             deque(batches, maxlen=0)  # Spark wants them to be taken
             return counts
-        producer = open_producer(work.options, transactional_id=leases.joined.transactional_id)
+        producer = open_producer(work.options, transactional_id=leases.transaction.transactional_id)
         stack.callback(producer.close, flush=False)
-        join(producer, leases.joined.identity)
+        join(producer, leases.transaction.identity)
         under_way: Future[None] | None = None
         for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:
