@@ -59,7 +59,9 @@ def test_a_base_offset_that_jumped_does_not_cost_what_follows():
 def test_any_damage_leaves_batches_that_are_of_the_segment(junk, at, gone_bytes):
     raw = SEGMENT[:at] + junk + SEGMENT[at + gone_bytes :]
     result = salvage_segment(raw)
-    assert {raw[one.start : one.end] for one in result.good_ranges} <= {SEGMENT[one.start : one.end] for one in WHOLE.good_ranges}
+    assert {raw[one.start : one.end] for one in result.good_ranges} <= {
+        SEGMENT[one.start : one.end] for one in WHOLE.good_ranges
+    }
     untouched_batches = [one for one in WHOLE.good_ranges if one.end <= at or one.start >= at + gone_bytes]
     assert len(result.good_ranges) >= len(untouched_batches)
     covered_ranges = sorted(
