@@ -249,7 +249,7 @@ def consume(address: str, load: Load) -> float:
 def measure(running_broker, load: Load, *, reads: bool) -> Measured:
     """Run one load against one broker."""
     with running_broker as (address, pid, seconds):
-        measured = Measured(started=seconds)
+        measurement = Measured(started=seconds)
         if reads:  # the mock makes the topic when it is asked for
             admin = AdminClient(at(address))
             admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=10)[TOPIC].result(15)
@@ -257,14 +257,14 @@ def measure(running_broker, load: Load, *, reads: bool) -> Measured:
         try:
             rate = megabytes / produce(address, load)
             middle = cpu_seconds(pid)
-            measured = measured._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
+            measurement = measurement._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
             if reads:
                 rate = megabytes / consume(address, load)
                 used_cpu_s = cpu_seconds(pid) - middle
-                measured = measured._replace(out_rate=rate, out_cpu=used_cpu_s, peak_mb=peak_megabytes(pid))
+                measurement = measurement._replace(out_rate=rate, out_cpu=used_cpu_s, peak_mb=peak_megabytes(pid))
         except (RuntimeError, KafkaException) as error:
             print(f"    {error}", flush=True)
-        return measured
+        return measurement
 
 
 def floor(load: Load) -> Measured:

@@ -36,13 +36,13 @@ def ours_callback(servers: str, topic: str, count: int) -> None:
     """Queue records with a function that is called for each."""
     seen_count = 0
 
-    def delivered(error: Exception | None, record: object) -> None:
+    def on_delivery(error: Exception | None, record: object) -> None:
         nonlocal seen_count
         seen_count += error is None
 
     with Producer(servers, acks=1) as producer:
         for _ in range(count):
-            producer.send(topic, VALUE, on_delivery=delivered)
+            producer.send(topic, VALUE, on_delivery=on_delivery)
     assert seen_count == count
 
 
@@ -75,13 +75,13 @@ def confluent(servers: str, topic: str, count: int) -> None:
 
     seen_count = 0
 
-    def delivered(error: object, message: object) -> None:
+    def on_delivery(error: object, message: object) -> None:
         nonlocal seen_count
         seen_count += error is None
 
     peer = Peer({"bootstrap.servers": servers, "acks": 1, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
     for _ in range(count):
-        peer.produce(topic, VALUE, on_delivery=delivered)
+        peer.produce(topic, VALUE, on_delivery=on_delivery)
         peer.poll(0)
     peer.flush()
     assert seen_count == count

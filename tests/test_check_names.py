@@ -160,17 +160,20 @@ def package_with(counts, sizes):
 def test_a_rate_must_not_rise_and_a_lower_rate_is_stored():
     zero = dict.fromkeys(CHECK["GOALS"], 0.0)
     sizes = dict.fromkeys(CHECK["GOALS"], 2000)
-    stored = {"wire": {**zero, "participles": 2.1, "bounds": 1.0}}
+    stored_rates = {"wire": {**zero, "participles": 2.1, "bounds": 1.0}}
     same = {"wire": package_with({"participles": 5, "bounds": 1}, sizes)}
-    assert list(CHECK["problems"](same, stored)) == []
+    assert list(CHECK["problems"](same, stored_rates)) == []
     higher = {"wire": package_with({"participles": 6, "habits": 1}, sizes)}
-    lines = [line for line in CHECK["problems"](higher, stored) if not line.startswith(" ")]
+    lines = [line for line in CHECK["problems"](higher, stored_rates) if not line.startswith(" ")]
     assert lines == [
         "wire: participles 3 in 1,000, stored 2.1 (6 counted, limit 5)",
         "wire: habits 1 in 1,000, stored 0 (1 counted, limit 0)",
     ]
-    assert CHECK["lower_rates"](higher, stored)["wire"] == {**zero, "participles": 2.1}
-    assert CHECK["lower_rates"]({"wire": package_with({"participles": 1}, sizes)}, stored)["wire"]["participles"] == 0.5
+    assert CHECK["lower_rates"](higher, stored_rates)["wire"] == {**zero, "participles": 2.1}
+    assert (
+        CHECK["lower_rates"]({"wire": package_with({"participles": 1}, sizes)}, stored_rates)["wire"]["participles"]
+        == 0.5
+    )
 
 
 def test_a_package_without_stored_rates_must_meet_the_goals():
@@ -181,10 +184,10 @@ def test_a_package_without_stored_rates_must_meet_the_goals():
 
 
 def test_stored_rates_have_a_row_for_each_package():
-    stored = json.loads((TOP / "tools" / "language_rates.json").read_text())
+    stored_rates = json.loads((TOP / "tools" / "language_rates.json").read_text())
     folders = {path.name for path in (TOP / "src" / "kafkaframes").iterdir() if list(path.glob("*.py"))}
-    assert set(stored) == folders | {"src", "kafkaframes", "pages", "tests", "tools", "benchmarks", "examples"}
-    assert all(set(rates) == set(CHECK["GOALS"]) for rates in stored.values())
+    assert set(stored_rates) == folders | {"src", "kafkaframes", "pages", "tests", "tools", "benchmarks", "examples"}
+    assert all(set(rates) == set(CHECK["GOALS"]) for rates in stored_rates.values())
 
 
 def test_the_tool_itself_has_no_bare_participles():

@@ -53,10 +53,12 @@ RULE_NAMES = set(RULES) | {
 
 def is_command(name):
     words = name.removeprefix("kafkaframes ").replace("\\|", "|").split()
-    known = next((COMMANDS[" ".join(words[:count])] for count in (2, 1) if " ".join(words[:count]) in COMMANDS), None)
+    known_command = next(
+        (COMMANDS[" ".join(words[:count])] for count in (2, 1) if " ".join(words[:count]) in COMMANDS), None
+    )
     options = {option for command in COMMANDS.values() for one in command.params for option in one.opts}
-    return known is not None and {word for word in words if word.startswith("--")} <= (
-        {option for one in known.params for option in one.opts} if known is not None else options
+    return known_command is not None and {word for word in words if word.startswith("--")} <= (
+        {option for one in known_command.params for option in one.opts} if known_command is not None else options
     )
 
 

@@ -169,9 +169,9 @@ def _entries(module: ModuleType, names: list[str], link: Callable[[str], str]) -
     return [f"- [`{name}`]({link(name)}): {_summary(getattr(module, name))}" for name in names]
 
 
-def _summary(documented: object) -> str:
+def _summary(documented_object: object) -> str:
     """Return the first sentence of a docstring as Markdown."""
-    paragraph = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+    paragraph = " ".join((inspect.getdoc(documented_object) or "").partition("\n\n")[0].split())
     return re.sub(r"(?<=[.!?]) (?=[A-Z`]).*", "", paragraph).replace("``", "`")
 
 

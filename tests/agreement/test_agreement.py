@@ -58,8 +58,8 @@ def test_an_untouched_copy_agrees(corpus):
 def fields_of(kind: str) -> list[str]:
     text = gzip.decompress((DATA / "logs" / f"{CASE}.before.records.jsonl.gz").read_bytes())
     lines = (json.loads(line) for line in text.splitlines())
-    found = next(line for line in lines if line["type"] == kind)
-    return [name for name in found if name not in logs.WORDS]
+    matching_line = next(line for line in lines if line["type"] == kind)
+    return [name for name in matching_line if name not in logs.WORDS]
 
 
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
@@ -69,7 +69,7 @@ def test_every_field_of_every_type_of_line_counts(corpus, kind):
     for name in fields_of(kind):
         for change in ("another", "missing"):
 
-            def changed(lines: Lines, name=name, change=change) -> Lines:
+            def change_line(lines: Lines, name=name, change=change) -> Lines:
                 at = first_of(lines, b'"type":"%s"' % kind.encode())
                 line = json.loads(lines[at])
                 value = line.pop(name)
@@ -77,7 +77,7 @@ def test_every_field_of_every_type_of_line_counts(corpus, kind):
                     line[name] = value + 1 if type(value) is int else "poison" if name != "type" else "btach"
                 return [*lines[:at], json.dumps(line).encode() + b"\n", *lines[at + 1 :]]
 
-            poison(truth, changed)
+            poison(truth, change_line)
             try:
                 assert next(
                     iter(logs.KIND.disagreements(next(c for c in logs.KIND.cases(corpus) if "before" in c.name)))
@@ -90,7 +90,7 @@ def test_every_field_of_every_type_of_line_counts(corpus, kind):
 @pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
 @pytest.mark.parametrize("change", ["removed", "doubled", "surplus key"])
 def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
-    def changed(lines: Lines) -> Lines:
+    def change_line(lines: Lines) -> Lines:
         at = first_of(lines, b'"type":"%s"' % kind.encode())
         instead = {
             "removed": [],
@@ -99,7 +99,7 @@ def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
         }[change]
         return [*lines[:at], *instead, *lines[at + 1 :]]
 
-    poison(corpus / f"{CASE}.before.records.jsonl.gz", changed)
+    poison(corpus / f"{CASE}.before.records.jsonl.gz", change_line)
     differences = judge_folder(corpus)
     assert differences[f"{CASE}.before"]
     assert not differences[f"{CASE}.after"]
@@ -125,11 +125,11 @@ def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
 def test_a_tampered_text_is_noticed(corpus, what, change):
-    def changed(lines: Lines) -> Lines:
+    def change_line(lines: Lines) -> Lines:
         at = first_of(lines, what)
         return [*lines[:at], change(lines[at]), *lines[at + 1 :]]
 
-    poison(corpus / f"{CASE}.before.dumplog.txt.gz", changed)
+    poison(corpus / f"{CASE}.before.dumplog.txt.gz", change_line)
     assert judge_folder(corpus, dumplog.KIND)[f"{CASE}.before"]
 
 

@@ -18,14 +18,14 @@ def poll_with_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, li
     """
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        consumer, found, patience = make(), [], time.monotonic() + SECONDS / 6
-        while len(found) < count and time.monotonic() < (deadline if found else patience):
+        consumer, records_read, patience = make(), [], time.monotonic() + SECONDS / 6
+        while len(records_read) < count and time.monotonic() < (deadline if records_read else patience):
             for records in consumer.poll(timeout_ms=250).values():
-                found += records
-        if len(found) >= count:
-            return consumer, found
+                records_read += records
+        if len(records_read) >= count:
+            return consumer, records_read
         consumer.close()
-    raise AssertionError(f"{len(found)} of {count} records came")
+    raise AssertionError(f"{len(records_read)} of {count} records came")
 
 
 def poll_with_librdkafka(consumer: Any) -> Any:

@@ -30,12 +30,12 @@ def records_of(log):
 
 
 def batches_of(log):
-    found, offset = [], log.log_start_offset
+    batches_read, offset = [], log.log_start_offset
     while offset < log.log_end_offset:  # an answer ends with its segment
         batches = list(read_values(bytes(log.read(offset, max_bytes=1 << 24).records)))
-        found += batches
+        batches_read += batches
         offset = batches[-1].last_offset + 1 if batches else log.log_end_offset
-    return found
+    return batches_read
 
 
 def fill(asker, rounds=8, keys=4, *, magic=2, codec="none", **fields):

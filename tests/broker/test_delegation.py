@@ -58,18 +58,22 @@ def describe_tokens(asker, *owners, version=3):
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
     now = asker.state.clock.now_ms
-    made = create(asker, version, [("User", "bob")])
-    assert (made.error_code, made.principal_type, made.principal_name) == (0, "User", "alice")
-    times = made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms
+    create_answer = create(asker, version, [("User", "bob")])
+    assert (create_answer.error_code, create_answer.principal_type, create_answer.principal_name) == (
+        0,
+        "User",
+        "alice",
+    )
+    times = create_answer.issue_timestamp_ms, create_answer.expiry_timestamp_ms, create_answer.max_timestamp_ms
     assert times == (now, now + DAY_MS, now + 7 * DAY_MS)
-    assert (len(made.token_id), len(made.hmac)) == (22, 64)
+    assert (len(create_answer.token_id), len(create_answer.hmac)) == (22, 64)
     asker.state.clock.advance(DAY_MS / 2000)
-    assert renew(as_user(asker, "bob"), made.hmac) == (0, now + DAY_MS * 3 // 2)
-    assert renew(asker, made.hmac, HOUR_MS) == (0, now + DAY_MS // 2 + HOUR_MS)
+    assert renew(as_user(asker, "bob"), create_answer.hmac) == (0, now + DAY_MS * 3 // 2)
+    assert renew(asker, create_answer.hmac, HOUR_MS) == (0, now + DAY_MS // 2 + HOUR_MS)
     for period_ms in (30 * DAY_MS, 0):  # Kafka 3.9.1 and 4.3.1: the usual period at most
-        assert renew(asker, made.hmac, period_ms) == (0, now + DAY_MS * 3 // 2)
+        assert renew(asker, create_answer.hmac, period_ms) == (0, now + DAY_MS * 3 // 2)
     code, (token,) = describe_tokens(asker)
-    assert (code, token.token_id, token.hmac) == (0, made.token_id, made.hmac)
+    assert (code, token.token_id, token.hmac) == (0, create_answer.token_id, create_answer.hmac)
     assert token.expiry_timestamp == now + DAY_MS * 3 // 2
     assert [(one.principal_type, one.principal_name) for one in token.renewers] == [("User", "bob")]
     assert create(asker, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS

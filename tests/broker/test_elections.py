@@ -17,11 +17,11 @@ from kafkaframes.protocol.messages import message
 PREFERRED, UNCLEAN = 0, 1
 
 
-def create(broker, name, *, version=7, **asked):
+def create(broker, name, *, version=7, **settings):
     types = message("CreateTopicsRequest")
-    configs = [types.CreatableTopicConfig(name=key, value=value) for key, value in asked.pop("configs", {}).items()]
-    rows = [types.CreatableReplicaAssignment(**row) for row in asked.pop("assignments", [])]
-    topic = types.CreatableTopic(name=name, configs=configs, assignments=rows, **asked)
+    configs = [types.CreatableTopicConfig(name=key, value=value) for key, value in settings.pop("configs", {}).items()]
+    rows = [types.CreatableReplicaAssignment(**row) for row in settings.pop("assignments", [])]
+    topic = types.CreatableTopic(name=name, configs=configs, assignments=rows, **settings)
     return ask(first_port(broker), "CreateTopics", version, topics=[topic], timeout_ms=10_000).topics[0]
 
 

@@ -56,7 +56,7 @@ def member(broker, version: int = 9, **changes: Any) -> Any:
         answer = join(broker, version, answer.member_id, **changes)
     assert answer.error_code == 0
     assignment = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"all")
-    synced = broker.send(
+    sync_answer = broker.send(
         "SyncGroup",
         3,
         group_id=changes.get("group", "g"),
@@ -65,7 +65,7 @@ def member(broker, version: int = 9, **changes: Any) -> Any:
         group_instance_id=changes.get("group_instance_id"),
         assignments=[assignment],
     )
-    assert (synced.error_code, synced.assignment) == (0, b"all")
+    assert (sync_answer.error_code, sync_answer.assignment) == (0, b"all")
     return answer
 
 
@@ -262,8 +262,8 @@ def test_describe(broker, version):
     assert only.group_instance_id == ("a" if version >= 4 else None)
     assert (unknown.group_state, unknown.error_code) == ("Dead", code("GROUP_ID_NOT_FOUND") if version >= 6 else 0)
     if version >= 3:
-        asked = broker.send("DescribeGroups", version, groups=["g"], include_authorized_operations=True)
-        assert asked.groups[0].authorized_operations & (1 << 8)
+        described_group = broker.send("DescribeGroups", version, groups=["g"], include_authorized_operations=True)
+        assert described_group.groups[0].authorized_operations & (1 << 8)
     assert only.member_metadata == SUBSCRIPTION
     join(broker, 3)  # the group waits for the first member to join again
     (group,) = broker.send("DescribeGroups", version, groups=["g"]).groups

@@ -32,9 +32,9 @@ def fill_message(cls, version, rng, depth=0):
             row = fill_message(info.struct, version, rng, depth + 1)
             setattr(value, info.attribute, [row] if kind.is_array else row)
             continue
-        made = plain(kind.element.name if kind.is_array else kind.name, info.attribute, rng)
-        if made is not None:
-            setattr(value, info.attribute, [made] if kind.is_array else made)
+        field_value = plain(kind.element.name if kind.is_array else kind.name, info.attribute, rng)
+        if field_value is not None:
+            setattr(value, info.attribute, [field_value] if kind.is_array else field_value)
     return value
 
 

@@ -239,10 +239,10 @@ def test_list_offsets_fails_with_an_unknown_isolation(broker):
 
 def test_wrong_acks_are_refused_after_what_is_wrong_with_a_partition(broker):
     """Produce 12 with acks 2: INVALID_REQUIRED_ACKS for orders-0, UNKNOWN_TOPIC_OR_PARTITION for orders-7."""
-    made = types("Produce")
+    request_types = types("Produce")
     records = build_records({"value": [b"x"]})
-    rows = [made.PartitionProduceData(index=one, records=records) for one in (0, 7)]
-    topic = made.TopicProduceData(name="orders", partition_data=rows)
+    rows = [request_types.PartitionProduceData(index=one, records=records) for one in (0, 7)]
+    topic = request_types.TopicProduceData(name="orders", partition_data=rows)
     rows = broker.send("Produce", 12, acks=2, topic_data=[topic]).responses[0].partition_responses
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -766,8 +766,8 @@ def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
     request_type = types("Fetch")
     row = request_type.FetchPartition(partition=0, last_fetched_epoch=0, partition_max_bytes=1000)
     topics = [request_type.FetchTopic(topic="orders", partitions=[row])]
-    (done,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
-    assert done.partitions[0].error_code == 0
+    (fetched_topic,) = broker.send("Fetch", 12, session_epoch=-1, max_bytes=1000, topics=topics).responses
+    assert fetched_topic.partitions[0].error_code == 0
 
 
 def test_a_batch_behind_one_of_a_transaction_that_was_refused_is_out_of_order(broker):

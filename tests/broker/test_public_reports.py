@@ -101,8 +101,8 @@ def test_a_fetch_answers_with_the_start_of_the_log(broker):
         row = types.FetchPartition(partition=partition.partition_index, fetch_offset=0, partition_max_bytes=1 << 20)
         topics = [types.FetchTopic(topic="orders", partitions=[row])]
         answer = ask(ports[partition.leader_id], "Fetch", 11, max_wait_ms=0, max_bytes=1 << 20, topics=topics)
-        (fetched,) = answer.responses[0].partitions
-        assert (fetched.error_code, fetched.log_start_offset) == (ErrorCode.NONE, 0)
+        (fetched_partition,) = answer.responses[0].partitions
+        assert (fetched_partition.error_code, fetched_partition.log_start_offset) == (ErrorCode.NONE, 0)
 
 
 def test_the_first_group_of_a_new_broker_reads_at_once():
@@ -179,5 +179,5 @@ def test_a_topic_that_metadata_creates_takes_records_at_once():
         for row in topic.partitions:
             data = types.PartitionProduceData(index=row.partition_index, records=build_records({"value": [b"x"]}))
             rows = [types.TopicProduceData(name="new", partition_data=[data])]
-            produced = ask(ports[row.leader_id], "Produce", 9, acks=-1, timeout_ms=1000, topic_data=rows)
-            assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            produce_answer = ask(ports[row.leader_id], "Produce", 9, acks=-1, timeout_ms=1000, topic_data=rows)
+            assert produce_answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE

@@ -440,8 +440,8 @@ def test_the_command_has_passwords_from_a_file_or_the_environment(tmp_path, by_f
         assert "secret" not in process.stderr.read()
     if by_file:
         path.chmod(0o644)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode != 0, "chmod 600" in done.stderr, "=secret" in done.stderr) == (True, True, False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (result.returncode != 0, "chmod 600" in result.stderr, "=secret" in result.stderr) == (True, True, False)
 
 
 def test_an_argument_that_is_refused_shows_no_value():

@@ -62,7 +62,7 @@ def test_a_partition_is_described_until_its_member_has_given_it_up():
     def heartbeat(member, epoch, **fields):
         return broker.send("ConsumerGroupHeartbeat", 1, group_id="g", member_id=member, member_epoch=epoch, **fields)
 
-    def described():
+    def describe():
         group = broker.send("ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
         member = next(one for one in group.members if one.member_id == "a")
         return [index for row in member.assignment.topic_partitions for index in row.partitions]
@@ -70,10 +70,10 @@ def test_a_partition_is_described_until_its_member_has_given_it_up():
     epoch = heartbeat("a", 0, **joins).member_epoch
     heartbeat("b", 0, **joins)
     partitions = heartbeat("a", epoch).assignment.topic_partitions[0].partitions
-    assert (len(partitions), described()) == (2, [0, 1, 2])
+    assert (len(partitions), describe()) == (2, [0, 1, 2])
     rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=topic.topic_id, partitions=partitions)]
     heartbeat("a", epoch, topic_partitions=rows)
-    assert described() == list(partitions)
+    assert describe() == list(partitions)
 
 
 @pytest.mark.parametrize(
@@ -333,10 +333,10 @@ def test_a_groups_setting_names_a_brokers_setting_that_was_changed_as_its_synony
     resource = types.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
     answer = broker.send("IncrementalAlterConfigs", 1, resources=[resource])
     assert answer.responses[0].error_code == ErrorCode.NONE
-    described = message("DescribeConfigsRequest").DescribeConfigsResource(
+    described_resource = message("DescribeConfigsRequest").DescribeConfigsResource(
         resource_type=32, resource_name="g", configuration_keys=["consumer.assignment.interval.ms"]
     )
-    answer = broker.send("DescribeConfigs", 4, resources=[described], include_synonyms=True)
+    answer = broker.send("DescribeConfigs", 4, resources=[described_resource], include_synonyms=True)
     (row,) = answer.results[0].configs
     assert (row.value, row.config_source) == ("2000", 2)
     assert [synonym.source for synonym in row.synonyms] == [2, 5]

@@ -46,17 +46,17 @@ def calls():
 
 def streams(client_id="tester", *, rounds=1):
     """Return the bytes of both sides, and of each call (key, version, correlation id, request size, response size)."""
-    requests, answers, known = b"", b"", []
+    requests, answers, known_calls = b"", b"", []
     for number, (key, version, request, response) in enumerate(
         chain.from_iterable(calls() for _ in range(rounds)), 100
     ):
         one = frame_of(encode_request(request, version, correlation_id=number, client_id=client_id))
         other = b"" if response is None else frame_of(encode_response(response, version, correlation_id=number))
-        known.append(
+        known_calls.append(
             (key, version, number, len(one) - 4, len(other) - 4 if other else None, len(requests), len(answers))
         )
         requests, answers = requests + one, answers + other
-    return requests, answers, known
+    return requests, answers, known_calls
 
 
 class Tape:

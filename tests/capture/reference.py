@@ -54,17 +54,17 @@ class Side:
 
         The last frame's end must be there: what ends in a hole at the end of the capture may be waited for.
         """
-        is_damaged: list[Frame] = []
+        certain_frames: list[Frame] = []
         for frame in self.frames():
             end = frame.offset + 4 + frame.size
             if frame.have < self.head(frame) or not self.there.issuperset(range(end - 1, end)):
                 break
             number = int.from_bytes(self.stream[frame.offset + 4 : frame.offset + 8], "big")
-            damaged = any(before.have < before.size for before in is_damaged)
-            if requests is not None and damaged and number not in requests:
+            is_damaged = any(before.have < before.size for before in certain_frames)
+            if requests is not None and is_damaged and number not in requests:
                 break
-            is_damaged.append(frame)
-        return is_damaged
+            certain_frames.append(frame)
+        return certain_frames
 
     def numbers(self) -> set[int]:
         """Return the correlation ids of the requests that are certain."""

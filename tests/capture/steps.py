@@ -33,13 +33,13 @@ def copies_of(monkeypatch: Any, run: Callable[[], Any]) -> int:
     """Return how many bytes ``run`` copies where arrays are joined."""
     concatenate, copied_bytes = np.concatenate, 0
 
-    def counted(arrays: Any, *arguments: Any, **options: Any) -> Any:
+    def count_copied(arrays: Any, *arguments: Any, **options: Any) -> Any:
         nonlocal copied_bytes
         joined_array = concatenate(arrays, *arguments, **options)
         copied_bytes += joined_array.nbytes
         return joined_array
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "concatenate", counted)
+        patch.setattr(np, "concatenate", count_copied)
         run()
     return copied_bytes

@@ -367,8 +367,8 @@ def test_python_gets_what_was_not_read(tmp_path):
     (error,) = batches.errors
     assert str(error) == f"3 packets: ethertype 0x88e5 (MACsec) is not read (at {path})"
     assert isinstance(error.as_exception(), DecodeError)
-    counted = kafkaframes.scan_capture(path).where(timestamp=(None, 0)).to_batches()
-    assert (list(counted), len(counted.errors)) == ([], 1)
+    counted_batches = kafkaframes.scan_capture(path).where(timestamp=(None, 0)).to_batches()
+    assert (list(counted_batches), len(counted_batches.errors)) == ([], 1)
 
 
 def test_shares_of_a_capture_report_files_once_and_each_connection_once(tmp_path):

@@ -43,11 +43,11 @@ def test_the_work_grows_with_the_number_of_blocks(blocks, tmp_path, monkeypatch)
     copied_sizes = []
     take_block = container.take_block
 
-    def counted(walk, block, *rest):
+    def count_copied(walk, block, *rest):
         copied_sizes.append(len(block) if isinstance(block, bytes) else 0)
         return take_block(walk, block, *rest)
 
-    monkeypatch.setattr(packets, "take_block", counted)
+    monkeypatch.setattr(packets, "take_block", count_copied)
     lines = []
     for count in (500, 8000):
         path = write_capture_file(tmp_path, SECTION, INTERFACE, *(blocks * count))

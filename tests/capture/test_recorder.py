@@ -70,8 +70,8 @@ def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
     rows = read_capture(str(path)).read_all().to_pylist()
     assert {row["serverPort"] for row in rows} <= brokers
     assert not [row["_error"] for row in rows if row["_error"] and "none in the capture" not in row["_error"]]
-    produced = read_capture(str(path), CaptureOptions(table="records")).read_all().to_pylist()
-    assert {row["value"] for row in produced if row["apiName"] == "Produce"} == values
+    produced_rows = read_capture(str(path), CaptureOptions(table="records")).read_all().to_pylist()
+    assert {row["value"] for row in produced_rows if row["apiName"] == "Produce"} == values
     metadata = [row["response"] for row in rows if row["apiName"] == "Metadata"]
     assert metadata
     assert f'"port":{port},' not in "".join(filter(None, metadata))
@@ -141,12 +141,12 @@ class FullDisk(io.BytesIO):
 def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
     disk, served_sizes = FullDisk(), []
 
-    def counted(one):
+    def count_received(one):
         with one, contextlib.suppress(OSError):
             while data := one.recv(65536):
                 served_sizes.append(len(data))
 
-    with server_of(counted) as upstream, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk) as one:
+    with server_of(count_received) as upstream, Recorder(RecorderSettings("127.0.0.1", (0,), upstream), disk) as one:
         with socket.create_connection(one.start(), 60) as client, contextlib.suppress(ConnectionError):
             for _ in range(200):
                 client.sendall(bytes(10_000))
@@ -295,7 +295,7 @@ def test_answers_are_passed_on_in_any_pieces(step):
     )
     metadata = encode_response(body, 7, correlation_id=5)
     other = encode_response(message("HeartbeatResponse")(), 0, correlation_id=6)
-    asked = b"".join(
+    request_bytes = b"".join(
         struct.pack(">i", len(one)) + one
         for one in (
             encode_request(message("MetadataRequest")(), 7, correlation_id=5),
@@ -303,8 +303,8 @@ def test_answers_are_passed_on_in_any_pieces(step):
         )
     )
     responses = b"".join(struct.pack(">i", len(one)) + one for one in (metadata, other)) + bytes(4)
-    for start in range(0, len(asked), step):
-        requests.feed(asked[start : start + step])
+    for start in range(0, len(request_bytes), step):
+        requests.feed(request_bytes[start : start + step])
     out = b"".join(
         bytes(piece) for at in range(0, len(responses), step) for piece in answers.feed(responses[at : at + step])
     )
@@ -317,8 +317,8 @@ def test_answers_are_passed_on_in_any_pieces(step):
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
     answer = BrokerAddresses().of(10, 2)
-    localized = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
-    assert decode_response(localized, 10, 2).body == body.replace(host="here", port=1)
+    local_response = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
+    assert decode_response(local_response, 10, 2).body == body.replace(host="here", port=1)
     error_response = message("FindCoordinatorResponse")(
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, host="", port=-1
     )

@@ -28,9 +28,9 @@ def test_the_command_prints_the_table(tmp_path):
     result = CliRunner().invoke(cli, ["analyze", "records", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "200 records in 2 batches: format 2 saves" in result.output
-    found = json.loads(CliRunner().invoke(cli, ["analyze", "records", "--json", str(path)]).output)
-    assert found["sizes"]["batch header"] == [0, 0, 122]
-    assert found["totals"][0] == 200 * 126
+    report = json.loads(CliRunner().invoke(cli, ["analyze", "records", "--json", str(path)]).output)
+    assert report["sizes"]["batch header"] == [0, 0, 122]
+    assert report["totals"][0] == 200 * 126
 
 
 def test_records_of_a_version_that_own_specs_have(tmp_path):

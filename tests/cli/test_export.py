@@ -30,12 +30,12 @@ def test_export_in_processes_is_kafkas_truth(tmp_path):
     assert "__consumer_offsets" in report["internal_topics"]
     for topic in ("orders", "payments"):
         truth = [(partition, offset, stamp) for partition, offset, stamp, *_ in rows_of(SHOP, topic)]
-        found = []
+        exported_rows = []
         for path in (tmp_path / "out" / f"topic={topic}").glob("*/*.parquet"):
             partition = int(path.parent.name.removeprefix("partition="))
             rows = pq.ParquetFile(path).read(["offset", "timestamp"]).to_pylist()
-            found += [(partition, row["offset"], round(row["timestamp"].timestamp() * 1000)) for row in rows]
-        assert sorted(found) == sorted(truth)
+            exported_rows += [(partition, row["offset"], round(row["timestamp"].timestamp() * 1000)) for row in rows]
+        assert sorted(exported_rows) == sorted(truth)
     assert "26 were done before" in ask(LOGS, "--to", tmp_path / "out").output
 
 

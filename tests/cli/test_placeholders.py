@@ -64,8 +64,8 @@ def test_clients_and_brokers_resolve_their_settings(secrets, monkeypatch, tmp_pa
     assert settings["sasl.plain.password"] == "p=w#1"
     config = tmp_path / "server.properties"
     config.write_text("delegation.token.secret.key=${env:TOKEN_SECRET}\n")
-    known, _ = _settings(str(config), (f"super.users=${{file:{secrets}:other}}",))
-    assert known == {"delegation.token.secret.key": "s3", "super.users": "2"}
+    broker_settings, _ = _settings(str(config), (f"super.users=${{file:{secrets}:other}}",))
+    assert broker_settings == {"delegation.token.secret.key": "s3", "super.users": "2"}
 
 
 def test_the_password_of_a_registry_is_resolved(monkeypatch):

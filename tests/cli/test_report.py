@@ -20,8 +20,8 @@ def test_the_command_writes_a_page_or_json(cluster, tmp_path):  # noqa: F811
     values = json.loads(data.read_text())
     assert values["report_version"] == 2
     assert values["sound"] is True
-    printed = ask(cluster, "--json", "--generated-at", "2026-11-21")
-    assert json.loads(printed.output)["generated_at_ms"] == 1_795_219_200_000
+    json_result = ask(cluster, "--json", "--generated-at", "2026-11-21")
+    assert json.loads(json_result.output)["generated_at_ms"] == 1_795_219_200_000
     assert not [path for path in tmp_path.parent.iterdir() if path.name.endswith(".part")]
 
 

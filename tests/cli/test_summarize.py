@@ -79,13 +79,13 @@ def test_names_with_brackets_are_printed_as_they_are():
 
 @pytest.mark.parametrize(("whole", "is_left"), [(False, False), (True, True)], ids=["half", "whole"])
 def test_what_was_begun_is_gone_after_ctrl_c(whole, is_left, tmp_path, monkeypatch):
-    def stopped(*_, **__):
+    def stop(*_, **__):
         (tmp_path / "out" / "_temporary").mkdir(parents=True)
         if whole:
             (tmp_path / "out" / "_SUCCESS").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_summarize, "spark_at", stopped)
+    monkeypatch.setattr(cli_summarize, "spark_at", stop)
     result = run(SHOP, "--to", tmp_path / "out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "kafkaframes: interrupted")
     assert (tmp_path / "out").exists() is is_left

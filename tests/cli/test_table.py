@@ -131,7 +131,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
     with monkeypatch.context() as patch:
         make, commits = Committer.make, []
 
-        def killed(self, commit, state):
+        def kill(self, commit, state):
             is_last = (step == "committed" and len(commits) == 1) or step == "files written"
             if is_last and step == "files written":
                 raise KilledError
@@ -140,7 +140,7 @@ def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broke
             if is_last or step == "dead letters committed":
                 raise KilledError
 
-        patch.setattr(Committer, "make", killed)
+        patch.setattr(Committer, "make", kill)
         patch.setattr(running.TableExport, "_discard", lambda *arguments, **options: None)  # a kill tidies nothing up
         with pytest.raises(KilledError):
             ask(*flags)
@@ -159,7 +159,7 @@ def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next
     send(broker, topic, as_json(ORDERS[:4]))
     with monkeypatch.context() as patch:
         patch.setattr(ParquetTable, "_move", lambda *arguments: (_ for _ in ()).throw(KilledError))
-        patch.setattr(running.TableExport, "_discard", lambda *given, **options: None)
+        patch.setattr(running.TableExport, "_discard", lambda *args, **options: None)
         with pytest.raises(KilledError):
             ask(*flags)
     assert not list(tmp_path.glob("t/topic=*/**/*.parquet"))

@@ -583,14 +583,14 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         keys = [key for table in tables for key in table["key"].to_pylist()]
         assert keys == [b"%d" % number for number in range(12) for _ in range(10)]
         consumer.seek((topic, 0), 0)
-        polled = []
-        while len(polled) < 120:
-            polled += consumer.poll(60_000, max_records=7)
+        polled_records = []
+        while len(polled_records) < 120:
+            polled_records += consumer.poll(60_000, max_records=7)
             open_records = [
                 records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records
             ]
             assert sum(records.unread_count for records in open_records) < 40
-        assert [one.offset for one in polled] == list(range(120))
+        assert [one.offset for one in polled_records] == list(range(120))
 
 
 def test_committed_offsets_go_by_topic_ids_where_both_sides_can():

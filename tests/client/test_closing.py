@@ -374,15 +374,15 @@ def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, k
     """Java completes a batch's callbacks before it releases the batch's memory (``Sender.completeBatch``)."""
     may_go, calls = threading.Event(), []
 
-    def delivered(*_):
+    def on_delivery(*_):
         may_go.wait(60)
         calls.append(1)
 
     def send(producer):
         if kind == "on_delivery":
-            producer.send("t", b"x" * 1_000, on_delivery=delivered)
+            producer.send("t", b"x" * 1_000, on_delivery=on_delivery)
         else:
-            producer.send("t", b"x" * 1_000).add_done_callback(delivered)
+            producer.send("t", b"x" * 1_000).add_done_callback(on_delivery)
 
     settings = {"buffer_memory": 50_000, "batch_size": 5_000, "max_block_ms": 500}
     with Producer(broker.bootstrap_servers, **settings) as producer:
@@ -406,13 +406,13 @@ def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, k
 def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
     results = []
 
-    def delivered(error, record):
+    def on_delivery(error, record):
         producer.send("t", b"y" * 1_000, on_delivery=lambda error, record: results.append(error))
 
     settings = {"buffer_memory": 20_000, "batch_size": 5_000, "max_block_ms": 20_000}
     with Producer(broker.bootstrap_servers, **settings) as producer:
         for _ in range(100):
-            producer.send("t", b"x" * 1_000, on_delivery=delivered)
+            producer.send("t", b"x" * 1_000, on_delivery=on_delivery)
     assert results == [None] * 100
 
 
@@ -485,13 +485,13 @@ def test_a_callback_of_poll_that_polls_is_an_error_at_once(broker):
     async def subscribe():
         async with AsyncConsumer(broker.bootstrap_servers, group_id="callback") as consumer:
 
-            async def assigned(_):
+            async def on_assign(_):
                 try:
                     await consumer.poll(0)
                 except OptionError as error:
                     errors.append(str(error))
 
-            await consumer.subscribe("t", on_assign=assigned)
+            await consumer.subscribe("t", on_assign=on_assign)
             while not errors:
                 await consumer.poll(100)
 

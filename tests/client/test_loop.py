@@ -105,18 +105,18 @@ def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
 
 
 def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
-    has_begun = concurrent.futures.Future()
+    begun_future = concurrent.futures.Future()
 
     async def close() -> None:
         await asyncio.sleep(0)
 
     async def wait() -> None:
-        has_begun.set_result(None)
+        begun_future.set_result(None)
         await asyncio.sleep(600)
 
     thread = LoopThread("test")
     waiting = thread.begin(wait())
-    has_begun.result(60)
+    begun_future.result(60)
     thread.end(close)
     with pytest.raises(NetworkError, match="this client was closed"):
         waiting.result(60)
@@ -131,7 +131,7 @@ def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
 def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_records_or_for_metadata():
     async def run(broker: Broker) -> None:
         producer = AsyncProducer(broker.bootstrap_servers, linger_ms=60_000)
-        sent = await producer.send("numbers", b"1")
+        sent_record = await producer.send("numbers", b"1")
         broker.on("Produce").ignore()
         waits = asyncio.ensure_future(producer.send_and_wait("numbers", b"2"))
         broker.on("Metadata").ignore()
@@ -139,7 +139,7 @@ def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_reco
         while not producer._cluster._refreshing:
             await asyncio.sleep(0.001)
         await producer.close(flush=False)
-        for future in (sent, waits, asks):
+        for future in (sent_record, waits, asks):
             with pytest.raises((NetworkError, MaybeWrittenError), match="closed"):
                 await future
 

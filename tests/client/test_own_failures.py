@@ -74,10 +74,10 @@ def test_a_producer_without_memory_for_an_answer_says_so(servers, break_answers)
 
 
 def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeypatch):
-    def built(*_):
+    def fail_to_build(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(AsyncProducer, "_encode", built)
+    monkeypatch.setattr(AsyncProducer, "_encode", fail_to_build)
     with Producer(servers) as producer:
         for _ in range(2):  # what gathers records goes on
             with pytest.raises(MemoryError):

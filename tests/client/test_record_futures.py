@@ -65,21 +65,21 @@ def test_wait_as_completed_and_asyncio_see_them():
     threading.Timer(0.05, second.fail, [NetworkError("gone")]).start()
     assert set(concurrent.futures.as_completed(early + late, 60)) == set(early + late)
 
-    async def wrapped():
+    async def wait_for_first():
         return await asyncio.wrap_future(early[1])
 
-    assert asyncio.run(wrapped()).offset == 1
+    assert asyncio.run(wait_for_first()).offset == 1
 
 
 def test_callbacks_are_called_once_each_and_what_they_raise_is_logged(caplog):
     results, futures = batch(2)
-    seen = []
+    calls = []
     futures[0].add_done_callback(lambda future: 1 / 0)
-    futures[1].add_done_callback(lambda future: seen.append(future.result().offset))
+    futures[1].add_done_callback(lambda future: calls.append(future.result().offset))
     with caplog.at_level(logging.ERROR):
         results.finish([PartResult(0, results.count, 3)])
-    futures[1].add_done_callback(lambda future: seen.append("later"))
-    assert seen == [4, "later"]
+    futures[1].add_done_callback(lambda future: calls.append("later"))
+    assert calls == [4, "later"]
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -98,10 +98,10 @@ def test_records_of_many_threads_are_written_once_each(servers):
             return [producer.send("three", b"%d-%d" % (thread, n)) for n in range(500)]
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            sent = [future for futures in pool.map(send, range(4)) for future in futures]
+            sent_futures = [future for futures in pool.map(send, range(4)) for future in futures]
         producer.flush()
-        assert all(future.done() for future in sent)
-    where = {future.result()[:3] for future in sent}
+        assert all(future.done() for future in sent_futures)
+    where = {future.result()[:3] for future in sent_futures}
     assert len(where) == 2_000
     with Consumer(servers) as consumer:
         targets = consumer.partitions_for("three")

@@ -91,11 +91,11 @@ def servers():
 def test_records_before_damage_are_handed_out_after_its_error(servers, monkeypatch):
     read = FetchedBatches.read
 
-    def damaged(*arguments, **options):
+    def read_damaged(*arguments, **options):
         yield from read(*arguments, **options)
         raise CorruptRecordError("damaged")
 
-    monkeypatch.setattr(FetchedBatches, "read", damaged)
+    monkeypatch.setattr(FetchedBatches, "read", read_damaged)
     with Consumer(servers, max_poll_records=3) as consumer:
         consumer.assign({TARGET: 0})
         with pytest.raises(CorruptRecordError):

@@ -301,9 +301,9 @@ def test_a_group_is_listed_and_described_with_its_members(broker, servers, admin
     with Consumer(servers, group_id=topic, group_protocol=protocol, client_id="reader") as member:
         member.subscribe([topic])
         broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=60)
-        listed = {group.group_id: group for group in admin.list_groups()}[topic]
+        groups_by_id = {group.group_id: group for group in admin.list_groups()}[topic]
         description = admin.describe_group(topic)
-    assert (listed.state, listed.type) == ("Stable", kind)
+    assert (groups_by_id.state, groups_by_id.type) == ("Stable", kind)
     assert description.state == "Stable"
     assert [(one.client_id, len(one.assignment)) for one in description.members] == [("reader", 3)]
 

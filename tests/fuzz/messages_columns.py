@@ -53,9 +53,9 @@ def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
     columns = cls.decode_columns(messages, version, mode=mode)
     columns.validate(full=True)
     for data, row, again in zip(messages, columns.to_pylist(), encode_again(cls, columns, version), strict=True):
-        wanted = expected_row(cls, data, version, mode)
-        if repr(row) != repr(wanted):
-            raise SystemExit(f"{name} v{version} {mode} {data.hex()}: {row}, not {wanted}")
+        row_wanted = expected_row(cls, data, version, mode)
+        if repr(row) != repr(row_wanted):
+            raise SystemExit(f"{name} v{version} {mode} {data.hex()}: {row}, not {row_wanted}")
         if mode == "strict" and row["_error"] is None and "nan" not in repr(row) and again != data:
             raise SystemExit(f"{name} v{version} {data.hex()} is written again as {again!r}")
     return len(messages)

@@ -89,14 +89,14 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
     cls = message(name)
     plan, messages, mode = cls._plan(version, DecodeError), some_messages(choose, cls, version), choose.choice(MODES)
 
-    def decoded(is_specialized: bool) -> pa.StructArray:
+    def decode(is_specialized: bool) -> pa.StructArray:
         return columns.decode_columns(plan, messages, mode=mode, specialized=is_specialized)
 
-    expected_column = run_unguarded(before, lambda: decoded(False))
+    expected_column = run_unguarded(before, lambda: decode(False))
     expected_column.validate(full=True)
     expected_rows = expected_column.to_pylist()
     for is_specialized in (False, True):
-        rows = zip(messages, decoded(is_specialized).to_pylist(), expected_rows, strict=True)
+        rows = zip(messages, decode(is_specialized).to_pylist(), expected_rows, strict=True)
         for raw, actual_row, row in rows:
             if row_text(actual_row) != row_text(row):
                 raise SystemExit(

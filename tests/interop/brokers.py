@@ -137,8 +137,8 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
-        is_aborted = state.mask_aborted_batches(Batches(table, ScanEnd(0, 0))) & (isolation == "read_committed")
-        for number in np.flatnonzero(~is_aborted).tolist():
+        aborted_mask = state.mask_aborted_batches(Batches(table, ScanEnd(0, 0))) & (isolation == "read_committed")
+        for number in np.flatnonzero(~aborted_mask).tolist():
             yield _words({name: rows[name][number] for name in columns})
 
 

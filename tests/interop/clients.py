@@ -38,13 +38,13 @@ def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
     end = consumer.end_offsets([partition])[partition]
-    found: list[tuple[int, int, bytes]] = []
+    rows: list[tuple[int, int, bytes]] = []
     deadline = time.monotonic() + 60
     while consumer.position(partition) < end and time.monotonic() < deadline:
         for records in consumer.poll(500).values():
-            found += [(record.offset, record.timestamp, record.value) for record in records]
+            rows += [(record.offset, record.timestamp, record.value) for record in records]
     consumer.close()
-    return found
+    return rows
 
 
 def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:

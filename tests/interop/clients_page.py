@@ -67,8 +67,8 @@ def merge_rows(page: str, rows: Iterable[tuple[str, ...]]) -> str:
     sorted_rows = sorted(
         rows_by_client.values(), key=lambda row: (row[0].lower(), [-int(part) for part in row[1].split(".")])
     )
-    made = "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, tuple("---" for _ in HEADER), *sorted_rows))
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+    table_text = "\n".join(f"| {' | '.join(row)} |" for row in (HEADER, tuple("---" for _ in HEADER), *sorted_rows))
+    return f"{before}{BEGIN}\n\n{table_text}\n\n{END}{after}"
 
 
 def write(results_file: Path) -> None:

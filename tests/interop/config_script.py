@@ -237,12 +237,12 @@ ALLOWED: tuple[tuple[str, str, str], ...] = (
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Return every difference that ``ALLOWED`` does not name."""
-    unexplained = []
+    unexplained_differences = []
     for case, (our_code, our_value) in ours.items():
         their_code, their_value = theirs[case]
         if our_code == their_code and our_value == their_value:
             continue
         what = f"codes {our_code}, {their_code}" if our_code != their_code else f"values {our_value}, {their_value}"
         if not any(re.search(key, case) and re.fullmatch(those, what) for key, those, _ in ALLOWED):
-            unexplained.append(f"{case}: {what}")
-    return unexplained
+            unexplained_differences.append(f"{case}: {what}")
+    return unexplained_differences

@@ -36,8 +36,8 @@ def run_java(*arguments: str | Path, timeout: float = 600) -> str:
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, as ``make docs`` builds it; or the one that ``KAFKAFRAMES_SITE`` names."""
-    if built := os.environ.get("KAFKAFRAMES_SITE"):
-        return Path(built)
+    if site_dir := os.environ.get("KAFKAFRAMES_SITE"):
+        return Path(site_dir)
     mkdocs = shutil.which("mkdocs", path=str(Path(sys.executable).parent)) or shutil.which("mkdocs")
     if mkdocs is None:
         pytest.skip("no MkDocs here: make docs installs it")

@@ -29,8 +29,8 @@ def save() -> None:
     """Write small groups with Kafka's answers."""
     texts = (one.text() for one in cases(1071))
     lines = list(islice((text for text in texts if len(text) < _MAX_TEXT), _COUNT))
-    saved = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))
-    SAVED.write_bytes(gzip.compress(saved.encode(), mtime=0))
+    saved_text = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))
+    SAVED.write_bytes(gzip.compress(saved_text.encode(), mtime=0))
 
 
 if __name__ == "__main__":

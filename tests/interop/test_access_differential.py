@@ -64,12 +64,13 @@ def test_rights_are_those_of_kafka(kafka, clusters):
         assert {user: by_pattern(clusters[1], user, own[user]) for user in PATTERN_USERS} == own
     began = time.monotonic()
     different, count = play(*clusters)
-    unexplained = [one for one in different if not is_named(kafka.version, one)]
-    print(f"{count} requests in {time.monotonic() - began:.0f} s, {len(different)} differences, {len(unexplained)} new")
+    unexplained_differences = [one for one in different if not is_named(kafka.version, one)]
+    summary = f"{len(different)} differences, {len(unexplained_differences)} unnamed"
+    print(f"{count} requests in {time.monotonic() - began:.0f} s, {summary}")
     assert count >= MIN_REQUESTS[kafka.version]
-    kinds = Counter((one.step.name, one.step.version, one.path) for one in unexplained)
+    kinds = Counter((one.step.name, one.step.version, one.path) for one in unexplained_differences)
     lines = [
-        f"{len(unexplained)} differences in {count} requests",
+        f"{len(unexplained_differences)} differences in {count} requests",
         *(f"{number} {kind}" for kind, number in kinds.items()),
     ]
-    assert not unexplained, "\n".join([*lines, *map(str, unexplained[:300])])
+    assert not unexplained_differences, "\n".join([*lines, *map(str, unexplained_differences[:300])])

@@ -24,5 +24,7 @@ def test_answers_are_those_of_kafka(kafka, tmp_path):
             ours.close()
             theirs.close()
     assert count >= MIN_REQUESTS
-    unexplained = [str(one) for one in all_differences if not is_allowed(one)]
-    assert not unexplained, f"{len(unexplained)} of {count} requests:\n" + "\n".join(unexplained[:40])
+    unexplained_differences = [str(one) for one in all_differences if not is_allowed(one)]
+    assert not unexplained_differences, f"{len(unexplained_differences)} of {count} requests:\n" + "\n".join(
+        unexplained_differences[:40]
+    )

@@ -41,11 +41,11 @@ def requested_apis(monkeypatch) -> set[tuple[str, int]]:
     requests: set[tuple[str, int]] = set()
     post = Connection._post
 
-    def noted(self, body, version, wait_ms):
+    def note_request(self, body, version, wait_ms):
         requests.add((type(body).__name__.removesuffix("Request"), version))
         return post(self, body, version, wait_ms)
 
-    monkeypatch.setattr(Connection, "_post", noted)
+    monkeypatch.setattr(Connection, "_post", note_request)
     return requests
 
 

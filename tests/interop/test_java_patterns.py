@@ -19,8 +19,8 @@ JUDGE = Path(__file__).with_name("java") / "Patterns.java"
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java on the PATH")
 def test_random_expressions_match_what_java_matches_or_are_refused(tmp_path):
     expressions = Expressions(SEED)
-    generated = (expressions.make() for _ in range(10 * DRAWS))
-    patterns = [pattern for pattern in generated if pattern.strip()][:DRAWS]
+    generated_texts = (expressions.make() for _ in range(10 * DRAWS))
+    patterns = [pattern for pattern in generated_texts if pattern.strip()][:DRAWS]
     (tmp_path / "patterns").write_text("".join(f"{base64.b64encode(each.encode()).decode()}\n" for each in patterns))
     (tmp_path / "names").write_text("\n".join(NAMES))
     command = ["java", "-Xss16m", str(JUDGE), str(tmp_path / "patterns"), str(tmp_path / "names")]

@@ -28,9 +28,9 @@ def test_kernels_with_the_newest_numba(options, tmp_path):
         ":all:",
         *options,
     ]
-    installed = subprocess.run([sys.executable, *install, "numba"], capture_output=True, text=True, check=False)
-    if installed.returncode:
-        pytest.skip(f"numba cannot be installed: {installed.stderr[-300:]}")
+    pip_result = subprocess.run([sys.executable, *install, "numba"], capture_output=True, text=True, check=False)
+    if pip_result.returncode:
+        pytest.skip(f"numba cannot be installed: {pip_result.stderr[-300:]}")
     environment = os.environ | {
         "PYTHONPATH": f"{site}{os.pathsep}{ROOT / 'src'}",
         "KAFKAFRAMES_CACHE_DIR": str(cache),

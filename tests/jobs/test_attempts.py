@@ -160,12 +160,12 @@ def kill_halfway(tmp_path, writes):
                 path.write_bytes(pickle.dumps((function, task)))
                 command = [sys.executable, "-c", HALFWAY, str(path), str(writes), "result"]
                 process = subprocess.run(command, capture_output=True, text=True, timeout=300)
-                was_killed.append(process.returncode == KILLED)
+                kill_results.append(process.returncode == KILLED)
                 assert process.returncode in (0, KILLED), process.stderr
             yield function(copy(task))
 
-    was_killed = []
-    run.killed = was_killed
+    kill_results = []
+    run.killed = kill_results
     return run
 
 

@@ -42,8 +42,8 @@ def change_mark(**values) -> StreamBatch:
 def test_what_fits_a_mark(values, reason):
     stored_mark = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
     assert stored_mark == MARK
-    found = conflict(stored_mark, change_mark(**values))
-    assert found is reason is None or re.search(reason, found)
+    actual_reason = conflict(stored_mark, change_mark(**values))
+    assert actual_reason is reason is None or re.search(reason, actual_reason)
 
 
 def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():

@@ -56,10 +56,10 @@ def log_of(folder, payload, *, batches, count=1):
     """A log directory of one segment of so many equal batches."""
     path = folder / "t-0" / f"{0:020}.log"
     path.parent.mkdir()
-    made = [
+    equal_batches = [
         mutations.batch_v2(payload, count=count, base_offset=number * count, attributes=4) for number in range(batches)
     ]
-    path.write_bytes(b"".join(made))
+    path.write_bytes(b"".join(equal_batches))
     return path
 
 

@@ -213,10 +213,15 @@ def test_end_of_transaction():
 def test_empty_batch():
     fields = BatchFields(producer_id=5, producer_epoch=1, base_sequence=40, leader_epoch=2)
     raw = build_empty_batch(100, 109, max_timestamp=77, fields=fields)
-    found = header(raw)
+    header_fields = header(raw)
     assert len(raw) == 61
-    assert found["crc"] == crc32c(raw[21:])
-    assert (found["count"], found["last_offset_delta"], found["base_timestamp"], found["max_timestamp"]) == (
+    assert header_fields["crc"] == crc32c(raw[21:])
+    assert (
+        header_fields["count"],
+        header_fields["last_offset_delta"],
+        header_fields["base_timestamp"],
+        header_fields["max_timestamp"],
+    ) == (
         0,
         9,
         -1,
@@ -229,9 +234,13 @@ def test_one_batch_with_given_fields():
     raw = build_batch(
         rows_of({"offset": [99, 101, 105, 130], "value": ["a", "b", "c", "d"]}), fields=fields, start=1, stop=3
     )
-    found = header(raw)
-    assert (found["base_offset"], found["last_offset_delta"], found["max_timestamp"]) == (100, 20, 5000)
-    assert found["count"] == 2
+    header_fields = header(raw)
+    assert (header_fields["base_offset"], header_fields["last_offset_delta"], header_fields["max_timestamp"]) == (
+        100,
+        20,
+        5000,
+    )
+    assert header_fields["count"] == 2
 
 
 # -------------------------------------------------------------------------------------------------- batches

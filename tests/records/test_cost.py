@@ -21,14 +21,14 @@ def calls(data):
     """Count the Python and C calls of reading all columns."""
     count = 0
 
-    def counted(_frame, event, _argument):
+    def count_calls(_frame, event, _argument):
         nonlocal count
         count += event in ("call", "c_call")
 
     list(kafkaframes.read_records(data))  # imports and first uses
     gc.collect()
     gc.disable()  # what it finds, of other tests too, and those who listen to it are called
-    sys.setprofile(counted)
+    sys.setprofile(count_calls)
     try:
         for _ in kafkaframes.read_records(data):
             pass

@@ -68,29 +68,29 @@ def test_rows_and_damage_keep_their_order(threads, max_bytes):
 
 def test_rows_of_later_slices_wait_within_the_limit_and_the_current_slice_goes_on():
     slices = make_slices([50, 50, 50])
-    taken = []
+    values = []
     with ReadAhead(slices, threads=3, max_bytes=4 * BATCH_BYTES) as ahead:
         for index in range(3):
             for batch in ahead.rows_of(index, []):
-                taken.append(batch.column(0)[0].as_py())
+                values.append(batch.column(0)[0].as_py())
                 # a batch of each thread may be read and wait for its turn
-                assert sum(part.read_count for part in slices) <= len(taken) + 4 + 3 + 1
-    assert taken == list(range(150))
+                assert sum(part.read_count for part in slices) <= len(values) + 4 + 3 + 1
+    assert values == list(range(150))
 
 
 def test_a_failure_is_raised_after_the_rows_before_it_and_later_slices_are_not_started():
     slices = make_slices([3, 3, 3, 3, 3, 3, 3, 3])
     slices[2].failure = OSError("disk")
-    seen = []
+    values = []
 
     def take_all(ahead):
         for index in range(len(slices)):
             for batch in ahead.rows_of(index, []):
-                seen.append(batch.column(0)[0].as_py())
+                values.append(batch.column(0)[0].as_py())
 
     with ReadAhead(slices, threads=2, max_bytes=BATCH_BYTES) as ahead, pytest.raises(OSError, match="disk"):
         take_all(ahead)
-    assert seen == list(range(9))
+    assert values == list(range(9))
     assert not any(part.read_count for part in slices[5:])
 
 
@@ -121,24 +121,24 @@ def log(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
 def test_a_scan_reads_in_as_many_threads_as_cores_and_has_the_same_rows(log, monkeypatch, cores):
-    started = []
+    thread_counts = []
     monkeypatch.setattr(scan_slices, "count_cores", lambda: cores)
     monkeypatch.setattr(
         scan_slices,
         "ReadAhead",
-        lambda *args, threads, **options: started.append(threads) or ReadAhead(*args, threads=threads, **options),
+        lambda *args, threads, **options: thread_counts.append(threads) or ReadAhead(*args, threads=threads, **options),
     )
     scan = kafkaframes.scan_log(log)
     expected_rows = scan.to_arrow(workers=1)
     assert expected_rows.num_rows == 1200
-    assert not started
+    assert not thread_counts
     assert scan.to_arrow() == expected_rows
     assert pa.Table.from_batches(scan.to_batches(), scan.schema) == expected_rows
     batches = kafkaframes.scan_log(log, budget_bytes=100).to_batches(workers=3)
     assert pa.Table.from_batches(batches, scan.schema) == expected_rows
     assert scan.limit(150).to_arrow() == expected_rows.slice(0, 150)
     assert pa.Table.from_batches(scan.to_batches(workers=3), scan.schema) == expected_rows
-    assert started == [*([cores] if cores > 1 else []), 3, 3]
+    assert thread_counts == [*([cores] if cores > 1 else []), 3, 3]
 
 
 def test_damage_is_reported_as_with_one_worker(log):

@@ -54,9 +54,9 @@ def test_the_columns_and_the_order_of_rows(log):
     order = list(zip(*(table.column(name).to_pylist() for name in NAMES[:3]), strict=True))
     assert order == sorted(order)
     assert table.num_rows == 300
-    chosen = scan.select("value", "file", "codec").to_arrow()
-    assert chosen.column_names == ["value", "file", "codec"]
-    assert chosen.column("file")[0].as_py() == str(log / "orders-0" / f"{0:020}.log")
+    chosen_table = scan.select("value", "file", "codec").to_arrow()
+    assert chosen_table.column_names == ["value", "file", "codec"]
+    assert chosen_table.column("file")[0].as_py() == str(log / "orders-0" / f"{0:020}.log")
 
 
 def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):

@@ -179,15 +179,15 @@ def test_a_stream_has_the_newest_schemas_columns_from_its_next_start_on(spark, b
     new = registry.register("stream-value", json.dumps(NEW))
     send(broker, "stream", avro(new, NEW, {"id": 3, "note": "n"}), b"\1", avro(old, OLD, {"id": 4}))
     run()
-    found = spark.read.json(str(tmp_path / "rows")).orderBy("offset").collect()
-    assert [(row.offset, row.id, row.note) for row in found] == [
+    written_rows = spark.read.json(str(tmp_path / "rows")).orderBy("offset").collect()
+    assert [(row.offset, row.id, row.note) for row in written_rows] == [
         (0, 1, None),
         (1, 2, None),
         (2, 3, "n"),
         (3, None, None),
         (4, 4, None),
     ]
-    assert [row.offset for row in found if row._error] == [3]
+    assert [row.offset for row in written_rows if row._error] == [3]
 
 
 def test_a_stream_of_json_stops_at_a_value_that_is_none_where_that_is_an_error(spark, broker, tmp_path):

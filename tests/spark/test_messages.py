@@ -32,9 +32,11 @@ def test_messages_become_structs_and_bytes_again(metadata):
     frame, rows = metadata
     decoded_frame = frame.select("id", decode_message("data", "MetadataResponse", 12).alias("m"))
     whole = when(decoded_frame["m._error"].isNull() & (decoded_frame["id"] < 20), decoded_frame["m"])
-    collected = decoded_frame.select("id", "m", encode_message(whole, "MetadataResponse", 12).alias("again")).collect()
-    assert sorted((row["id"], bytes(row["again"])) for row in collected if row["again"]) == rows
-    messages = {row["id"]: row["m"] for row in collected}
+    collected_rows = decoded_frame.select(
+        "id", "m", encode_message(whole, "MetadataResponse", 12).alias("again")
+    ).collect()
+    assert sorted((row["id"], bytes(row["again"])) for row in collected_rows if row["again"]) == rows
+    messages = {row["id"]: row["m"] for row in collected_rows}
     assert "byte" in messages[20]["_error"]
     assert messages[20]["topics"] is None
     topics = message("MetadataResponse").decode(rows[0][1], 12).topics

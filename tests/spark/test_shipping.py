@@ -32,8 +32,8 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
         pytest.skip("nothing is compiled on this machine")
     assert worker_files.ship(spark)
     assert worker_files.ship(spark)
-    (sent,) = spark.sparkContext.listArchives
-    path, _, name = sent.partition("#")
+    (sent_archive,) = spark.sparkContext.listArchives
+    path, _, name = sent_archive.partition("#")
     assert name == worker_files.NAME
     with zipfile.ZipFile(path) as archive:
         assert set(archive.namelist()) <= {places.file_name(module) for module in demand.modules()}

@@ -14,7 +14,7 @@ from kafkaframes.scan.ranges import AtGroup
 from kafkaframes.spark.options.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
-SUPPORTED = {name for name, known in java_properties().items() if known.treatment == "supported"}
+SUPPORTED = {name for name, java_property in java_properties().items() if java_property.treatment == "supported"}
 VALUES = {
     "bootstrap.servers": "a:1",
     "security.protocol": "PLAINTEXT",
@@ -88,7 +88,7 @@ def test_writes_reject_another_partitioner_than_kafkas_default(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, known in java_properties().items() if known.treatment != "rejected")
+    "name", sorted(name for name, java_property in java_properties().items() if java_property.treatment != "rejected")
 )
 def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
     if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS or name.startswith("share."):

@@ -132,7 +132,9 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
     running = new_sink(options, monkeypatch, before_end=lose_a_task)  # all rows are sent, and nothing is committed
     anew = []
     sending = driver.send
-    monkeypatch.setattr(driver, "send", lambda *arguments, **named: anew.append(named) or sending(*arguments, **named))
+    monkeypatch.setattr(
+        driver, "send", lambda *arguments, **kwargs: anew.append(kwargs) or sending(*arguments, **kwargs)
+    )
     if lost_count < 3:
         write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == WANTED

@@ -212,8 +212,8 @@ def _compare_bytes(folder: Path, logs: Path, names: list[str]) -> Iterator[str]:
         for number, (one, other) in enumerate(
             zip(_batches(folder / "after" / name), _batches(logs / name), strict=False)
         ):
-            is_compressed = (one[17] if one[16] < 2 else one[22]) & 7
-            if one != other and (not is_compressed or other in before or one in before):
+            codec_bits = (one[17] if one[16] < 2 else one[22]) & 7
+            if one != other and (not codec_bits or other in before or one in before):
                 yield f"{name}: batch {number} has other bytes"
 
 

@@ -94,16 +94,16 @@ def _strip_empty(lines: list[bytes]) -> list[bytes]:
 
 
 def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    lines_by_heading: dict[str, list[str]] = {}
     heading = ""
     for line in filter(None, lines):
         line = "Snapshot" if line.startswith("Snapshot ") else line  # the rest are the words of an error
         if _HEADING.match(line):
             heading = line
-        found.setdefault(heading, [])
+        lines_by_heading.setdefault(heading, [])
         if line != heading and not headings_only:
-            found[heading].append(line)
-    return {heading: sorted(details) for heading, details in found.items()}
+            lines_by_heading[heading].append(line)
+    return {heading: sorted(details) for heading, details in lines_by_heading.items()}
 
 
 def _compare_lines(where: str, expected_lines: list[bytes], actual_lines: list[bytes]) -> Iterator[str]:

@@ -60,11 +60,11 @@ def disagreements(case: Case) -> Iterator[str]:
 def with_mtimes(directory: LogDirectory, mtimes: dict[str, int]) -> LogDirectory:
     """Put the recorded modification times of the ``.log`` files into a discovery."""
 
-    def fixed(segment: Segment) -> Segment:
+    def with_recorded_time(segment: Segment) -> Segment:
         relative = "/".join(segment.path.split("/")[-2:])
         return replace(segment, log=replace(segment.log, mtime_ms=mtimes.get(relative, segment.log.mtime_ms)))
 
-    partitions = (replace(one, segments=tuple(map(fixed, one.segments))) for one in directory.partitions)
+    partitions = (replace(one, segments=tuple(map(with_recorded_time, one.segments))) for one in directory.partitions)
     return replace(directory, partitions=tuple(partitions))
 
 

@@ -103,9 +103,9 @@ class _Product:
                         assert name is not None
                         seen_segments.add(name.segment_id)
                         yield self._upload(directory, shown_view, stem, name, entries.get(name.segment_id, []))
-        for segment_id, named in entries.items():
+        for segment_id, segment_entries in entries.items():
             if segment_id not in seen_segments:
-                yield self._deleted_segment(named)
+                yield self._deleted_segment(segment_entries)
 
     def _upload(
         self,

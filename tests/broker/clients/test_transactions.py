@@ -118,8 +118,8 @@ def test_offsets_of_a_transaction_count_when_it_commits(broker):
         else:
             producer.abort_transaction(SECONDS)
             assert consumer.committed(where, SECONDS)[0].offset == confluent.OFFSET_INVALID
-    found = consumer.committed(where, SECONDS)[0]
-    assert (found.offset, found.metadata) == (7, "m")
+    committed_offset = consumer.committed(where, SECONDS)[0]
+    assert (committed_offset.offset, committed_offset.metadata) == (7, "m")
     consumer.close()
 
 

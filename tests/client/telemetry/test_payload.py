@@ -116,16 +116,16 @@ def test_totals_are_sums_and_others_gauges_with_units_and_labels():
     metrics.client["request"].record(100)
     metrics.client["request"].record(300)
     payload = build(make_builder(metrics, transactional_id="t", client_rack=""))
-    parsed = metrics_of(payload)
+    metrics_by_name = metrics_of(payload)
     assert payload.is_complete
-    total = parsed["org.apache.kafka.producer.outgoing.byte.total"]
+    total = metrics_by_name["org.apache.kafka.producer.outgoing.byte.total"]
     assert (total.sum.data_points[0].as_double, total.unit) == (400, "By")
     assert (total.sum.aggregation_temporality, total.sum.is_monotonic) == (DELTA, True)
-    count = parsed["org.apache.kafka.producer.request.total"]
+    count = metrics_by_name["org.apache.kafka.producer.request.total"]
     assert (count.sum.data_points[0].as_double, count.unit) == (2, "")
-    average = parsed["org.apache.kafka.producer.request.size.avg"]
+    average = metrics_by_name["org.apache.kafka.producer.request.size.avg"]
     assert (average.gauge.data_points[0].as_double, average.unit) == (200, "By")
-    latency = parsed["org.apache.kafka.producer.node.request.latency.avg"]
+    latency = metrics_by_name["org.apache.kafka.producer.node.request.latency.avg"]
     assert latency.unit == "ms"
     assert labels_of(latency.gauge.data_points[0].attributes) == {"node_id": "node-1"}  # without the client id
     [resource] = parse(payload.data).resource_metrics
@@ -208,9 +208,9 @@ def test_a_payload_is_never_larger_than_the_limit_and_omits_partitions_first(max
     payload = build(make_builder(metrics, group_id="g" * 100), max_bytes=max_bytes)
     assert max_bytes / 2 < len(payload.data) <= max_bytes
     assert payload.is_complete == (max_bytes > 1_000_000)
-    parsed = metrics_of(payload)
-    assert "org.apache.kafka.consumer.request.total" in parsed
-    lag = parsed.get("org.apache.kafka.consumer.fetch.manager.records.lag")
+    metrics_by_name = metrics_of(payload)
+    assert "org.apache.kafka.consumer.request.total" in metrics_by_name
+    lag = metrics_by_name.get("org.apache.kafka.consumer.fetch.manager.records.lag")
     assert (lag is None) == (max_bytes == 1_000)
 
 

@@ -100,8 +100,8 @@ def upgrade_group(bench):
     assert (again.generation, len(kept_partitions)) == (old.generation, 2)
     again = classic_member(bench, member_id=old.member_id, owned_partitions=kept_partitions)
     assert read_assignment(sync(bench, again).assignment) == kept_partitions
-    told = beat(bench, epoch=young.epoch, owned_partitions=NO_PARTITIONS)
-    return again, kept_partitions, told
+    last_heartbeat = beat(bench, epoch=young.epoch, owned_partitions=NO_PARTITIONS)
+    return again, kept_partitions, last_heartbeat
 
 
 def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
@@ -189,8 +189,8 @@ def test_a_classic_member_waits_for_the_assignment_interval(bench, monkeypatch):
     assert (answer.error, read_assignment(answer.assignment)) == (0, frozenset())
     assert heartbeat(bench, join_answer) == 0
     bench.clock.advance(1)
-    told = beat(bench, epoch=first.epoch)  # it has to give up half
-    assert (len(told.assignment), heartbeat(bench, join_answer)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
+    first_answer = beat(bench, epoch=first.epoch)  # it has to give up half
+    assert (len(first_answer.assignment), heartbeat(bench, join_answer)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
     assert sync(bench, join_answer).error == ErrorCode.REBALANCE_IN_PROGRESS
     assert classic_member(bench, member_id=join_answer.member_id).generation == join_answer.generation + 1
 

@@ -62,19 +62,19 @@ def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interv
     bench.topics.add("items", 1)
     epoch = beat(bench, topics=["orders", "items"]).epoch
     bench.clock.advance(1)
-    told = beat(bench, epoch=epoch)
+    heartbeat = beat(bench, epoch=epoch)
     items = {(UUID(int=2), 0)}
-    assert told.assignment == two_partitions() | items
+    assert heartbeat.assignment == two_partitions() | items
     del bench.topics.topics_by_name["orders"]
-    answer = beat(bench, epoch=told.epoch)
-    assert (answer.epoch, answer.assignment) == (told.epoch, items)
-    assert beat(bench, epoch=told.epoch) == answer._replace(assignment=None)
+    answer = beat(bench, epoch=heartbeat.epoch)
+    assert (answer.epoch, answer.assignment) == (heartbeat.epoch, items)
+    assert beat(bench, epoch=heartbeat.epoch) == answer._replace(assignment=None)
     bench.restart()
     assert bench.group().members["m"].assignment == items
     bench.clock.advance(1)
-    assert beat(bench, epoch=told.epoch).epoch == told.epoch + 1
-    fewer = beat(bench, epoch=told.epoch + 1, topics=["orders"])
-    assert (fewer.epoch, fewer.assignment) == (told.epoch + 1, frozenset())
+    assert beat(bench, epoch=heartbeat.epoch).epoch == heartbeat.epoch + 1
+    fewer = beat(bench, epoch=heartbeat.epoch + 1, topics=["orders"])
+    assert (fewer.epoch, fewer.assignment) == (heartbeat.epoch + 1, frozenset())
 
 
 def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench):

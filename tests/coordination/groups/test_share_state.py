@@ -35,9 +35,9 @@ def test_the_state_is_there_after_a_restart():
     assert states(log).stored_states[KEY][:3] == (5, (StateBatch(5, 6, 2, 1), StateBatch(8, 9, 2, 1)), 4)
     shared_partition.acknowledge("m", [AcknowledgedRun(10, 10, [RELEASE])])
     again = states(log)
-    recovered = again.open(KEY, lambda: 99)
-    assert (recovered.start, recovered.end, recovered.finished_count) == (7, 11, 2)
-    assert recovered.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
+    recovered_partition = again.open(KEY, lambda: 99)
+    assert (recovered_partition.start, recovered_partition.end, recovered_partition.finished_count) == (7, 11, 2)
+    assert recovered_partition.acquire(ShareFetch("n", 7, 100), [Span(7, 11)]) == [(7, 7, 1), (10, 10, 2), (11, 11, 1)]
     again.reset(KEY, 50, 4)
     assert again.open(KEY, lambda: 99).start == 50
     again.delete(KEY)

@@ -98,8 +98,13 @@ def refusal(call: Any, *arguments: Any, **options: Any) -> RefusedError:
 
 def test_a_group_waits_for_its_source_then_for_its_internal_topics(bench):
     """The epochs, statuses and tasks that Kafka 4.3.1 answered to these heartbeats."""
-    joined = beat(bench)
-    assert (joined.epoch, joined.tasks, joined.statuses, joined.missing) == (2, NO_TASKS, (MISSING_IN,), ())
+    join_answer = beat(bench)
+    assert (join_answer.epoch, join_answer.tasks, join_answer.statuses, join_answer.missing) == (
+        2,
+        NO_TASKS,
+        (MISSING_IN,),
+        (),
+    )
     assert bench.group().state_name == "NotReady"
     bench.topics.add("in", 2)
     bench.clock.advance(2)
@@ -118,8 +123,13 @@ def test_a_group_waits_for_its_source_then_for_its_internal_topics(bench):
 def test_a_second_member_gets_what_the_first_has_given_up(ready):
     assert active_of(beat(ready)) == ALL
     ready.clock.advance(2)
-    joined = beat(ready, "n", user_endpoint=("h", 9))
-    assert (joined.epoch, joined.tasks, joined.endpoint_epoch, joined.sends_endpoints) == (3, NO_TASKS, 1, True)
+    join_answer = beat(ready, "n", user_endpoint=("h", 9))
+    assert (join_answer.epoch, join_answer.tasks, join_answer.endpoint_epoch, join_answer.sends_endpoints) == (
+        3,
+        NO_TASKS,
+        1,
+        True,
+    )
     everything = tasks(_0=[0, 1], _1=[0, 1])
     answer = beat(ready, epoch=2, **owning(everything))
     assert (answer.epoch, active_of(answer)) == (2, {"0": [0], "1": [0]})
@@ -156,8 +166,8 @@ def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
     ready.coordinator.streams.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
     beat(ready)
     ready.clock.advance(2)
-    joined = beat(ready, "n")
-    assert joined.tasks == tasks(TaskRole.STANDBY, _1=[0])
+    join_answer = beat(ready, "n")
+    assert join_answer.tasks == tasks(TaskRole.STANDBY, _1=[0])
     beat(ready, epoch=2, **owning(tasks(_0=[0, 1], _1=[0, 1])))
     answer = beat(ready, epoch=2, **owning(tasks(_0=[0], _1=[0])))
     assert (answer.epoch, answer.tasks) == (3, None)  # its process is still to let go of what it may keep as standby

@@ -74,8 +74,8 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
         if not is_filled:  # the JSON form asks for mandatory fields alone
             assert not any(one.tag is not None and one.name in data for one in layout(cls.spec, version))
         value = cls.from_json(data, version)
-        found = message_size(cls.spec, version, TEXT_BYTES)
-        sizes = found.filled if is_filled else found.bare
+        message_sizes = message_size(cls.spec, version, TEXT_BYTES)
+        sizes = message_sizes.filled if is_filled else message_sizes.bare
         for header in ("adopted", "interleaved"):
             assert len(value.encode(version, tag_header=header)) == sizes[header], f"{name} {version} {header}"
 

@@ -233,13 +233,13 @@ def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
     alone = clean_partition(directory.filesystem, partition, SETTINGS, tmp_path / "alone")
     task_names: list[str] = []
 
-    def noted(function, tasks):
+    def note_tasks(function, tasks):
         task_names.extend(type(task).__name__ for task in tasks)
         return run_here(function, tasks)
 
     work_split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
     (written_report,) = clean_partitions(
-        [PartitionCompaction(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, noted
+        [PartitionCompaction(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, note_tasks
     )
     assert task_names.count("WalkTask") == 3
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
@@ -287,12 +287,12 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
     alone = compact(str(tmp_path / "in"), tmp_path / "alone", SETTINGS, topics=["t"])
     task_names: list[list[str]] = []
 
-    def noted(function, tasks):
+    def note_tasks(function, tasks):
         task_names.append([type(task).__name__ for task in tasks])
         return run_here(function, tasks)
 
     for here_bytes in (0, 64 << 20):
-        how = {"topics": ["t"], "run": noted, "work_split": replace(bounded_split, here_bytes=here_bytes)}
+        how = {"topics": ["t"], "run": note_tasks, "work_split": replace(bounded_split, here_bytes=here_bytes)}
         many = compact(str(tmp_path / "in"), tmp_path / f"many-{here_bytes}", SETTINGS, **how)
         assert many.partitions == alone.partitions
         assert files_of(tmp_path / f"many-{here_bytes}") == files_of(tmp_path / "alone")

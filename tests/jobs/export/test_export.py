@@ -102,9 +102,9 @@ def test_every_record_is_there_as_it_was(tasks, settings):
     assert {(c.codec, c.batches, c.records) for c in summary.codecs} == {(c, 4, 200) for c in ("none", "zstd", "gzip")}
     assert sum(c.log_bytes for c in summary.codecs) == sum(task.size_bytes for task in tasks)
     assert summary.dropped == ()
-    told = json.loads(Path(settings.to, "_kafkaframes", "summary.json").read_text())
-    assert told["records"] == 600
-    assert told["complete"] is True
+    summary_json = json.loads(Path(settings.to, "_kafkaframes", "summary.json").read_text())
+    assert summary_json["records"] == 600
+    assert summary_json["complete"] is True
 
 
 def test_parquet_is_laid_out_as_measured_best(tasks, settings):
@@ -121,13 +121,13 @@ def test_parquet_is_laid_out_as_measured_best(tasks, settings):
 
 
 def test_the_other_formats_hold_the_same(tasks, settings):
-    wanted = expected_rows(range(600))
+    wanted_rows = expected_rows(range(600))
     for form in ("arrow", "csv", "json"):
         chosen_settings = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
         export(tasks, chosen_settings)
         paths = [Path(chosen_settings.to, name) for name in visible(chosen_settings)]
         assert [path.suffix for path in paths] == [f".{form}"] * 3
-        assert [row for path in paths for row in READERS[form](path)] == wanted, form
+        assert [row for path in paths for row in READERS[form](path)] == wanted_rows, form
 
 
 def _from_arrow(path):

@@ -47,12 +47,12 @@ def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
     to = tmp_path / "out"
 
-    def broken(function, jobs):
+    def break_write(function, jobs):
         shutil.rmtree(to / "_kafkaframes" / "tmp")
         return runner(spark)(function, jobs)
 
     with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
-        export(tasks, Settings(str(to)), run=broken)
+        export(tasks, Settings(str(to)), run=break_write)
     assert not (to / "_SUCCESS").exists()
 
 

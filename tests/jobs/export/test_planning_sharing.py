@@ -97,14 +97,14 @@ def test_a_file_that_is_gone_or_cut_is_made_from_what_is_left(tasks, settings):
 
 @pytest.mark.parametrize("first_kept", [0, 1], ids=["log whole", "first segment gone"])
 def test_a_file_of_a_worker_that_was_killed_before_it_recorded_is_no_second_copy(tasks, settings, first_kept):
-    def killed(function, jobs):
+    def kill(function, jobs):
         yield from map(function, jobs)
         for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
             path.write_bytes(path.read_bytes()[:40])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export(tasks, settings, run=killed)
+        export(tasks, settings, run=kill)
     assert name(0) in visible(settings)
     export(tasks[first_kept:], settings)
     assert offsets(settings) == list(range(20 * first_kept, 100))
@@ -149,9 +149,9 @@ def task(topic, number, size):
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6 << 20), st.booleans()), max_size=30))
 def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given_segments):
     tasks_with_status = [(task(topic, n, size), ok) for n, (topic, size, ok) in enumerate(sorted(given_segments))]
-    finished = Done({one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset())
+    finished_tasks = Done({one.name: SegmentResult(one) for one, ok in tasks_with_status if ok}, {}, frozenset())
     tasks = [one for one, _ in tasks_with_status]
-    files = files_of(tasks, finished)
+    files = files_of(tasks, finished_tasks)
     assert [one for file in files for one in file] == [one for one, ok in tasks_with_status if not ok]
     lasts = {one.topic: one for one in tasks}
     for file in files:

@@ -40,10 +40,10 @@ def values_of(pieces) -> list:
 
 def test_a_plain_batch_goes_as_it_is():
     data = build_records(rows(100), codec="zstd", leader_epoch=7)
-    renumbered = renumber_batches(data, 100)
-    assert renumbered.batches == [bytes(8) + data[8:]]
-    assert renumbered.runs(0).tolist() == [[100, 0, 3]]
-    assert not renumbered.opened
+    new_batches = renumber_batches(data, 100)
+    assert new_batches.batches == [bytes(8) + data[8:]]
+    assert new_batches.runs(0).tolist() == [[100, 0, 3]]
+    assert not new_batches.opened
 
 
 def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
@@ -71,22 +71,22 @@ def test_what_no_consumer_of_committed_records_sees_is_left_out_and_counted():
         + build_end_transaction(7, commit=True, timestamp=1, producer_id=5, producer_epoch=0)
         + build_empty_batch(8, 9)
     )
-    renumbered = renumber_batches(data, aborted_transactions=[(5, 0)])
-    assert values_of(renumbered.batches) == [b"4", b"5", b"6"]
-    assert renumbered.left_out == {"aborted": 3, "transaction markers": 2}
-    assert renumbered.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
-    assert renumbered.runs(20).tolist() == [[4, 20, 3]]
+    new_batches = renumber_batches(data, aborted_transactions=[(5, 0)])
+    assert values_of(new_batches.batches) == [b"4", b"5", b"6"]
+    assert new_batches.left_out == {"aborted": 3, "transaction markers": 2}
+    assert new_batches.batches_left_out == {"aborted": 1, "transaction markers": 2, "empty batches": 1}
+    assert new_batches.runs(20).tolist() == [[4, 20, 3]]
 
 
 @pytest.mark.parametrize("record_format", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_old_formats_are_raised(record_format, codec):
     data = build_records(rows(10), record_format=record_format, codec=codec)
-    renumbered = renumber_batches(data, 11)
-    assert values_of(renumbered.batches) == [b"11", b"12"]
-    assert (scan_all(renumbered.batches[0]).column("magic") == 2).all()
-    assert renumbered.runs(0).tolist() == [[11, 0, 2]]
-    assert list(renumbered.opened) == ["format 0 or 1"]
+    new_batches = renumber_batches(data, 11)
+    assert values_of(new_batches.batches) == [b"11", b"12"]
+    assert (scan_all(new_batches.batches[0]).column("magic") == 2).all()
+    assert new_batches.runs(0).tolist() == [[11, 0, 2]]
+    assert list(new_batches.opened) == ["format 0 or 1"]
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_old_formats_are_raised(record_format, codec):
     ids=["holes", "cut", "append time"],
 )
 def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
-    renumbered = renumber_batches(data, start)
-    opened_count = renumbered.opened.total()
-    assert set(renumbered.opened) == {reason}
+    new_batches = renumber_batches(data, start)
+    opened_count = new_batches.opened.total()
+    assert set(new_batches.opened) == {reason}
     assert opened_count == len(scan_all(data))
-    assert renumbered.runs(0).tolist() == runs
-    whole = b"".join(renumbered.batches)
+    assert new_batches.runs(0).tolist() == runs
+    whole = b"".join(new_batches.batches)
     assert (scan_all(whole).column("attributes") == 0).all()
 
 

@@ -314,9 +314,9 @@ def test_transactions_end_at_the_last_stable_offset(kind):
     for row in kind.read().sort_by("offset").to_pylist():
         got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
     assert got == {
-        name: [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
-        for name, consumed in truth.items()
-        if consumed["ranges"] and not name.startswith("__")
+        name: [n for first, last in partition_truth["ranges"] for n in range(first, last + 1)]
+        for name, partition_truth in truth.items()
+        if partition_truth["ranges"] and not name.startswith("__")
     }
     assert any(one.reason == "records of aborted transactions" for one in outcome.summary.dropped)
     with pytest.raises(OptionError, match="`isolation` was read_committed and is read_uncommitted"):

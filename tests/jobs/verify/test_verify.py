@@ -99,16 +99,16 @@ def test_a_missing_batch_breaks_the_sequence(log):
     segment = log / "idem-0" / base(170)
     whole = segment.read_bytes()
     size = struct.unpack_from(">i", whole, 8)[0] + 12
-    shortened = bytearray(whole[size:])
+    shortened_segment = bytearray(whole[size:])
     (log / "idem-0" / base(170, "index")).unlink()
     (log / "idem-0" / base(170, "timeindex")).unlink()
     position = 0
-    while position < len(shortened):  # close the hole in the offsets, which no CRC guards
-        following, body = struct.unpack_from(">qi", shortened, position)
+    while position < len(shortened_segment):  # close the hole in the offsets, which no CRC guards
+        following, body = struct.unpack_from(">qi", shortened_segment, position)
         gap = struct.unpack_from(">q", whole, size)[0] - 170
-        struct.pack_into(">q", shortened, position, following - gap)
+        struct.pack_into(">q", shortened_segment, position, following - gap)
         position += body + 12
-    segment.write_bytes(shortened)
+    segment.write_bytes(shortened_segment)
     assert "sequence" in {check for check, _ in find_problems(log)}
 
 

@@ -25,8 +25,8 @@ COMMIT = encode_coordinator_record(
 )
 
 
-def read(path, *names, **given):
-    options = ReadOptions(paths=(str(path),), decode="internal", **given)
+def read(path, *names, **settings):
+    options = ReadOptions(paths=(str(path),), decode="internal", **settings)
     columns = choose_columns(names or None, table="internal")
     works = plan_log(options, cores=1).works
     batches = [batch for work in works for batch in read_internal_work(work, columns, options)]
@@ -35,8 +35,8 @@ def read(path, *names, **given):
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
-def plain_count(path, **given):
-    options = ReadOptions(paths=(str(path),), **given)
+def plain_count(path, **settings):
+    options = ReadOptions(paths=(str(path),), **settings)
     works = plan_log(options, cores=1).works
     return sum(batch.num_rows for work in works for batch in read_work(work, choose_columns(["topic"]), options))
 

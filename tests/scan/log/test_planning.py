@@ -226,7 +226,7 @@ def test_every_byte_is_read_once_and_in_order(sizes, target):
 @given(st.lists(st.integers(-5, 10 * MB)))
 def test_boundaries_outside_the_slice_or_out_of_order_do_no_harm(positions):
     whole = Slice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
-    pieces = split_slice(whole, MB, lambda segment, wanted: positions)
+    pieces = split_slice(whole, MB, lambda segment, _: positions)
     assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)
     assert all(piece.size_bytes > 0 for piece in pieces)
     assert all(before.end == after.start for before, after in pairwise(pieces))

@@ -28,10 +28,10 @@ from kafkaframes.scan.log.tables import read_batch_work
 MODES = ("keep", "drop", "fail")
 
 
-def read(path, *names, **given):
+def read(path, *names, **read_options):
     """Read as Spark would, in one process: plan, then every task in turn."""
-    table = given.pop("table", "records")
-    options = ReadOptions(paths=(str(path),), table=table, **given)
+    table = read_options.pop("table", "records")
+    options = ReadOptions(paths=(str(path),), table=table, **read_options)
     columns = choose_columns(names or None, table=table)
     works = plan_log(options, cores=1).works
     reader = read_batch_work if table == "batches" else read_work

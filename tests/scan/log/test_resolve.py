@@ -27,8 +27,8 @@ TRANSACTIONS = CASES / "kraft-4x-transactions"
 READERS = {"records": reading.read_work, "batches": read_batch_work, "segments": read_segment_work}
 
 
-def read(path, *names, meter=None, **given):
-    options = log_options({"path": str(path), **given})
+def read(path, *names, meter=None, **read_options):
+    options = log_options({"path": str(path), **read_options})
     columns = choose_columns(names or None, table=options.table)
     batches = []
     with patch.object(reading, "open_planned_on", partial(open_planned_on, meter=meter)):
@@ -55,8 +55,8 @@ def test_records_are_what_a_consumer_got(case, isolation, without, tmp_path):
     for row in rows:
         got.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
     assert len(truth) > 1
-    for name, consumed in truth.items():
-        expected_offsets = [n for first, last in consumed["ranges"] for n in range(first, last + 1)]
+    for name, partition_truth in truth.items():
+        expected_offsets = [n for first, last in partition_truth["ranges"] for n in range(first, last + 1)]
         assert got.get(name, []) == expected_offsets, name
 
 

@@ -44,8 +44,8 @@ def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
         }
         with TopicLookups(
             topic_options({"kafka.bootstrap.servers": filled_topic, **topic_settings}, is_stream=False)
-        ) as asked:
-            assert asked.partitions() == [ZERO, ONE]
+        ) as topic_lookups:
+            assert topic_lookups.partitions() == [ZERO, ONE]
     assigned_settings = {"kafka.bootstrap.servers": filled_topic, "assign": '{"planned": [1, 7]}'}
     with (
         TopicLookups(topic_options(assigned_settings, is_stream=False)) as lookups_used,
@@ -56,10 +56,10 @@ def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
 
 def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_topic):
     starting = json.dumps({"planned": {"0": 7, "1": -2}})
-    with lookups(filled_topic, startingOffsets=starting) as asked:
-        assert asked.starts([ZERO, ONE]) == {ZERO: 7, ONE: 0}
+    with lookups(filled_topic, startingOffsets=starting) as topic_lookups:
+        assert topic_lookups.starts([ZERO, ONE]) == {ZERO: 7, ONE: 0}
         with pytest.raises(OptionError, match="names planned-1, which is not among"):
-            asked.starts([ZERO])
+            topic_lookups.starts([ZERO])
     with lookups(
         filled_topic, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)
     ) as lookups_used:
@@ -69,10 +69,12 @@ def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_top
 
 
 def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
-    with lookups(filled_topic) as asked:
-        assert [(one.first, one.end) for one in asked.ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [(0, 200)]
-    with lookups(filled_topic, minPartitions="4") as asked:
-        pieces = asked.ranges({ZERO: 0}, {ZERO: 200})
+    with lookups(filled_topic) as topic_lookups:
+        assert [(one.first, one.end) for one in topic_lookups.ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [
+            (0, 200)
+        ]
+    with lookups(filled_topic, minPartitions="4") as topic_lookups:
+        pieces = topic_lookups.ranges({ZERO: 0}, {ZERO: 200})
         assert [one.first for one in pieces] == [0, *(one.end for one in pieces[:-1])]
         assert len(pieces) == 4
         assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
@@ -87,10 +89,10 @@ def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
 
 def test_offsets_that_are_not_there_are_an_error_or_left_out(filled_topic, caplog):
     with (
-        lookups(filled_topic) as asked,
+        lookups(filled_topic) as topic_lookups,
         pytest.raises(OptionError, match="offset 900 of planned-0 is beyond the log's end 200"),
     ):
-        asked.check_kept({ZERO: 900})
+        topic_lookups.check_kept({ZERO: 900})
     with lookups(filled_topic, failOnDataLoss="false") as lookups_used:
         assert lookups_used.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
     assert "what is there is read" in caplog.text

@@ -47,14 +47,14 @@ def resolve(writer, reader, *values):
 
 
 def test_verdicts_of_java_on_random_pairs():
-    found, refused_count, total = {}, 0, 0
+    differences_by_number, refused_count, total = {}, 0, 0
     for number, line in enumerate(gzip.decompress(VERDICTS.read_bytes()).splitlines()):
         writer, reader, values, verdicts = json.loads(line)
         refused_count += sum("error" in verdict for verdict in verdicts)
         total += len(verdicts)
         if difference := differences(Pair(writer, reader, [bytes.fromhex(value) for value in values]), verdicts):
-            found[number] = difference
-    assert found == {}
+            differences_by_number[number] = difference
+    assert differences_by_number == {}
     assert total > 900
     assert 0.1 < refused_count / total < 0.5
 
@@ -188,10 +188,10 @@ def test_recursive_types_are_json_text_to_any_depth_that_python_has():
     decoder = AvroDecoder(node, lambda value: (None, value))
     assert [str(field.type) for field in decoder.fields] == ["int32", "string"]
 
-    def nested(depth):
+    def nest(depth):
         return b"".join(zigzag(n) + zigzag(1) for n in range(depth)) + zigzag(depth) + zigzag(0)
 
-    values = pa.array([nested(0), nested(2), nested(200), nested(100_000)], pa.binary())
+    values = pa.array([nest(0), nest(2), nest(200), nest(100_000)], pa.binary())
     struct, reasons = decode_to_struct(values, decoder)
     rows = struct.to_pylist()
     assert rows[:2] == [{"n": 0, "next": None}, {"n": 0, "next": '{"n":1,"next":{"n":2,"next":null}}'}]

@@ -178,9 +178,9 @@ def test_protobuf_that_has_no_column_is_refused_by_name():
 
 @given(value=st.binary(max_size=20))
 def test_prefixes_of_any_bytes(value):
-    for split in (split_prefix, split_indexes):
+    for split_value in (split_prefix, split_indexes):
         with contextlib.suppress(BadValueError):
-            _, rest = split(value)
+            _, rest = split_value(value)
             assert value.endswith(rest)
 
 

@@ -28,9 +28,9 @@ def test_the_map_is_a_dict(records, cut_at):
         places = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))[:-1].astype(np.int64)
         offsets = np.arange(len(keys), dtype=np.int64) + base
         base += len(keys)
-        is_wanted = np.array([is_selected for _, is_selected in part], np.bool_)
-        numbers.append((offset_map.add_records(buf, places, sizes, offsets, is_wanted), part))
-        plain.put_all(buf.tobytes(), places, sizes, offsets, is_wanted)
+        wanted_mask = np.array([is_selected for _, is_selected in part], np.bool_)
+        numbers.append((offset_map.add_records(buf, places, sizes, offsets, wanted_mask), part))
+        plain.put_all(buf.tobytes(), places, sizes, offsets, wanted_mask)
         assert offset_map.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
     assert len(offset_map) == len(plain.last_offsets)
     assert offset_map.rises
@@ -195,11 +195,11 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
 def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(tmp_path, monkeypatch):
     flushed_files, fsync = set(), os.fsync
 
-    def noted(descriptor):
+    def note_call(descriptor):
         flushed_files.add(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", note_call)
     source = tmp_path / "t-0"
     write_log(source, rows(0, [b"a", b"a"], [b"1", b"2"]), rows(2, [b"a"], [b"3"]))
     (source / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")

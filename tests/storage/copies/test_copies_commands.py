@@ -140,8 +140,8 @@ def test_two_clusters_are_not_one_log(tmp_path):
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
     assert len(result.stdout.splitlines()) == 2  # each by itself
     assert "not merged: orders-0 is of two clusters" in result.stderr
-    done = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
-    assert "is of two clusters" in str(done.exception)
+    export_result = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
+    assert "is of two clusters" in str(export_result.exception)
 
 
 def test_records_of_segments_of_several_copies_are_those_of_one_log(copies):
@@ -155,16 +155,16 @@ def test_records_of_segments_of_several_copies_are_those_of_one_log(copies):
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
 def test_a_dump_has_every_offset_once(copies, form):
-    def dumped(*arguments) -> list[int]:
+    def dump_offsets(*arguments) -> list[int]:
         flags = ["--deep-iteration", "--format", form] if form == "text" else ["--format", form]
         text = CliRunner().invoke(cli, list(map(str, ["dump-log", *arguments, *flags]))).stdout
         return [int(match[1]) for match in re.finditer(_OFFSETS[form], text, re.MULTILINE)]
 
-    assert dumped(*copies) == list(range(40))
-    assert dumped(*copies, "--start", 12, "--end", 31) == list(range(12, 31))
-    assert dumped(*copies, "--offset", "-3") == [37, 38, 39]
+    assert dump_offsets(*copies) == list(range(40))
+    assert dump_offsets(*copies, "--start", 12, "--end", 31) == list(range(12, 31))
+    assert dump_offsets(*copies, "--offset", "-3") == [37, 38, 39]
     files = [path / "orders-0" / f"{15:020}.log" for path in copies]
-    assert dumped(*files) == [*range(15, 25), *range(15, 25)]  # files that are named are dumped as they are
+    assert dump_offsets(*files) == [*range(15, 25), *range(15, 25)]  # files that are named are dumped as they are
 
 
 _OFFSETS = {

@@ -132,9 +132,9 @@ def test_batches_in_columns_and_one_by_one_are_aborted_alike():
         with directory.filesystem.open(segment.path) as read_at:
             headers = [*HeaderWalk(read_at, size_bytes=segment.size_bytes)]
             for window in scan_segment(read_at, size_bytes=segment.size_bytes):
-                is_aborted = state.mask_aborted_batches(window.batches).tolist()
-                assert is_aborted == [state.is_aborted(header) for header in headers]
-                seen_count += sum(is_aborted)
+                aborted_mask = state.mask_aborted_batches(window.batches).tolist()
+                assert aborted_mask == [state.is_aborted(header) for header in headers]
+                seen_count += sum(aborted_mask)
     assert seen_count > len(state.aborted_transactions) > 0
 
 
@@ -154,13 +154,13 @@ class FailingStore:
         if not callable(attribute) or name == "invalidate_cache":
             return attribute
 
-        def asked(*arguments, **options):
+        def ask(*arguments, **options):
             self.answers -= 1
             if self.answers < 0:
                 raise ConnectionError("the store is gone")
             return attribute(*arguments, **options)
 
-        return asked
+        return ask
 
 
 @pytest.mark.parametrize("answers", range(0, 60, 7))

@@ -233,7 +233,7 @@ def full_at(disk, number, length):
     """Let what needs space fail for so many effects, from one on."""
     effect, names = disk._effect, []
 
-    def noted(name, *arguments):
+    def note_call(name, *arguments):
         names.append(name)
         return effect(name, *arguments)
 
@@ -241,7 +241,7 @@ def full_at(disk, number, length):
         is_full = number <= at < number + length and names[-1] in SPACE_TAKING
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else None
 
-    disk._effect, disk.fail = noted, fail
+    disk._effect, disk.fail = note_call, fail
 
 
 @pytest.mark.parametrize("length", [1, 4])

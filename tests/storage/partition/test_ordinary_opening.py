@@ -119,12 +119,12 @@ def is_fast_path(monkeypatch: pytest.MonkeyPatch, disk: MemoryDisk, *arguments: 
     answers = []
     fast = loading.open_ordinary
 
-    def noted(*positional: Any, **options: Any) -> Any:
+    def note_answer(*positional: Any, **options: Any) -> Any:
         answers.append(fast(*positional, **options))
         return answers[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "open_ordinary", noted)
+        patch.setattr(loading, "open_ordinary", note_answer)
         by_fast = outcome(disk, *arguments)
         patch.setattr(loading, "open_ordinary", lambda *_, **options: None)
         assert by_fast == outcome(disk, *arguments)

@@ -107,10 +107,10 @@ def test_offsets_are_assigned_without_touching_what_is_compressed(tmp_path):
     write(tmp_path / "logs", *batches, topic="t", codec="zstd")
     run = (tmp_path / "staging" / "0" / "run-000000").read_bytes()
     log = (tmp_path / "logs" / "t-0" / f"{0:020}.log").read_bytes()
-    found = scan_all(log)
-    assert found.column("base_offset").tolist() == [0, 50]
-    assert found.column("leader_epoch").tolist() == [0, 0]
-    for position in found.column("position").tolist():
+    scanned_batches = scan_all(log)
+    assert scanned_batches.column("base_offset").tolist() == [0, 50]
+    assert scanned_batches.column("leader_epoch").tolist() == [0, 0]
+    for position in scanned_batches.column("position").tolist():
         assert log[position + 16 : position + len(run)] == run[16:]  # from the magic byte on
 
 
@@ -157,14 +157,14 @@ def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch,
     old, moves = snapshot(path), [0]
     replace = Path.replace
 
-    def killed(self, target):
+    def kill(self, target):
         if COMMITTED in str(self):
             moves[0] += 1
             if moves[0] == failing + 1:
                 raise OSError(28, "No space left on device")
         return replace(self, target)
 
-    monkeypatch.setattr(Path, "replace", killed)
+    monkeypatch.setattr(Path, "replace", kill)
     try:
         write(path, rows(key=[b"a", b"b"], value=[b"2", b"2"]), topic="t")
     except LogDirError:
@@ -302,8 +302,8 @@ def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
 def test_timestamps_below_minus_one_are_written_as_they_are(record_format, tmp_path):
     """A log may contain them (IBM/sarama#907), and a copy of a log has to keep them, as ``restore`` does."""
     times = [-2, -1000, -86_400_000, 5]
-    written = rows(topic=["t"] * 4, value=[b"v"] * 4, timestamp=[at * 1000 for at in times])
-    write(tmp_path / "logs", written, record_format=record_format)
+    written_table = rows(topic=["t"] * 4, value=[b"v"] * 4, timestamp=[at * 1000 for at in times])
+    write(tmp_path / "logs", written_table, record_format=record_format)
     if record_format == 2:
         assert [timestamp for _, timestamp, *_ in records(tmp_path / "logs")] == times
     table = kafkaframes.scan_log(tmp_path / "logs").select("timestamp").to_arrow()
