@@ -90,7 +90,7 @@ def fields_of(pid: int | str) -> list[str]:
 
 def family(pid: int) -> list[int]:
     """A process and those that it started: some brokers are started by a script."""
-    parents = {int(one.name): fields_of(one.name)[1:2] for one in Path("/proc").iterdir() if one.name.isdigit()}
+    parents = {int(path.name): fields_of(path.name)[1:2] for path in Path("/proc").iterdir() if path.name.isdigit()}
     pids = [pid]
     for one in pids:
         pids += [child for child, parent in parents.items() if parent == [str(one)]]

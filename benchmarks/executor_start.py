@@ -79,7 +79,7 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "t-0").mkdir()
         for base in (0, 1000):
-            columns = {"offset": list(range(base, base + 1000)), "value": [b"%d" % one for one in range(1000)]}
+            columns = {"offset": list(range(base, base + 1000)), "value": [b"%d" % number for number in range(1000)]}
             data = kafkaframes.build_records(columns, codec="lz4")
             (Path(directory) / "t-0" / f"{base:020}.log").write_bytes(data)
         spark = session("executor start", master="local-cluster[1,1,1024]")

@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.broker.test_short import Pair, repeat_request
+from tests.broker.test_short import PairedBrokers, repeat_request
 
 from append import batches as append_sets
 from kafkaframes.broker.dispatch.fast_path import FastPath
@@ -109,14 +109,14 @@ def repeats() -> Iterator[tuple[str, Side, Without]]:
     """Yield a producer's requests in the same words, in front of the broker's own work."""
     general = partial(patch.multiple, RequestCache, take=lambda *_: None, add=lambda *_: None)
     for size in (100, 1000, 10_000):
-        pair, session = Pair(), Session()
+        pair, session = PairedBrokers(), Session()
         frame = memoryview(repeat_request(9, build_records({"value": [b"v" * 100] * (size // 100)})))
         yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
 
 
 def fetches() -> Iterator[tuple[str, Side, Without]]:
     """Yield a consumer's request without a session, from frame to frame, in front of the dispatcher."""
-    pair, session, fetch = Pair(), Session(), message("FetchRequest")
+    pair, session, fetch = PairedBrokers(), Session(), message("FetchRequest")
     partition_row = fetch.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
     body = fetch(
         max_wait_ms=0, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic="orders", partitions=[partition_row])]

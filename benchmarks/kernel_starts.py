@@ -86,7 +86,7 @@ def main() -> None:
             speeds = [
                 json.loads(run([sys.executable, "-c", READ, codec], environments[way])[1]) for codec in ("none", "lz4")
             ]
-            speed, call = ", ".join(f"{one[0]:.1f}" for one in speeds), min(one[1] for one in speeds)
+            speed, call = ", ".join(f"{speed[0]:.1f}" for speed in speeds), min(speed[1] for speed in speeds)
             start = statistics.median(starts[way])
             print(f"| {way} | {compile_s[way]:.1f} | {start:.2f} | {size:.0f} | {speed} | {call:.0f} |")
 

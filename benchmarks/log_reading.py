@@ -119,7 +119,7 @@ def look_ups(scratch: Path) -> dict[str, float]:
         results[f"offset, {name}, median ms"], results[f"offset, {name}, worst ms"] = median, worst
     stamps = real_timestamps(scratch)
     results |= stamps
-    return results | {"log size GB": sum(one.size_bytes for one in partition.segments) / 1e9}
+    return results | {"log size GB": sum(segment.size_bytes for segment in partition.segments) / 1e9}
 
 
 def real_timestamps(scratch: Path) -> dict[str, float]:

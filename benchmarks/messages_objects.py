@@ -121,7 +121,7 @@ def _medians(functions, rounds):
             result = function()
             times[index].append(time.thread_time() - start)
             del result
-    return [median(one) * 1e6 for one in times]
+    return [median(time) * 1e6 for time in times]
 
 
 def _cold():

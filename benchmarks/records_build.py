@@ -138,8 +138,8 @@ def main() -> None:
                 best_seconds(lambda m=magic, c=codec: peer(kafka_python_v2, kafka_python_old, few, m, c), 2), len(few)
             ),
         ]
-        cells = ["-" if one is None else f"{one:.2f} ({one * size / len(rows):.0f})" for one in rates]
-        times = ["-" if one is None else f"{rates[0] / one:.1f}" for one in rates[1:]]
+        cells = ["-" if rate is None else f"{rate:.2f} ({rate * size / len(rows):.0f})" for rate in rates]
+        times = ["-" if rate is None else f"{rates[0] / rate:.1f}" for rate in rates[1:]]
         lines.append(f"| {magic} | {codec} | {' | '.join(cells + times)} |")
         print(lines[-1], flush=True)
     print("\n".join(lines))

@@ -14,7 +14,7 @@ def counted(source, measure, folder="src/kafkaframes/wire"):
     """Return the texts that a measure counts in a source file."""
     package = CHECK["Package"]()
     CHECK["add_source"](package, TOP / folder / "example.py", source)
-    return [one.text for one in package.lines if one.measure == measure]
+    return [line.text for line in package.lines if line.measure == measure]
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def test_files_that_a_page_names_are_there(page):
     }
     examples = ("greet", "_name", "/name.py", "dist/")  # of recipes, or made by a command
     missing = [
-        one
-        for one in named_files
-        if not any(part in one for part in examples)
-        and not (ROOT / one).exists()
-        and not (ROOT / "src" / "kafkaframes" / one).exists()
+        file
+        for file in named_files
+        if not any(part in file for part in examples)
+        and not (ROOT / file).exists()
+        and not (ROOT / "src" / "kafkaframes" / file).exists()
     ]
     assert len(named_files) > 10
     assert missing == []

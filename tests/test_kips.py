@@ -56,9 +56,9 @@ def is_command(name):
     known_command = next(
         (COMMANDS[" ".join(words[:count])] for count in (2, 1) if " ".join(words[:count]) in COMMANDS), None
     )
-    options = {option for command in COMMANDS.values() for one in command.params for option in one.opts}
+    options = {option for command in COMMANDS.values() for param in command.params for option in param.opts}
     return known_command is not None and {word for word in words if word.startswith("--")} <= (
-        {option for one in known_command.params for option in one.opts} if known_command is not None else options
+        {option for param in known_command.params for option in param.opts} if known_command is not None else options
     )
 
 
@@ -86,7 +86,7 @@ def is_field(name):
     """Whether it is a message of the catalog, or a field of one."""
     spec, _, field = name.rpartition(".")
     if spec:
-        return spec in catalog.names() and field in {one.name for one in catalog.load(spec).struct.fields}
+        return spec in catalog.names() and field in {field.name for field in catalog.load(spec).struct.fields}
     return name in catalog.names() or any(f'"{name}"' in path.read_text() for path in FOLDER.glob("*.json"))
 
 
@@ -101,7 +101,7 @@ def test_what_the_page_names_is_there(name):
     if name.startswith(("kafkaframes ", "spec ", "analyze ", "restore ")):
         assert is_command(name)
     elif name.startswith("--"):
-        assert any(name in one.opts for command in COMMANDS.values() for one in command.params)
+        assert any(name in param.opts for command in COMMANDS.values() for param in command.params)
     elif "/" in name or name.endswith(".md"):
         assert is_file(name)
     elif "-" in name and re.fullmatch(r"[a-z-]+", name):
@@ -168,7 +168,7 @@ def all_tagged():
 
 def nulls():
     specs, report = kip_636()
-    exact = [one for one in report.fields if one.kind == "message"]
+    exact = [field for field in report.fields if field.kind == "message"]
     (suffix,) = [numbers(rewrite(specs, suffix=True))["messages tagged"]]
     rules = [finding.rule.name for finding in check_sets(specs, report.specs)]
     changed_count = sum(one.is_null_default_new for one in exact)
@@ -274,4 +274,6 @@ def test_every_number_of_ours_is_counted_or_a_bound():
         cells = re.split(r"(?<!\\)\|", line)
         if len(cells) == 5:
             stated_numbers = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", re.sub("`[^`]*`", "", cells[3]))
-            assert {one.rstrip(",") for one in stated_numbers if len(one.rstrip(",")) > 1} <= counted_numbers, line
+            assert {
+                number.rstrip(",") for number in stated_numbers if len(number.rstrip(",")) > 1
+            } <= counted_numbers, line

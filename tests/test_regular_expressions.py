@@ -121,7 +121,7 @@ def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
     """Return a call's expression and its flags."""
     assert isinstance(node.func, ast.Attribute)
     position = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(node.func.attr, 2)
-    flag_keywords = [one.value for one in node.keywords if one.arg == "flags"]
+    flag_keywords = [keyword.value for keyword in node.keywords if keyword.arg == "flags"]
     flag_arguments = flag_keywords or node.args[position : position + 1] or [ast.Constant(0)]
     return node.args[0], flag_arguments[0]
 
@@ -163,7 +163,7 @@ def test_re_is_only_used_by_its_name():
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "re", path
             if isinstance(node, ast.Import):
-                assert not any(one.name == "re" and one.asname for one in node.names), path
+                assert not any(name.name == "re" and name.asname for name in node.names), path
 
 
 CASES = [one for one in USES if isinstance(one, Use)]

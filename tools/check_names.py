@@ -118,7 +118,7 @@ class Package:
 
     def count(self, measure: str) -> int:
         """Return the number of counted names or sentences."""
-        return sum(one.measure == measure for one in self.lines)
+        return sum(line.measure == measure for line in self.lines)
 
     def rate(self, measure: str) -> float:
         """Return the rate of a measure, rounded up to the decimals of the stored rates."""
@@ -336,8 +336,8 @@ def measure() -> dict[str, Package]:
             for class_name, lines in package.classes.items():
                 whole.classes[class_name] += lines
         if name not in ("src", *FOLDERS):
-            package.lines += [one for lines in package.classes.values() if len(lines) > 1 for one in lines[1:]]
-    whole.lines += [one for lines in whole.classes.values() if len(lines) > 2 for one in lines[2:]]
+            package.lines += [line for lines in package.classes.values() if len(lines) > 1 for line in lines[1:]]
+    whole.lines += [line for lines in whole.classes.values() if len(lines) > 2 for line in lines[2:]]
     return dict(packages)
 
 
@@ -374,8 +374,8 @@ def problems(packages: Mapping[str, Package], stored_rates: Mapping[str, Mapping
             new_lines = _added_lines() if new_lines is None else new_lines
             per = f" in {_PER[key]:,}" if _PER[key] else ""
             yield f"{name}: {key} {package.rate(key):g}{per}, stored {rate:g} ({count} counted, limit {limit})"
-            lines = [one for one in package.lines if one.measure == key]
-            per_file = Counter(one.file for one in lines)
+            lines = [line for line in package.lines if line.measure == key]
+            per_file = Counter(line.file for line in lines)
             lines.sort(key=lambda one: ((one.file, one.line) not in new_lines, -per_file[one.file], one.file, one.line))
             for one in lines[:_SHOWN_LINES]:
                 yield f"    {one.file.relative_to(TOP)}:{one.line}: {one.text}"

@@ -20,7 +20,7 @@ def _poison_file(tmp_path: Path, file: str, wanted_key: str, change) -> Path:
     raw = (DATA / file).read_bytes()
     text = gzip.decompress(raw) if file.endswith(".gz") else raw
     lines = [json.loads(line) for line in text.splitlines()]
-    line = next(one for one in lines if one.get(wanted_key) or (wanted_key in one and wanted_key == "remaining"))
+    line = next(line for line in lines if line.get(wanted_key) or (wanted_key in line and wanted_key == "remaining"))
     change(line)
     (folder / Path(file).name.removesuffix(".gz")).write_text(json.dumps(line) + "\n")
     if (DATA / file).parent.joinpath("specs").is_dir():

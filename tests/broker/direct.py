@@ -17,7 +17,7 @@ from kafkaframes.protocol.messages import message
 BEGAN_MS = 1_700_000_000_000
 
 
-class Pending:
+class PendingAnswer:
     """An answer that has not come; ``body`` is None until it has."""
 
     def __init__(
@@ -64,7 +64,7 @@ class DirectBroker:
             call()
         self.session = Session(peer="127.0.0.1:5000")
 
-    def send(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> Pending | Any:
+    def send(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> PendingAnswer | Any:
         """Send a request; return the answer's body, or what waits for it."""
         connection = ClientConnection(client_id=client_id)
         connection.send_request(message(f"{api}Request")(**fields), version)
@@ -72,7 +72,7 @@ class DirectBroker:
         request = self.dispatcher.decode_request(frame, self.session)
         answer = self.dispatcher.answer(request)
         if isinstance(answer, DeferredResponse) and not answer.is_done:
-            return Pending(self.dispatcher, request, connection, answer)
+            return PendingAnswer(self.dispatcher, request, connection, answer)
         if isinstance(answer, DeferredResponse):
             answer = answer.answer
         return send_over_wire(self.dispatcher, request, connection, answer)

@@ -34,7 +34,7 @@ def with_long_list(struct: Any, version: int, path: Path, count: int, *, number:
             values[info.attribute] = UUID(int=number + 2)
     if path:
         name, *inner = path
-        info = next(one for one in struct._fields if one.attribute == name)
+        info = next(field for field in struct._fields if field.attribute == name)
         times = 1 if inner else count
         values[name] = [_element(info, version, tuple(inner), number, count) for number in range(times)]
     return struct(**values)

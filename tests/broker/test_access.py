@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.broker.conftest import Asker
-from tests.interop.access_script import CASES, TOPICS, Cluster, fields_at, restore
-from tests.interop.broker_script import Client
+from tests.interop.access_script import CASES, TOPICS, AccessCluster, fields_at, restore
+from tests.interop.broker_script import FrameClient
 
 from kafkaframes.broker.dispatch.table import all_apis, apis_of_release
 from kafkaframes.broker.lifecycle.assembly import open_broker
@@ -47,7 +47,7 @@ def rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, princi
     return Acl(RESOURCE_TYPES[resource], name, pattern, principal, host, number, permission)
 
 
-class Pair:
+class AliceAndAdmin:
     """A broker with rules, its administrator, and a client who may do what the rules say."""
 
     def __init__(self, make_asker, *rules, **more):
@@ -59,7 +59,7 @@ class Pair:
 
 @pytest.fixture
 def pair(make_asker):
-    return lambda *rules, **more: Pair(make_asker, *rules, **more)
+    return lambda *rules, **more: AliceAndAdmin(make_asker, *rules, **more)
 
 
 def test_every_api_declares_its_rights():
@@ -141,7 +141,9 @@ class TestPatterns:
         for _ in range(4):
             topics = both.admin.state.topics
             owned_partitions = [{"topic_id": topics[name].topic_id, "partitions": [0]} for name in ("a-secret",)]
-            rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(**one) for one in owned_partitions]
+            rows = [
+                message("ConsumerGroupHeartbeatRequest").TopicPartitions(**partition) for partition in owned_partitions
+            ]
             admin = self.beat(both.admin, "root", member_epoch=admin.member_epoch, topic_partitions=rows)
             answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
             epoch = answer.member_epoch
@@ -194,7 +196,7 @@ def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
         assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
-class Direct(Client):
+class Direct(FrameClient):
     """A client of the interop's script, without sockets."""
 
     def __init__(self, asker):
@@ -250,7 +252,7 @@ def cluster():
     state = open_broker(settings=BrokerSettings({}))
     state.access = AclAccess(super_users=[ADMIN])
     admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
-    cluster = Cluster(Direct(admin), {})
+    cluster = AccessCluster(Direct(admin), {})
     cluster.make()
     state.configure_topic(state.topics["secret"], {"kafkaframes.on.noncontiguous": "keep"})
     assert admin.produce(build_records({"value": [b"x"]}, base_offset=FIRST_OFFSET), topic="secret").error_code == 0

@@ -48,7 +48,7 @@ def test_validate_only_makes_nothing_but_tells_everything(asker):
     row = create(asker, "orders", num_partitions=4, validate_only=True)
     assert (row.error_code, row.num_partitions) == (0, 4)
     assert not asker.state.topics
-    assert {one.name: one.value for one in row.configs}["cleanup.policy"] == "delete"
+    assert {config.name: config.value for config in row.configs}["cleanup.policy"] == "delete"
 
 
 def test_names_that_differ_only_in_dots_collide(asker):
@@ -92,7 +92,7 @@ def configs_of(asker, kind, name, version=4):
     types = asker.types("DescribeConfigs")
     resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     result = asker.ask("DescribeConfigs", version, resources=[resource]).results[0]
-    return result.error_code, {one.name: one for one in result.configs}
+    return result.error_code, {config.name: config for config in result.configs}
 
 
 def alter(asker, name, *operations, kind=2):
@@ -201,4 +201,4 @@ def test_quotas_are_kept_and_told(asker):
     entry = types.EntryData(entity=[entity], ops=[types.OpData(key="producer_byte_rate", value=1024.0)])
     assert asker.ask("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code == 0
     entries = asker.ask("DescribeClientQuotas", 1, components=[], strict=False).entries
-    assert [(one.entity[0].entity_name, one.values[0].value) for one in entries] == [("alice", 1024.0)]
+    assert [(entry.entity[0].entity_name, entry.values[0].value) for entry in entries] == [("alice", 1024.0)]

@@ -123,7 +123,7 @@ def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held_de
 
 def waiting_connections(broker: Broker) -> list[object]:
     """Return the connections whose request has no answer yet."""
-    return [one for one in broker._server.connections if one.is_waiting]
+    return [connection for connection in broker._server.connections if connection.is_waiting]
 
 
 def offset_of(answer: bytes) -> int:

@@ -47,7 +47,7 @@ def test_who_reads_no_answers_is_closed_when_too_much_waits_and_others_are_serve
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             one.connect(("127.0.0.1", broker.port))
             one.sendall(frame("Fetch", 11, **fetch(["t"])) * 20)
-        unsent = lambda state: sum(one.unsent_bytes for one in broker._server.connections)  # noqa: E731
+        unsent = lambda state: sum(connection.unsent_bytes for connection in broker._server.connections)  # noqa: E731
         wait_for(lambda: len(broker._server.connections) < len(silent))
         wait_for(lambda: broker.call(unsent) <= 1 << 20)
         with socket.create_connection(("127.0.0.1", broker.port)) as other:
@@ -189,7 +189,7 @@ def test_an_entry_counts_what_its_bodies_take(journal):
 def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journal):
     types = message("ProduceRequest")
     large = types(**produce(bytes(40 << 20)))
-    api = next(one for one in all_apis().values() if one.name == "Produce")
+    api = next(api for api in all_apis().values() if api.name == "Produce")
     waiting = Request(api, 7, decoded=large)
     journal.before(waiting)
     note_request(journal, "Produce", large, None)
@@ -202,7 +202,7 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
 
 
 def test_a_request_that_is_abandoned_leaves_nothing_behind(journal):
-    api = next(one for one in all_apis().values() if one.name == "Metadata")
+    api = next(api for api in all_apis().values() if api.name == "Metadata")
     for _ in range(20_000):
         journal.before(Request(api, 9, decoded=message("MetadataRequest")()))
     assert len(journal) <= 10_000

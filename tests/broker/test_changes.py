@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.broker.direct import DirectBroker, Pending
+from tests.broker.direct import DirectBroker, PendingAnswer
 from tests.broker.test_handle import ask
 
 from kafkaframes import build_records
@@ -61,11 +61,11 @@ def create(broker: DirectBroker, *topics: tuple[str, int], **configs: str) -> An
 
 
 def partition_counts(broker: DirectBroker) -> dict[str, int]:
-    return {one.name: len(one.partitions) for one in broker.send("Metadata", 9, topics=None).topics}
+    return {topic.name: len(topic.partitions) for topic in broker.send("Metadata", 9, topics=None).topics}
 
 
 def codes(answer: Any) -> list[int]:
-    body = answer.body if isinstance(answer, Pending) else answer
+    body = answer.body if isinstance(answer, PendingAnswer) else answer
     return [one.error_code for one in (body.topics if hasattr(body, "topics") else body.results)]
 
 
@@ -92,7 +92,7 @@ def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turn
     anew = create(broker, ("orders", 3))
     turns.take_all()
     assert (codes(creation), codes(again), codes(more)) == ([0], [ErrorCode.TOPIC_ALREADY_EXISTS], [0])
-    assert [one.error_code for one in deletion.body.responses] == [0]
+    assert [response.error_code for response in deletion.body.responses] == [0]
     assert codes(anew) == [0]
     assert partition_counts(broker) == {"orders": 3}
 
@@ -152,7 +152,9 @@ def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkey
     assert codes(more) == [0] * 30
     deletion = broker.send("DeleteTopics", 5, topic_names=[*names, "never-made"], timeout_ms=1000)
     turns.take_all()
-    assert [one.error_code for one in deletion.body.responses] == [0] * 30 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [response.error_code for response in deletion.body.responses] == [0] * 30 + [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
     assert write_counts == [32, 32, 2]
 
 
@@ -189,7 +191,7 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
     for _ in range(2):
         broker.kill()
         assert partition_counts(broker) == {"orders": 4}
-        assert [one.log.log_end_offset for one in broker.state.topics["orders"].partitions] == [0, 0, 1, 0]
+        assert [partition.log.log_end_offset for partition in broker.state.topics["orders"].partitions] == [0, 0, 1, 0]
         assert {one.log.topic_id for one in broker.state.partitions()} == {uuid_to_text(topic.topic_id)}
         assert [one for one in os.listdir(broker.state.logs.path) if one.startswith("orders-")] == ["orders-2"]
     broker.state.logs.close(now_ms=0)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 def records_of(log):
     """Return offset, key and value of everything in a log."""
-    return [(one.offset, one.key, one.value) for batch in batches_of(log) for one in batch.records]
+    return [(record.offset, record.key, record.value) for batch in batches_of(log) for record in batch.records]
 
 
 def batches_of(log):
@@ -86,11 +86,11 @@ def test_the_last_record_of_each_key_stays_with_its_offset(make_cleaner, codec):
     assert set(remaining_records) < set(before)
     assert latest(remaining_records) == latest(before)
     last = {key: offset for offset, key, _ in before if offset < active}
-    assert {one for one in remaining_records if one[0] < active} == {
+    assert {record for record in remaining_records if record[0] < active} == {
         one for one in before if one[0] < active and last[one[1]] == one[0]
     }
     assert asker.state.logs.cleaner_offsets[WHERE] == active
-    assert log.size_bytes == sum(one.size_bytes for one in log.segments)
+    assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
 
 
 @pytest.mark.parametrize(("magic", "release"), [(0, "0.9.0"), (1, "0.10.2")])
@@ -287,7 +287,7 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(make_cle
     asker.state.clock.advance(16)
     with pytest.raises(StorageError):
         log.append_as_leader(build_records({"key": [b"k"]}), leader_epoch=0, now_ms=NOW)
-    assert [one for one in records_of(log) if one in before] == records_of(log)
+    assert [record for record in records_of(log) if record in before] == records_of(log)
 
 
 def test_a_consumer_reads_through_compactions(tmp_path):

@@ -47,7 +47,7 @@ def consume_values(settings, topic, count, **assignment):
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
-    return [one.value() for one in values]
+    return [value.value() for value in values]
 
 
 OLD = {"api.version.request": "false"}

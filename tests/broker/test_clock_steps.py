@@ -6,7 +6,7 @@ Apache Kafka takes its timers from a clock that is not set (``SystemTimer`` on `
 from __future__ import annotations
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker, Pending
+from tests.broker.direct import BEGAN_MS, DirectBroker, PendingAnswer
 
 from kafkaframes.broker.state.clock import Clock
 from kafkaframes.coordination.transactions.state import TransactionState
@@ -53,7 +53,7 @@ class SteppedBroker(DirectBroker):
         }
         answer = self.send("JoinGroup", 2, group_id="g", member_id=member_id, protocols=protocols, **member_fields)
         self.clock.run_due()
-        return answer.body or answer if isinstance(answer, Pending) else answer
+        return answer.body or answer if isinstance(answer, PendingAnswer) else answer
 
     def sync(self, join_answer: object) -> None:
         """Send the SyncGroup of the only member."""
@@ -104,7 +104,7 @@ def test_a_rebalance_ends_and_a_member_stays(step_ms):
     first = broker.join()
     broker.sync(first)
     second = broker.join()
-    assert isinstance(second, Pending)
+    assert isinstance(second, PendingAnswer)
     broker.step(step_ms)
     assert second.body is None
     assert broker.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS  # the session is not over

@@ -46,7 +46,11 @@ def describe_configs(asker, kind, name):
     resource = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     (result,) = asker.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=True).results
     return {
-        row.name: (row.value, row.config_source, [(one.name, one.value, one.source) for one in row.synonyms])
+        row.name: (
+            row.value,
+            row.config_source,
+            [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms],
+        )
         for row in result.configs
     }
 

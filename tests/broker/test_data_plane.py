@@ -25,15 +25,15 @@ def batch(*values, magic=2, codec="none", base_offset=0, **fields):
 
 
 def values_of(records):
-    return [record.value for one in read_values(records) for record in one.records]
+    return [record.value for batch in read_values(records) for record in batch.records]
 
 
 def offsets_of(records):
-    return [record.offset for one in read_values(records) for record in one.records]
+    return [record.offset for batch in read_values(records) for record in batch.records]
 
 
 def magics_of(records):
-    return {one.magic for one in read_values(records)}
+    return {batch.magic for batch in read_values(records)}
 
 
 @pytest.mark.parametrize("version", PRODUCE)
@@ -99,7 +99,7 @@ def test_a_compacted_topic_names_the_records_without_a_key(asker):
     asker.create(cleanup_policy="compact")
     row = asker.produce(batch(b"a", b"b"), version=8)
     assert row.error_code == ErrorCode.INVALID_RECORD
-    assert [one.batch_index for one in row.record_errors] == [0, 1]
+    assert [error.batch_index for error in row.record_errors] == [0, 1]
 
 
 def test_acks_0_is_never_answered_and_an_error_closes_the_connection(asker):
@@ -202,7 +202,7 @@ def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(a
     asker.state.internal.write_marker(partition, commit=False, producer_id=5, producer_epoch=0)
     row = asker.fetch(0, isolation_level=1)
     assert row.last_stable_offset == 3
-    assert [(one.producer_id, one.first_offset) for one in row.aborted_transactions] == [(5, 1)]
+    assert [(transaction.producer_id, transaction.first_offset) for transaction in row.aborted_transactions] == [(5, 1)]
     assert asker.fetch(0, isolation_level=0).aborted_transactions is None
     assert build_end_transaction(0, commit=False, timestamp=0, producer_id=5, producer_epoch=0)  # twin of the marker
 

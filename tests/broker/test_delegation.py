@@ -75,7 +75,7 @@ def test_a_token_lasts_a_day_and_can_be_renewed_for_a_week(asker, version):
     code, (token,) = describe_tokens(asker)
     assert (code, token.token_id, token.hmac) == (0, create_answer.token_id, create_answer.hmac)
     assert token.expiry_timestamp == now + DAY_MS * 3 // 2
-    assert [(one.principal_type, one.principal_name) for one in token.renewers] == [("User", "bob")]
+    assert [(renewer.principal_type, renewer.principal_name) for renewer in token.renewers] == [("User", "bob")]
     assert create(asker, version, lifetime_ms=HOUR_MS).max_timestamp_ms == now + DAY_MS // 2 + HOUR_MS
 
 

@@ -149,7 +149,7 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
         log = again.topics["orders"].partitions[0].log
         assert log.log_end_offset == log.high_watermark == count
         batches = read_values(log.read(0, max_bytes=1 << 20).records)
-        assert [one.records[0].value for one in batches] == [b"%d" % number for number in range(count)]
+        assert [batch.records[0].value for batch in batches] == [b"%d" % number for number in range(count)]
         again.logs.abandon()
 
 

@@ -211,7 +211,7 @@ def test_nodes_tell_the_directories_of_their_own_replicas():
             lambda state: [next(iter(one.endpoints.values())).port for one in state.nodes.by_id.values()]
         )
         topics_by_node = [ask(port, "DescribeLogDirs", 1, topics=None).results[0].topics for port in ports]
-        assert [[one.name for one in topics] for topics in topics_by_node] == [[], ["orders"]]
+        assert [[topic.name for topic in topics] for topics in topics_by_node] == [[], ["orders"]]
 
 
 def test_groups_of_other_nodes_keep_their_coordinator():

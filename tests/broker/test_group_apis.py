@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.direct import DirectBroker, Pending, versions
+from tests.broker.direct import DirectBroker, PendingAnswer, versions
 
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
@@ -46,7 +46,7 @@ def join(broker, version: int, member_id: str = "", *, group: str = "g", **chang
     }
     answer = broker.send("JoinGroup", version, **fields | changes)
     broker.clock.run_due()
-    return answer.body if isinstance(answer, Pending) else answer
+    return answer.body if isinstance(answer, PendingAnswer) else answer
 
 
 def member(broker, version: int = 9, **changes: Any) -> Any:
@@ -124,7 +124,7 @@ def test_leave(broker, version):
         members = [identity(member_id="x"), identity(member_id=join_answer.member_id)]
         answer = broker.send("LeaveGroup", version, group_id="g", members=members)
         assert answer.error_code == 0
-        assert [one.error_code for one in answer.members] == [code("UNKNOWN_MEMBER_ID"), 0]
+        assert [member.error_code for member in answer.members] == [code("UNKNOWN_MEMBER_ID"), 0]
     assert broker.state.groups.groups["g"].is_empty
     assert broker.send("LeaveGroup", version, group_id="").error_code == code("INVALID_GROUP_ID")
 
@@ -184,7 +184,7 @@ def fetch_offsets(
         if version >= 10:
             assert all(row.topic_id == broker.state.topics[topic].topic_id for row in rows)
     assert answer.error_code == 0
-    return [one for row in rows for one in row.partitions]
+    return [partition for row in rows for partition in row.partitions]
 
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
@@ -204,7 +204,7 @@ def test_several_groups_are_fetched_at_once(broker, version):
     request_type = message("OffsetFetchRequest")
     groups = [request_type.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
     answer = broker.send("OffsetFetch", version, groups=groups)
-    assert [(one.group_id, len(one.topics)) for one in answer.groups] == [("g", 1), ("h", 0)]
+    assert [(group.group_id, len(group.topics)) for group in answer.groups] == [("g", 1), ("h", 0)]
 
 
 def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
@@ -216,19 +216,22 @@ def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
     ]
     answer = broker.send("OffsetCommit", 8, group_id="g", topics=topics)
     unknown = code("UNKNOWN_TOPIC_OR_PARTITION")
-    assert [[one.error_code for one in topic.partitions] for topic in answer.topics] == [[unknown, 0], [unknown]]
+    assert [[partition.error_code for partition in topic.partitions] for topic in answer.topics] == [
+        [unknown, 0],
+        [unknown],
+    ]
 
 
 def test_a_topic_id_that_there_is_not(broker):
     from uuid import UUID
 
     answer = commit(broker, 10, topic="gone", topic_id=UUID(int=5))
-    assert [one.error_code for one in answer.topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")] * 2
+    assert [partition.error_code for partition in answer.topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")] * 2
     request_type = message("OffsetFetchRequest")
     topic_row = request_type.OffsetFetchRequestTopics(topic_id=UUID(int=5), partition_indexes=[0])
     group = request_type.OffsetFetchRequestGroup(group_id="g", topics=[topic_row])
     answer = broker.send("OffsetFetch", 10, groups=[group])
-    assert [one.error_code for one in answer.groups[0].topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")]
+    assert [partition.error_code for partition in answer.groups[0].topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")]
 
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
@@ -238,7 +241,7 @@ def test_a_commit_of_no_member_is_refused(broker, version):
         refusal = commit(broker, 0)
     else:
         refusal = commit(broker, version, generation_id_or_member_epoch=1, member_id="x")
-    assert {one.error_code for one in refusal.topics[0].partitions} == {code("UNKNOWN_MEMBER_ID")}
+    assert {partition.error_code for partition in refusal.topics[0].partitions} == {code("UNKNOWN_MEMBER_ID")}
 
 
 @pytest.mark.parametrize("version", versions("DescribeGroups"))
@@ -281,12 +284,12 @@ def test_list(broker, version):
     member(broker)
     commit(broker, 8, group="lonely")
     answer = broker.send("ListGroups", version)
-    assert {(one.group_id, one.protocol_type) for one in answer.groups} == {("g", "consumer"), ("lonely", "")}
+    assert {(group.group_id, group.protocol_type) for group in answer.groups} == {("g", "consumer"), ("lonely", "")}
     if version >= 4:
         (stable,) = broker.send("ListGroups", version, states_filter=["Stable"]).groups
         assert (stable.group_id, stable.group_state) == ("g", "Stable")
     if version >= 5:
-        assert {one.group_type for one in answer.groups} == {"classic"}
+        assert {group.group_type for group in answer.groups} == {"classic"}
         assert broker.send("ListGroups", version, types_filter=["share"]).groups == []
 
 
@@ -295,7 +298,7 @@ def test_delete(broker, version):
     member(broker)
     commit(broker, 8, group="lonely")
     answer = broker.send("DeleteGroups", version, groups_names=["g", "lonely", "none"])
-    assert [(one.group_id, one.error_code) for one in answer.results] == [
+    assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("g", code("NON_EMPTY_GROUP")),
         ("lonely", 0),
         ("none", code("GROUP_ID_NOT_FOUND")),
@@ -313,7 +316,7 @@ def test_offset_delete(broker):
         ),
     ]
     answer = broker.send("OffsetDelete", 0, group_id="g", topics=topics)
-    codes = [one.error_code for one in answer.topics[0].partitions]
+    codes = [partition.error_code for partition in answer.topics[0].partitions]
     assert (answer.error_code, codes) == (0, [code("UNKNOWN_TOPIC_OR_PARTITION"), 0])
     assert [row.committed_offset for row in fetch_offsets(broker, 8)] == [5, -1]
     missing = broker.send("OffsetDelete", 0, group_id="none", topics=topics)
@@ -347,7 +350,7 @@ def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
 
     monkeypatch.setattr(type(broker.state.internal), "append", refuse)
     answer = commit(broker, 8)
-    assert {one.error_code for one in answer.topics[0].partitions} == {code("NOT_COORDINATOR")}
+    assert {partition.error_code for partition in answer.topics[0].partitions} == {code("NOT_COORDINATOR")}
     assert join(broker, 9).error_code == code("NOT_COORDINATOR")
 
 
@@ -366,7 +369,7 @@ def test_consumer_groups(broker, version):
         "ConsumerGroupHeartbeat", version, member_id=member_id, member_epoch=0, topic_partitions=[], **fields
     )
     assert (heartbeat.error_code, heartbeat.member_epoch, bool(heartbeat.member_id)) == (0, 2, True)
-    assert [sorted(one.partitions) for one in heartbeat.assignment.topic_partitions] == [[0, 1]]
+    assert [sorted(partition.partitions) for partition in heartbeat.assignment.topic_partitions] == [[0, 1]]
     quiet = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=heartbeat.member_id, member_epoch=2)
     assert (quiet.error_code, quiet.assignment) == (0, None)
     fenced_answer = broker.send(

@@ -41,7 +41,7 @@ def fetch(broker, version, partitions, **fields):
     topics = [
         request_type.FetchTopic(
             **{by: name},
-            partitions=[request_type.FetchPartition(partition=one, partition_max_bytes=1000) for one in numbers],
+            partitions=[request_type.FetchPartition(partition=number, partition_max_bytes=1000) for number in numbers],
         )
         for name, numbers in partitions.items()
     ]
@@ -79,7 +79,7 @@ def test_offset_fetch_echoes_topics_as_they_were_requested(broker):
     row_type = types("OffsetFetch").OffsetFetchRequestTopic
     topics = [row_type(name="orders"), row_type(name="orders", partition_indexes=[0, 0])]
     rows = broker.send("OffsetFetch", 7, group_id="g", topics=topics).topics
-    assert [[one.partition_index for one in row.partitions] for row in rows] == [[], [0, 0]]
+    assert [[partition.partition_index for partition in row.partitions] for row in rows] == [[], [0, 0]]
 
 
 # ----------------------------------------------------------------------------------------------------------- ids, names
@@ -316,7 +316,7 @@ def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
     (row,) = broker.send("DescribeTopicPartitions", 0, topics=topics, cursor=cursor).topics
     assert (row.name, row.error_code) == ("orders", ErrorCode.INVALID_REQUEST)
     rows = broker.send("DescribeTopicPartitions", 0, topics=[*topics, request_type.TopicRequest(name="")]).topics
-    assert {one.error_code for one in rows} == {ErrorCode.INVALID_REQUEST}
+    assert {row.error_code for row in rows} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -742,7 +742,10 @@ def test_leave_group_removes_members_of_the_consumer_protocol(broker):
     """LeaveGroup 4 of a member of ConsumerGroupHeartbeat, named twice: no error for either."""
     beat(broker, "g", 0, ["orders"])
     members = [types("LeaveGroup").MemberIdentity(member_id="m")] * 2
-    assert [one.error_code for one in broker.send("LeaveGroup", 4, group_id="g", members=members).members] == [0, 0]
+    assert [member.error_code for member in broker.send("LeaveGroup", 4, group_id="g", members=members).members] == [
+        0,
+        0,
+    ]
 
 
 def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(broker):
@@ -750,7 +753,7 @@ def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(b
     beat(broker, "g", 0, ["orders"])
     request_type = types("OffsetDelete")
     topics = [request_type.OffsetDeleteRequestTopic(name=name) for name in ("orders", "none")]
-    assert [one.name for one in broker.send("OffsetDelete", 0, group_id="g", topics=topics).topics] == ["none"]
+    assert [topic.name for topic in broker.send("OffsetDelete", 0, group_id="g", topics=topics).topics] == ["none"]
 
 
 # ------------------------------------------------------------------------------------------------- epochs and sequences
@@ -762,7 +765,10 @@ def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
     rows = [request_type.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
     topic = request_type.OffsetForLeaderTopic(topic="orders", partitions=rows)
     (topic_answer,) = broker.send("OffsetForLeaderEpoch", 4, topics=[topic]).topics
-    assert [(one.leader_epoch, one.end_offset) for one in topic_answer.partitions] == [(0, 0), (-2, 0)]
+    assert [(partition.leader_epoch, partition.end_offset) for partition in topic_answer.partitions] == [
+        (0, 0),
+        (-2, 0),
+    ]
     request_type = types("Fetch")
     row = request_type.FetchPartition(partition=0, last_fetched_epoch=0, partition_max_bytes=1000)
     topics = [request_type.FetchTopic(topic="orders", partitions=[row])]

@@ -122,7 +122,7 @@ def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, set
         for number in range(60)
     ]
     answer = broker.send(api, 1, resources=rows)
-    assert [one.error_code for one in answer.responses] == [0] * 60
+    assert [response.error_code for response in answer.responses] == [0] * 60
     broker.send(api, 1, resources=rows, validate_only=True)
     assert len(writes) == 1
     broker.state.logs.abandon()
@@ -242,7 +242,7 @@ def test_a_fetch_of_many_partitions_gives_turns_in_proportion(version, session_e
             assert answer.body is None
             due.pop(0)()
             taken_turns += 1
-        assert [one.error_code for one in answer.body.responses[0].partitions] == [3] * count
+        assert [partition.error_code for partition in answer.body.responses[0].partitions] == [3] * count
         turns[count] = taken_turns
         broker.state.logs.abandon()
     assert 10 <= turns[6_000] < turns[12_000] <= 2 * turns[6_000] + 2
@@ -266,7 +266,11 @@ def test_a_wait_for_many_partitions_looks_in_turns_and_misses_nothing():
         assert answer.body is None
         due.pop(0)()
         turns += 1
-    rows = {one.partition_index: one.records for one in answer.body.responses[0].partitions if one.records}
+    rows = {
+        partition.partition_index: partition.records
+        for partition in answer.body.responses[0].partitions
+        if partition.records
+    }
     assert {index: len(records) for index, records in rows.items()} == {0: 2 * len(raw), 1_100: len(raw)}
     assert turns >= 2
     assert not any(partition.waiting for partition in partitions)
@@ -319,10 +323,10 @@ def test_users_asked_for_together_cost_no_more_than_each_alone():
         for name in [*names, "user-7"]
     ]
     rows = broker.send("AlterUserScramCredentials", 0, upsertions=upsertions).results
-    assert [one.user for one in rows if one.error_code] == ["user-7"]
+    assert [row.user for row in rows if row.error_code] == ["user-7"]
     user_type = message("DescribeUserScramCredentialsRequest").UserName
     rows = broker.send(
         "DescribeUserScramCredentials", 0, users=[user_type(name=name) for name in [*names, "user-8"]]
     ).results
-    assert [one.user for one in rows if one.error_code] == ["user-7", "user-8"]
+    assert [row.user for row in rows if row.error_code] == ["user-7", "user-8"]
     broker.state.logs.abandon()

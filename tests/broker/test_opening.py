@@ -44,7 +44,9 @@ def stored_rows(broker: Broker, topic: str) -> dict[int, list[Row]]:
     numbers = range(broker.topics[topic].partitions)
     rows = {number: broker.records(topic, number) for number in numbers}
     return {
-        number: [(one.offset, one.key, one.value) for one in records] for number, records in rows.items() if records
+        number: [(record.offset, record.key, record.value) for record in records]
+        for number, records in rows.items()
+        if records
     }
 
 
@@ -82,10 +84,10 @@ def fetch_old_format(
         row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
         answer = ask(broker.port, "Fetch", version, topics=[types.FetchTopic(topic=topic, partitions=[row])])
         raw = answer.responses[0].partitions[0].records
-        records = [(one.magic, record.offset) for one in read_values(raw or b"") for record in one.records]
+        records = [(batch.magic, record.offset) for batch in read_values(raw or b"") for record in batch.records]
         if not records:
             return
-        yield from (one for one in records if one[1] >= offset)
+        yield from (record for record in records if record[1] >= offset)
         offset = records[-1][1] + 1
 
 

@@ -114,7 +114,7 @@ def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tm
             answers.append(take(peer))
     assert len(answers[0]) > 1_000_000
     values = [
-        [record.value for one in read_values(records_of(one, version)) for record in one.records] for one in answers
+        [record.value for batch in read_values(records_of(one, version)) for record in batch.records] for one in answers
     ]
     assert values[0] == values[1] == values[2] == VALUES[: len(values[0])]
     assert len(set(map(len, answers))) == 1
@@ -202,7 +202,7 @@ def test_a_stretch_is_encoded_as_its_bytes_wherever_it_is_not_sent_as_it_is(tmp_
     types = message("FetchResponse")
 
     def answer(*records):
-        rows = [types.PartitionData(partition_index=1, records=one) for one in records]
+        rows = [types.PartitionData(partition_index=1, records=record) for record in records]
         return types(responses=[types.FetchableTopicResponse(topic="t", partitions=rows)])
 
     def stretch():

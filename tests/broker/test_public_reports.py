@@ -53,7 +53,9 @@ def test_answers_about_offsets_have_every_partition_in_the_order_of_the_request(
         for name, indexes in requested_partitions
     ]
     answer = ask(port, "OffsetCommit", 8, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
-    answered_partitions = [(row.name, [one.partition_index for one in row.partitions]) for row in answer.topics]
+    answered_partitions = [
+        (row.name, [partition.partition_index for partition in row.partitions]) for row in answer.topics
+    ]
     assert answered_partitions == [
         requested_partitions[1],
         requested_partitions[0],
@@ -65,7 +67,9 @@ def test_answers_about_offsets_have_every_partition_in_the_order_of_the_request(
     ]
     groups = [types.OffsetFetchRequestGroup(group_id="g", topics=topics)]
     (group,) = ask(port, "OffsetFetch", 8, groups=groups).groups
-    assert [(row.name, [one.partition_index for one in row.partitions]) for row in group.topics] == requested_partitions
+    assert [
+        (row.name, [partition.partition_index for partition in row.partitions]) for row in group.topics
+    ] == requested_partitions
 
 
 def test_a_new_topic_is_answered_with_all_its_settings(broker):
@@ -73,7 +77,7 @@ def test_a_new_topic_is_answered_with_all_its_settings(broker):
     row = message("CreateTopicsRequest").CreatableTopic(name="settings", num_partitions=-1, replication_factor=-1)
     (topic,) = ask(broker.port, "CreateTopics", 7, topics=[row], timeout_ms=30_000).topics
     described_settings = describe(broker, TOPIC, "settings")
-    assert {one.name: one.value for one in topic.configs} == described_settings
+    assert {config.name: config.value for config in topic.configs} == described_settings
     assert described_settings["cleanup.policy"] == "delete"
 
 

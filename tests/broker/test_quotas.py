@@ -21,7 +21,7 @@ from kafkaframes.records.build import build_records
 MUTATIONS = "controller_mutation_rate"
 
 
-class Client:
+class QuotaClient:
     """One connection."""
 
     def __init__(self, port, client_id="app"):
@@ -78,7 +78,7 @@ def broker(request):
 
 
 def test_a_producer_over_its_quota_is_told_how_long_and_not_heard_meanwhile(broker):
-    with Client(broker.port) as client, Client(broker.port, "other") as other:
+    with QuotaClient(broker.port) as client, QuotaClient(broker.port, "other") as other:
         assert client.produce(10_000) == 0
         client.limit({"client_id": "app"}, producer_byte_rate=1000)
         throttle_ms = client.produce(10_000)
@@ -94,16 +94,16 @@ def test_a_producer_over_its_quota_is_told_how_long_and_not_heard_meanwhile(brok
 
 def test_a_fetch_over_its_quota_has_nothing_and_begins_no_session(broker):
     broker.append("orders", [{"value": bytes(20_000)}])
-    with Client(broker.port) as client:
+    with QuotaClient(broker.port) as client:
         assert client.fetch().session_id
         client.limit({"client_id": None}, consumer_byte_rate=1000)
         answer = client.fetch()
         assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
         assert answer.throttle_time_ms > 0
         before = broker.call(lambda state: len(state.fetch_sessions))
-        with Client(broker.port, "another") as admin:  # the first connection is not heard
+        with QuotaClient(broker.port, "another") as admin:  # the first connection is not heard
             admin.limit({"client_id": None}, consumer_byte_rate=1_000_000)
-    with Client(broker.port) as client:
+    with QuotaClient(broker.port) as client:
         answer = client.fetch()
         assert (answer.throttle_time_ms, bool(answer.session_id)) == (0, True)
         assert len(answer.responses[0].partitions[0].records) > 20_000
@@ -121,17 +121,17 @@ def test_the_narrowest_quota_counts(broker):
         {"user": "ANONYMOUS", "client_id": None},
         {"user": "ANONYMOUS", "client_id": "app"},
     ]
-    with Client(broker.port, "admin") as admin:
+    with QuotaClient(broker.port, "admin") as admin:
         admin.limit({"user": "ANONYMOUS", "client_id": "admin"}, producer_byte_rate=1e9)
         for entity in order:
             admin.limit(entity, producer_byte_rate=1)
-            with Client(broker.port) as client:
+            with QuotaClient(broker.port) as client:
                 assert client.produce(1) > 0, entity
             admin.limit(entity, producer_byte_rate=1e9)  # the next one, which is narrower, takes its place
 
 
 def test_changes_over_their_quota_are_refused_or_wait(broker):
-    with Client(broker.port) as client:
+    with QuotaClient(broker.port) as client:
         client.limit({"user": None}, **{MUTATIONS: 1})
         answer = client.create("large", 15)  # more than what is left of 11, which is not below 0
         assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
@@ -139,11 +139,11 @@ def test_changes_over_their_quota_are_refused_or_wait(broker):
         assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert 3000 <= answer.throttle_time_ms <= 4000
         assert sorted(broker.topics) == ["large", "orders"]
-        with Client(broker.port) as later:  # the first connection is not heard
+        with QuotaClient(broker.port) as later:  # the first connection is not heard
             answer = later.create("old", version=5)
             assert answer.topics[0].error_code == 0
             assert 4000 <= answer.throttle_time_ms <= 5000
-        with Client(broker.port) as last:
+        with QuotaClient(broker.port) as last:
             deleting = last.ask("DeleteTopics", 5, topic_names=["old"], timeout_ms=1000)
             assert deleting.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
@@ -158,7 +158,7 @@ def test_client_ids_without_end_take_no_memory_without_end():
 
 
 def test_the_time_of_handlers_is_counted(broker):
-    with Client(broker.port) as client:
+    with QuotaClient(broker.port) as client:
         client.limit({"user": None}, request_percentage=0.0001)
         first = client.ask("Metadata", 9, topics=None)
         assert 0 < first.throttle_time_ms <= 1000
@@ -167,9 +167,9 @@ def test_the_time_of_handlers_is_counted(broker):
 def test_quotas_are_in_force_after_a_restart(tmp_path):
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("orders")
-        with Client(broker.port) as client:
+        with QuotaClient(broker.port) as client:
             client.limit({"client_id": "app"}, producer_byte_rate=1000)
-    with Broker(data_dir=tmp_path) as broker, Client(broker.port) as client:
+    with Broker(data_dir=tmp_path) as broker, QuotaClient(broker.port) as client:
         assert client.produce(20_000) > 0
 
 
@@ -219,7 +219,7 @@ def test_an_address_has_its_own_quota_or_the_default_or_none():
 
 
 def test_a_connection_above_the_quota_is_closed_unheard_and_others_go_on(broker):
-    with Client(broker.port) as admin:
+    with QuotaClient(broker.port) as admin:
         admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=1)
         connect_often(broker.port, 10)
         with pytest.raises(AssertionError, match="closed the connection"):
@@ -230,7 +230,7 @@ def test_a_connection_above_the_quota_is_closed_unheard_and_others_go_on(broker)
 
 def connect_often(port, times):
     for _ in range(times):
-        with Client(port) as client:
+        with QuotaClient(port) as client:
             client.ask("ApiVersions", 0)
 
 
@@ -269,7 +269,7 @@ def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(v
 
 
 def test_an_infinite_quota_bounds_nothing(broker):
-    with Client(broker.port) as client:
+    with QuotaClient(broker.port) as client:
         client.limit({"client_id": "app"}, request_percentage=float("inf"), controller_mutation_rate=float("inf"))
         assert [client.create(f"made-{number}").topics[0].error_code for number in range(3)] == [ErrorCode.NONE] * 3
         assert client.fetch().throttle_time_ms == 0

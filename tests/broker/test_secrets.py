@@ -69,10 +69,10 @@ def with_secret(cls, path, **values):
 def snake(cls, path, name):
     root_message = with_secret(cls, path)
     for step in path:
-        info = next(one for one in root_message._fields if one.spec.json_name == step)
+        info = next(field for field in root_message._fields if field.spec.json_name == step)
         root_message = getattr(root_message, info.attribute)
         root_message = root_message[0] if isinstance(root_message, list) else root_message
-    return next(one.attribute for one in root_message._fields if one.spec.json_name == name)
+    return next(field.attribute for field in root_message._fields if field.spec.json_name == name)
 
 
 def all_secrets():
@@ -86,14 +86,16 @@ def all_secrets():
         for path in paths:
             for name in PASSWORD_NAMES:
                 kind = getattr(cls, field_type(cls, path))
-                key_field = next(one.attribute for one in kind._fields if one.spec.json_name in CONFIG_NAME_FIELDS)
+                key_field = next(
+                    field.attribute for field in kind._fields if field.spec.json_name in CONFIG_NAME_FIELDS
+                )
                 yield key, direction, with_secret(cls, path, **{key_field: name, "value": SECRET})
 
 
 def field_type(cls, path):
     holder, name = cls(), ""
     for step in path:
-        name = next(one.spec.type.name for one in holder._fields if one.spec.json_name == step)
+        name = next(field.spec.type.name for field in holder._fields if field.spec.json_name == step)
         holder = getattr(cls, name)()
     return name
 

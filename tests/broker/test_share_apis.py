@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.direct import BEGAN_MS, DirectBroker, Pending, versions
+from tests.broker.direct import BEGAN_MS, DirectBroker, PendingAnswer, versions
 
 from kafkaframes.broker.state.internal import build_batch
 from kafkaframes.errors import ErrorCode
@@ -59,10 +59,10 @@ def acknowledge(broker, version: int, epoch: int, first: int, last: int, kind: i
 
 def read_acquired(answer: Any) -> list[tuple[int, int, int]]:
     return [
-        (one.first_offset, one.last_offset, one.delivery_count)
+        (record.first_offset, record.last_offset, record.delivery_count)
         for topic in answer.responses
         for row in topic.partitions
-        for one in row.acquired_records
+        for record in row.acquired_records
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_connection_that_is_lost_ends_its_session(broker):
 def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
     join(broker)
     waiting = fetch(broker, 1, 0, max_wait_ms=60_000)
-    assert isinstance(waiting, Pending)
+    assert isinstance(waiting, PendingAnswer)
     produce(broker, 2)
     assert read_acquired(waiting.body) == [(0, 1, 1)]
     waiting = fetch(broker, 1, 0, member="n", max_wait_ms=60_000)
@@ -199,7 +199,7 @@ def test_a_topic_that_there_is_not(broker):
 def test_an_administrator_describes_moves_and_forgets(broker):
     assert join(broker).assignment.topic_partitions == []
     heartbeat = broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=2)
-    assert [one.partitions for one in heartbeat.assignment.topic_partitions] == [[0]]
+    assert [partition.partitions for partition in heartbeat.assignment.topic_partitions] == [[0]]
     group, missing = broker.send("ShareGroupDescribe", 1, group_ids=["g", "none"]).groups
     assert (group.group_state, group.assignor_name, group.members[0].member_id) == ("Stable", "simple", "m")
     assert missing.error_code == code("GROUP_ID_NOT_FOUND")
@@ -217,13 +217,13 @@ def test_an_administrator_describes_moves_and_forgets(broker):
     assert refusal.error_code == code("NON_EMPTY_GROUP")
     broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
     altered_partitions = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics).responses[0].partitions
-    assert [one.error_code for one in altered_partitions] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    assert [partition.error_code for partition in altered_partitions] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
     assert offsets(broker, 1).topics[0].partitions[0].start_offset == 2
     delete = message("DeleteShareGroupOffsetsRequest").DeleteShareGroupOffsetsRequestTopic
     rows = broker.send(
         "DeleteShareGroupOffsets", 0, group_id="g", topics=[delete(topic_name="orders"), delete(topic_name="gone")]
     ).responses
-    assert [one.error_code for one in rows] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    assert [row.error_code for row in rows] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
     assert offsets(broker, 1).topics == []
     missing = offsets(broker, 1, group_id="none")
     assert (missing.error_code, missing.topics) == (0, [])  # as Kafka 4.3.1 answers
@@ -237,7 +237,7 @@ def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
     states = broker.state.share_groups
     assert len(states.stored_states) == 1
     deleted_groups = broker.send("DeleteGroups", 2, groups_names=["g"]).results
-    assert ([one.error_code for one in deleted_groups], states.stored_states) == ([0], {})
+    assert ([group.error_code for group in deleted_groups], states.stored_states) == ([0], {})
     broker.clock.advance(60)  # a lock of a state that is gone
     join(broker)
     fetch(broker, 1, 0)

@@ -100,7 +100,7 @@ def contents(state):
     }
 
 
-class Pair:
+class PairedBrokers:
     """Two brokers with the same history: one is asked by the short way first, the other one by the dispatcher only."""
 
     def __init__(self, **how):
@@ -227,7 +227,7 @@ ODD_PRODUCE = {
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_produce_is_answered_as_the_dispatcher_answers_it(version):
-    pair = Pair()
+    pair = PairedBrokers()
     for name, make in ORDINARY_PRODUCE.items():
         for _ in range(2):
             is_short, answer = pair.ask(make(version))
@@ -239,7 +239,7 @@ def test_produce_is_answered_as_the_dispatcher_answers_it(version):
 
 @pytest.mark.parametrize("version", [version for version in PRODUCE_VERSIONS if version >= 3])
 def test_batches_of_producers_and_in_a_wrong_form(version):
-    pair = Pair()
+    pair = PairedBrokers()
     producer_fields = {"producer_id": 3, "producer_epoch": 0}
     for sequence, is_right in ((0, True), (2, True), (2, True), (9, False)):
         records = batch(2, base_sequence=sequence, **producer_fields)
@@ -297,7 +297,7 @@ ODD_FETCH = {
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_fetch_is_answered_as_the_dispatcher_answers_it(version):
-    pair = Pair()
+    pair = PairedBrokers()
     for name, make in ORDINARY_FETCH.items():
         is_short, answer = pair.ask(make(version))
         assert is_short, name
@@ -309,7 +309,7 @@ def test_fetch_is_answered_as_the_dispatcher_answers_it(version):
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
 def test_long_records_come_from_their_file(tmp_path, version):
-    pair = Pair(data_dir=tmp_path)
+    pair = PairedBrokers(data_dir=tmp_path)
     for state in (pair.quick, pair.plain):
         log = state.topics["orders"].partitions[0].log
         for number in range(4):
@@ -326,7 +326,7 @@ def test_long_records_come_from_their_file(tmp_path, version):
 
 
 def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
-    pair = Pair(access=OnlyOrders())
+    pair = PairedBrokers(access=OnlyOrders())
     assert pair.ask(produce_frame(9, [("orders", [(0, batch())])]))[0]
     assert not pair.ask(produce_frame(9, [("stamped", [(0, batch())])]))[0]
     assert pair.ask(fetch_frame(11, [("orders", [(1, 0)])]))[0]
@@ -336,7 +336,7 @@ def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
 
 
 def test_a_session_that_ends_is_answered_until_then():
-    pair = Pair()
+    pair = PairedBrokers()
     session = Session(principal="User:alice", expires_ms=pair.quick.clock.now_ms + 10)
     frames = fetch_frame(11, [("orders", [(1, 0)])]), produce_frame(9, [("orders", [(0, batch())])])
     for frame in (*frames, frames[1]):  # the second Produce in the words of the first
@@ -350,7 +350,7 @@ def test_a_session_that_ends_is_answered_until_then():
 
 @pytest.mark.parametrize("version", [11, 18])
 def test_a_consumer_that_is_sent_to_its_rack_is_left_to_the_dispatcher(version):
-    pair = Pair()
+    pair = PairedBrokers()
     frame = fetch_frame(version, [("orders", [(1, 0)])], rack_id="b")
     assert pair.ask(frame)[0]  # no node has a rack
     for state in (pair.quick, pair.plain):
@@ -359,7 +359,7 @@ def test_a_consumer_that_is_sent_to_its_rack_is_left_to_the_dispatcher(version):
 
 
 def test_other_requests_and_versions_are_left_to_the_dispatcher():
-    pair = Pair()
+    pair = PairedBrokers()
     for frame in (b"", bytes(9), bytes(10), struct.pack(">hhih", 3, 9, 1, -1), struct.pack(">hhih", 0, 14, 1, -1)):
         assert pair.short(memoryview(frame), Session()) is None
     for version in range(4):
@@ -375,7 +375,7 @@ CASES += [(1, v, make) for v in FETCH_VERSIONS for make in ORDINARY_FETCH.values
 
 @pytest.mark.parametrize("part", range(4))
 def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
-    pair, rng = Pair(), random.Random(part)
+    pair, rng = PairedBrokers(), random.Random(part)
     for _ in range(250):
         _, version, make = rng.choice(CASES)
         raw = bytearray(make(version))
@@ -399,7 +399,7 @@ def test_every_request_that_ends_early_is_no_ordinary_one(case, cut_size):
     assert EMPTY.short(memoryview(raw)[: max(len(raw) - 1 - cut_size, 0)], Session()) is None
 
 
-EMPTY = Pair()
+EMPTY = PairedBrokers()
 
 
 def repeat_request(version, records=None, **fields):
@@ -409,7 +409,7 @@ def repeat_request(version, records=None, **fields):
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(version):
-    pair, session = Pair(), Session()
+    pair, session = PairedBrokers(), Session()
     assert pair.ask(repeat_request(version), session=session)[0]
     at = session.records_at
     assert at > 0
@@ -460,7 +460,7 @@ def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read
 
 
 def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
-    pair, version = Pair(), 9
+    pair, version = PairedBrokers(), 9
     both = [("orders", [(0, batch()), (1, batch())])]
     behind = repeat_request(version) + repeat_request(version, batch(2))[14 + len("me") :]
     long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * fast_produce.MAX_HEAD_BYTES)
@@ -471,7 +471,7 @@ def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
 
 
 def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
-    pair, session = Pair(), Session()
+    pair, session = PairedBrokers(), Session()
     ordinary = repeat_request(9)
     assert pair.ask(ordinary, session=session)[0]
     moved_session = Session(node_id=2)
@@ -501,7 +501,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
 
 
 def test_requests_in_turn_are_kept_once_each():
-    pair, session = Pair(), Session()
+    pair, session = PairedBrokers(), Session()
     frames = [produce_frame(9, [(name, [(0, batch())])]) for name in ("orders", "stamped")]
     for _ in range(3):
         for frame in frames:
@@ -516,7 +516,7 @@ def test_requests_in_turn_are_kept_once_each():
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):
     monkeypatch.setattr(fast_produce, "MAX_CACHED_REQUESTS", 3)
-    pair, session = Pair(), Session()
+    pair, session = PairedBrokers(), Session()
     for number in range(10):
         assert pair.ask(repeat_request(9, client_id=f"client {number}"), session=session)[0]
         assert len(pair.short._repeats._known_requests) <= 3
@@ -538,6 +538,6 @@ def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them
 
 @cache
 def open_pair_with_request(version):
-    pair, session = Pair(), Session()
+    pair, session = PairedBrokers(), Session()
     assert pair.ask(repeat_request(version), session=session)[0]
     return pair, session

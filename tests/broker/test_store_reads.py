@@ -26,7 +26,7 @@ from kafkaframes.storage.files.names import TopicPartition
 PATIENCE_S = 60
 
 
-class Store:
+class BlockingStore:
     """A store whose files can be read while ``is_open`` is set; ``was_asked`` is set by a read that waits for it."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Store:
 
 @pytest.fixture
 def store():
-    return Store()
+    return BlockingStore()
 
 
 @pytest.fixture
@@ -71,7 +71,10 @@ def served_broker(tmp_path, monkeypatch, store):
 
 def fetch(port: int, *partitions: int, version: int = 4, offset: int = 0):
     types = message("FetchRequest")
-    rows = [types.FetchPartition(partition=one, fetch_offset=offset, partition_max_bytes=100_000) for one in partitions]
+    rows = [
+        types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=100_000)
+        for partition in partitions
+    ]
     topics = [types.FetchTopic(topic="orders", partitions=rows)]
     return ask(port, "Fetch", version, max_bytes=1 << 20, topics=topics).responses[0].partitions
 
@@ -88,7 +91,7 @@ def test_others_are_answered_while_a_store_is_read(served_broker, store):
     store.is_open.clear()
     thread, results = in_thread(fetch, served_broker.port, 0, 1)
     assert store.was_asked.wait(PATIENCE_S)
-    assert [one.name for one in ask(served_broker.port, "Metadata", 1, topics=None).topics] == ["orders"]
+    assert [topic.name for topic in ask(served_broker.port, "Metadata", 1, topics=None).topics] == ["orders"]
     assert not results
     store.is_open.set()
     thread.join(PATIENCE_S)
@@ -164,7 +167,9 @@ def share_fetch(peer: socket.socket, topic_id, epoch: int):
     answer = frame.body
     assert answer.error_code == 0
     return {
-        row.partition_index: [(one.first_offset, one.last_offset, one.delivery_count) for one in row.acquired_records]
+        row.partition_index: [
+            (record.first_offset, record.last_offset, record.delivery_count) for record in row.acquired_records
+        ]
         for topic in answer.responses
         for row in topic.partitions
     }
@@ -188,13 +193,15 @@ def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each
     answer, epoch = results[0], 0
     while True:
         for number, rows in answer.items():
-            records[number] += [(one, deliveries) for first, last, deliveries in rows for one in range(first, last + 1)]
+            records[number] += [
+                (number, deliveries) for first, last, deliveries in rows for number in range(first, last + 1)
+            ]
         if sum(map(len, records.values())) >= 220 or epoch == 100:
             break
         epoch += 1
         answer = share_fetch(peer, topic_id, epoch)
     peer.close()
-    assert records == {0: [(one, 1) for one in range(200)], 1: [(one, 1) for one in range(20)]}
+    assert records == {0: [(number, 1) for number in range(200)], 1: [(number, 1) for number in range(20)]}
 
 
 def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_path, monkeypatch, store):

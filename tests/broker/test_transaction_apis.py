@@ -228,7 +228,7 @@ def test_an_administrator_ends_a_transaction_that_hangs(broker, version):
     topics = [request_type.WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 9])]
     marker = request_type.WritableTxnMarker(producer_id=0, producer_epoch=0, transaction_result=False, topics=topics)
     (result,) = broker.send("WriteTxnMarkers", version, markers=[marker]).markers
-    codes = [one.error_code for one in result.topics[0].partitions]
+    codes = [partition.error_code for partition in result.topics[0].partitions]
     assert codes == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
     assert log.last_stable_offset == 2
 
@@ -258,7 +258,7 @@ def test_producers_and_transactions_are_described(broker):
         0,
         60_000,
     )
-    assert [(one.topic, one.partitions) for one in known_partition.topics] == [("orders", [0])]
+    assert [(topic.topic, topic.partitions) for topic in known_partition.topics] == [("orders", [0])]
     assert missing.error_code == code("TRANSACTIONAL_ID_NOT_FOUND")
 
 
@@ -269,7 +269,9 @@ def test_transactions_are_listed(broker, version):
     init(broker, transactional_id="other")
 
     def names(**filters: Any) -> set[str]:
-        return {one.transactional_id for one in broker.send("ListTransactions", version, **filters).transaction_states}
+        return {
+            state.transactional_id for state in broker.send("ListTransactions", version, **filters).transaction_states
+        }
 
     assert names() == {"t", "other"}
     assert names(state_filters=["Ongoing"]) == {"t"}
@@ -284,4 +286,4 @@ def test_transactions_are_listed_by_a_pattern(broker):
     init(broker)
     init(broker, transactional_id="other")
     answer = broker.send("ListTransactions", 2, transactional_id_pattern="o.*")
-    assert [one.transactional_id for one in answer.transaction_states] == ["other"]
+    assert [state.transactional_id for state in answer.transaction_states] == ["other"]

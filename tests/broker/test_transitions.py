@@ -64,7 +64,7 @@ def test_a_partition_is_described_until_its_member_has_given_it_up():
 
     def describe():
         group = broker.send("ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
-        member = next(one for one in group.members if one.member_id == "a")
+        member = next(member for member in group.members if member.member_id == "a")
         return [index for row in member.assignment.topic_partitions for index in row.partitions]
 
     epoch = heartbeat("a", 0, **joins).member_epoch
@@ -246,7 +246,7 @@ def test_kafkas_defaults_are_described_as_defaults(name):
     with Broker(kafka_defaults=True, config={"num.partitions": 3}) as broker:
         rows = {row.name: row for row in ask(broker.port, body, 4).results[0].configs}
     assert rows[name].value in ("3000", "3600000")
-    assert (rows[name].config_source, [one.source for one in rows[name].synonyms]) == (5, [5])
+    assert (rows[name].config_source, [synonym.source for synonym in rows[name].synonyms]) == (5, [5])
     assert rows["num.partitions"].config_source == 4
 
 

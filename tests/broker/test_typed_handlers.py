@@ -26,7 +26,10 @@ def handle(request: TypedRequest[HeartbeatRequest, HeartbeatResponse]) -> None:
 def test_mypy_knows_the_messages_of_every_handler(tmp_path):
     apis = sorted(all_apis().values(), key=lambda api: api.name)
     handlers = [(api.handle.__module__, api.handle.__qualname__) for api in apis]
-    lines = [*(f"import {module}" for module, _ in handlers), *(f"reveal_type({'.'.join(one)})" for one in handlers)]
+    lines = [
+        *(f"import {module}" for module, _ in handlers),
+        *(f"reveal_type({'.'.join(handler)})" for handler in handlers),
+    ]
     path = tmp_path / "handlers_under_mypy.py"
     path.write_text(WRONG + "\n".join(lines))
     output = run_mypy(path)

@@ -391,7 +391,7 @@ def test_every_table_has_the_same_account_of_packets(table, tmp_path):
 
 def test_one_whole_call_leaves_no_entry(tmp_path):
     packets = packets4(messages=[(True, request(1)), (False, response(1))])
-    assert read(tmp_path, pcap([ethernet(IP4, one) for one in packets]))[1].entries == []
+    assert read(tmp_path, pcap([ethernet(IP4, packet) for packet in packets]))[1].entries == []
 
 
 def test_mode_failfast_raises_at_what_was_not_read(tmp_path):

@@ -95,7 +95,7 @@ def test_requests_that_nobody_answers_are_given_out_before_the_end(tmp_path):
     beat = message("HeartbeatRequest")(group_id="g" * 500)
     requests = [frame_of(encode_request(beat, 4, correlation_id=number, client_id="c")) for number in range(400)]
     parts = [file_header("test"), talk.opening(START)]
-    parts += [packet for one in requests for packet in talk.data(CLIENT, one, START)]
+    parts += [packet for request in requests for packet in talk.data(CLIENT, request, START)]
     path = tmp_path / "x.pcapng"
     path.write_bytes(b"".join(parts))
     whole = rows(str(path))

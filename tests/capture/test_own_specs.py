@@ -73,7 +73,7 @@ def test_without_the_specs_the_same_bytes_are_no_known_calls(trace):
 def test_the_bodies_of_an_own_api_are_structs(trace, folder):
     table = kafkaframes.read_capture(trace, columns=("response",), api="Greet", specs=folder).read_all()
     answers = table.column("response").to_pylist()
-    assert [(one["errorCode"], one["mood"]) for one in answers] == [(0, None), (7, 3)]
+    assert [(answer["errorCode"], answer["mood"]) for answer in answers] == [(0, None), (7, 3)]
     both = kafkaframes.read_capture(trace, columns=("request",), api="12", specs=folder).read_all().to_pylist()
     assert [(row["request"]["groupId"], row["request"]["memberId"]) for row in both] == [("g", "m"), ("g", None)]
 

@@ -420,7 +420,7 @@ def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_s
     passed_on = understood.answer(response)
     assert HOST.encode() not in passed_on
     metadata = decode_response(passed_on[4:], 3, version, specs=specs).body
-    assert {(one.host, one.port) for one in metadata.brokers} == {("local", 1)}
+    assert {(broker.host, broker.port) for broker in metadata.brokers} == {("local", 1)}
     older = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     assert HOST.encode() not in understood.ask(3, 5).answer(older)
 

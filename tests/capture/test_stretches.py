@@ -19,7 +19,7 @@ COLUMNS = ("clientPort", "correlationId", "apiName", "requestState", "responseSt
 def packets():
     """Yield the packets of some connections: answers that come late or never, frames in pieces, holes."""
     time = START
-    talks = [Conversation(("10.0.0.1", 20000 + one), ("10.0.0.2", 9092)) for one in range(3)]
+    talks = [Conversation(("10.0.0.1", 20000 + number), ("10.0.0.2", 9092)) for number in range(3)]
     for talk in talks:
         yield talk.opening(time)
         request = message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1")

@@ -9,12 +9,12 @@ from kafkaframes.cli.main import cli
 
 def ask(*arguments: object, stdin: bytes | str | None = None) -> Result:
     """Run ``kafkaframes`` with these arguments; an exception is in the result."""
-    return CliRunner().invoke(cli, [str(one) for one in arguments], input=stdin)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
 
 
 def ask_or_raise(*arguments: object, stdin: bytes | str | None = None) -> Result:
     """Run ``kafkaframes`` with these arguments; raise what it raises."""
-    return CliRunner().invoke(cli, [str(one) for one in arguments], input=stdin, catch_exceptions=False)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
 
 
 def outcome(*arguments: object, stdin: bytes | str | None = None) -> tuple[int, str, BaseException | None]:

@@ -251,5 +251,5 @@ def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
     assert os.read(reader, 1) == (tmp_path / "file").read_bytes()[:1]
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link", "pipe"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
     os.close(reader)

@@ -55,7 +55,7 @@ def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case
         key, value, headers = row
         searched_parts = ([key] if "key" in places else []) + ([value] if "value" in places else [])
         searched_parts += [part for k, v in headers for part in (k.encode(), v)] if "headers" in places else []
-        return any(one is not None and pattern.search(one) for one in searched_parts)
+        return any(part is not None and pattern.search(part) for part in searched_parts)
 
     matching_rows = matching(batch, Pattern.of(text, ignores_case=ignores_case), places).column("row").to_pylist()
     assert matching_rows == [number for number, row in enumerate(rows) if number >= skip and has(row)]
@@ -69,10 +69,10 @@ def test_a_search_over_a_log_is_that_of_its_records():
     result = ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--json")
     printed_records = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == (0 if expected_records else 1)
-    assert [(one["topic"], one["partition"], one["offset"]) for one in printed_records] == [
+    assert [(record["topic"], record["partition"], record["offset"]) for record in printed_records] == [
         (row["topic"], row["partition"], row["offset"]) for row in expected_records
     ]
-    assert [one["value"] for one in printed_records] == [
+    assert [record["value"] for record in printed_records] == [
         None if row["value"] is None else base64.b64encode(row["value"]).decode() for row in expected_records
     ]
     assert ask(r"order-1\d", SHOP, "--in", "key", "--in", "value", "--count").stdout == f"{len(expected_records)}\n"

@@ -10,7 +10,7 @@ from kafkaframes.errors import OptionError
 def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
     run("topics create moved --partitions 2")
     for number in range(2):
-        run(f"produce moved -p {number}", stdin=b"".join(b"%d\n" % one for one in range(10)))
+        run(f"produce moved -p {number}", stdin=b"".join(b"%d\n" % number for number in range(10)))
 
     def at(*options: str) -> list[int]:
         run("groups reset mover", *options)

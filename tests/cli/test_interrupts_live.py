@@ -102,7 +102,7 @@ def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped_commands, name):
     _, _, expected_status, line = WAITING[name]
     status, lines = stopped_commands[name]
     assert (status, lines[-1] if lines else "") == (expected_status, line)
-    assert not [one for one in lines if "Traceback" in one]
+    assert not [line for line in lines if "Traceback" in line]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])

@@ -94,7 +94,7 @@ def ask(arguments):
 def files(place: Path) -> dict[str, int]:
     if place.is_file():
         return {"": place.stat().st_size}
-    return {str(one.relative_to(place)): one.stat().st_size for one in place.rglob("*") if one.is_file()}
+    return {str(path.relative_to(place)): path.stat().st_size for path in place.rglob("*") if path.is_file()}
 
 
 def moments(hook, place: Path, arguments: list) -> int:
@@ -119,7 +119,7 @@ def test_nothing_half_done_is_left(hook, log, tmp_path, command):
         hook.below = ""
         assert hook.count >= of(count), name
         assert (result.exit_code, result.stderr.splitlines()[-1:]) == INTERRUPTED, name
-        remaining_names = [one.name for one in place.iterdir()]
+        remaining_names = [path.name for path in place.iterdir()]
         assert remaining_names in ([], [out]), name
         assert not remaining_names or files(place / out).keys() == whole.keys(), name
         assert not (place / out).is_file() or files(place / out) == whole, name

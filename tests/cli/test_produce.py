@@ -74,7 +74,9 @@ def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, f
     if form == "parquet":
         pq.write_table(pa.table({"value": [value.encode() for value in values]}), path)
     else:
-        path.write_text("".join((json.dumps({"value": one}) if form == "jsonl" else one) + "\n" for one in values))
+        path.write_text(
+            "".join((json.dumps({"value": value}) if form == "jsonl" else value) + "\n" for value in values)
+        )
     run(f"topics create large-{form} --partitions 1")
     unit = "row" if form == "parquet" else "line"
     written_pattern = r"(nothing is|the first [\d,]+ records are) written"

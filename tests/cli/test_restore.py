@@ -17,7 +17,7 @@ EXAMPLE = str(DATA / "examples" / "kafka-4.3")
 
 
 def ran(*arguments):
-    return CliRunner().invoke(command, [str(one) for one in arguments])
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
 def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
@@ -41,7 +41,7 @@ def test_a_plan_is_shown_and_nothing_written(tmp_path):
 
 def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
     (source,) = discover(EXAMPLE)
-    segment = next(one for one in source.partitions if one.topic == "orders").segments[0]
+    segment = next(partition for partition in source.partitions if partition.topic == "orders").segments[0]
     (tmp_path / "old" / "orders-0").mkdir(parents=True)
     data = bytearray(Path(segment.path).read_bytes())
     data[100] ^= 1
@@ -62,8 +62,10 @@ def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
     result = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
     assert result.exit_code == 0, result.output
     (log_dir,) = discover(str(tmp_path / "new"))
-    assert {(one.topic, one.metadata.topic_id) for one in log_dir.partitions} == {("orders", topic_id)}
-    assert [one.leader_epoch for one in log_dir.partitions[0].leader_epochs] == [0]
+    assert {(partition.topic, partition.metadata.topic_id) for partition in log_dir.partitions} == {
+        ("orders", topic_id)
+    }
+    assert [epoch.leader_epoch for epoch in log_dir.partitions[0].leader_epochs] == [0]
     assert log_dir.meta is None
     assert not (tmp_path / "new" / "bootstrap.checkpoint").exists()
     assert '"orders",0,1026' in (tmp_path / "new" / "group-offsets.csv").read_text()

@@ -36,7 +36,7 @@ def log(tmp_path):
 
 
 def content(directory):
-    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in directory.rglob("*") if one.is_file()}
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.rglob("*") if path.is_file()}
 
 
 WRITING = {
@@ -163,7 +163,7 @@ def test_topics_are_chosen_alike(log, tmp_path, options, topics):
     assert {one["name"] for one in report["topics"]} == {name[:-2] for name in topics}
     if "--partition" not in options:
         ask("export", log, "--to", tmp_path / "out", "--workers", "1", *options)
-        assert {f"{one.parent.name[6:]}-{one.name[10:]}" for one in (tmp_path / "out").glob("topic=*/*")} == topics
+        assert {f"{path.parent.name[6:]}-{path.name[10:]}" for path in (tmp_path / "out").glob("topic=*/*")} == topics
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "dump-log", "report"])

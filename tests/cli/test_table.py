@@ -355,7 +355,7 @@ def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
     (row,) = rows("delta", tmp_path / "t")
     assert (row["id"], row["name"], int(row["big"]), row["tags"]) == (5, "x", 2**64 - 1, ["a", "b"])
     assert row["at"].timestamp() == 1.5
-    reasons = [one["reason"] for one in rows("delta", tmp_path / "t", dead=True)]
+    reasons = [row["reason"] for row in rows("delta", tmp_path / "t", dead=True)]
     assert "a message shop.Other, the table has shop.Order" in reasons[0]
     assert "no Protobuf message" in reasons[1]
     assert "message indexes" in reasons[2]

@@ -18,7 +18,7 @@ def test_a_small_input_is_one_task_and_a_large_one_as_many_as_processes(capture,
     assert [(one.share, one.shares) for one in traffic_tasks((capture,), "", 4)[0]] == [(0, 1)]
     monkeypatch.setattr(module, "_MIN_TASK_BYTES", 300)
     tasks, share_bytes = traffic_tasks((capture,), "9092,9094-9095", 3)
-    assert [(one.share, one.shares) for one in tasks] == [(0, 3), (1, 3), (2, 3)]
+    assert [(task.share, task.shares) for task in tasks] == [(0, 3), (1, 3), (2, 3)]
     assert (tasks[0].files, tasks[0].ports, share_bytes) == ((capture,), (9092, 9094, 9095), 333)
 
 

@@ -280,7 +280,7 @@ def test_partitions_are_reassigned_to_other_brokers(cluster):
     admin.alter_partition_reassignments({first: [2, 0], second: [1]})
     partitions = admin.describe_topics(["moves"])["moves"].partitions
     reassignments = admin.list_partition_reassignments([first, second])
-    assert all(isinstance(one, PartitionReassignment) for one in reassignments.values())
+    assert all(isinstance(reassignment, PartitionReassignment) for reassignment in reassignments.values())
     assert set(partitions[0].replicas) == {2, 0}
     assert set(partitions[1].replicas) == {1}
     with pytest.raises(PartialFailureError) as error_info:
@@ -444,11 +444,11 @@ def test_members_are_removed_from_a_classic_group(servers, admin, topic):
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             admin.remove_group_members(options["group_id"], ["missing"])
         admin.remove_group_members(options["group_id"], ["one"])
-        assert "one" not in [one.group_instance_id for one in admin.describe_group(options["group_id"]).members]
+        assert "one" not in [member.group_instance_id for member in admin.describe_group(options["group_id"]).members]
         admin.remove_group_members(options["group_id"])
         assert admin.list_groups(states=["Empty"], types=["classic"])
-        assert options["group_id"] in [one.group_id for one in admin.list_groups(types=["classic"])]
-        assert options["group_id"] not in [one.group_id for one in admin.list_groups(types=["share", "streams"])]
+        assert options["group_id"] in [group.group_id for group in admin.list_groups(types=["classic"])]
+        assert options["group_id"] not in [group.group_id for group in admin.list_groups(types=["share", "streams"])]
 
 
 def test_share_group_offsets_are_set_and_deleted(admin, topic):

@@ -111,7 +111,7 @@ def test_tables_that_are_queued_are_written_in_that_order(servers):
     with Producer(servers, batch_size=200) as producer:
         tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]
         futures = [producer.queue_arrow(table, topic="made-by-the-first") for table in tables]
-        assert sum(sum(one.result()["count"].to_pylist()) for one in futures) == 20 * 99
+        assert sum(sum(future.result()["count"].to_pylist()) for future in futures) == 20 * 99
     values = [value.decode() for value in read_all(servers, "made-by-the-first")["value"].to_pylist()]
     assert values == [f"{n}-{m}" for n in range(20) for m in range(99)]
 
@@ -200,11 +200,11 @@ def test_a_producer_starts_once_however_many_calls_come_at_once(servers, topic):
 def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
     with Producer(servers, linger_ms=0) as producer:
         futures = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]
-        assert [one.result().offset for one in futures] == [0, 1, 2, 3, 4]
+        assert [future.result().offset for future in futures] == [0, 1, 2, 3, 4]
     with Consumer(servers) as consumer:
         consumer.assign({TopicPartition(topic, 1): 2})
         records = consumer.poll(60_000)
-        assert [one.offset for one in records] == [2, 3, 4]
+        assert [record.offset for record in records] == [2, 3, 4]
         assert records[0].headers == (("h", b"x"), ("n", None))
 
 
@@ -323,8 +323,8 @@ def test_two_members_share_a_group_and_one_takes_over(servers, topic):
     asyncio.run(asyncio.wait_for(play(), 120))
     with Admin(servers) as admin:
         offsets = admin.group_offsets(topic)
-        assert sum(one.offset for one in offsets.values()) == 1000
-        assert topic in [one.group_id for one in admin.list_groups()]
+        assert sum(offset.offset for offset in offsets.values()) == 1000
+        assert topic in [group.group_id for group in admin.list_groups()]
         admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 1})
         assert admin.group_offsets(topic)[TopicPartition(topic, 0)] == CommittedOffset(1)
 
@@ -509,10 +509,10 @@ def topic_with_ends():
 def fetch_offsets(broker):
     """List the offsets that were asked for."""
     return [
-        one.fetch_offset
+        partition.fetch_offset
         for call in broker.journal.requests("Fetch")
         for topic in call.body.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
@@ -590,7 +590,7 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
                 records for _, entry in consumer._twin._positions._arrivals for records in entry._opened_records
             ]
             assert sum(records.unread_count for records in open_records) < 40
-        assert [one.offset for one in polled_records] == list(range(120))
+        assert [record.offset for record in polled_records] == list(range(120))
 
 
 def test_committed_offsets_go_by_topic_ids_where_both_sides_can():

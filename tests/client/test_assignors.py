@@ -24,15 +24,19 @@ MEMBERS = st.dictionaries(
 @given(st.sampled_from(sorted(set(ASSIGNORS) - {"cooperative-sticky"})), MEMBERS, COUNTS)
 def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, members, counts):
     assignment = ASSIGNORS[name](members, counts)
-    given_out = [one for partitions in assignment.values() for one in partitions]
+    given_out = [partition for partitions in assignment.values() for partition in partitions]
     wanted_partitions = {
-        TopicPartition(topic, one)
+        TopicPartition(topic, number)
         for topic, count in counts.items()
         if any(topic in member.topics for member in members.values())
-        for one in range(count)
+        for number in range(count)
     }
     assert sorted(map(str, given_out)) == sorted(map(str, wanted_partitions))
-    assert all(one.topic in members[member].topics for member, partitions in assignment.items() for one in partitions)
+    assert all(
+        partition.topic in members[member].topics
+        for member, partitions in assignment.items()
+        for partition in partitions
+    )
 
 
 @given(st.integers(1, 6), st.integers(0, 20), st.randoms(use_true_random=False))

@@ -83,7 +83,7 @@ def test_a_consumer_keeps_a_session_where_the_broker_does(slots):
             consumer.seek(TopicPartition("t", 1), 0)
             assert read(consumer, 3) == [b"1", b"4", b"other"]
         requests = [one.body for one in broker.journal.requests("Fetch")]
-        incremental = [one for one in requests if one.session_epoch > 0]
+        incremental = [request for request in requests if request.session_epoch > 0]
         assert bool(incremental) == (slots != "0")
         assert all(sum(len(topic.partitions) for topic in one.topics) < 3 for one in incremental)
         assert any(one.forgotten_topics_data for one in incremental) == (slots != "0")

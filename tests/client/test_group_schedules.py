@@ -75,7 +75,7 @@ class Schedule:
 
     async def remove_member(self) -> None:
         """As an operator does, or the end of a session."""
-        joined_members = [one for one in self.members if one.group_metadata().member_id]
+        joined_members = [member for member in self.members if member.group_metadata().member_id]
         if joined_members:
             member = self.random.choice(joined_members).group_metadata()
             cluster = self.admin._cluster

@@ -15,7 +15,7 @@ from tests.soak.producer_schedules import (
     SCRIPTS,
     STALE_LEADER,
     TOO_LARGE,
-    Simulation,
+    ProducerSimulation,
     explore,
 )
 
@@ -330,7 +330,7 @@ SIZES = st.lists(st.integers(1, 2), max_size=2)
 class Schedules(RuleBasedStateMachine):
     """The events of a simulation in any order; what must hold is checked at the end."""
 
-    simulation: Simulation | None = None
+    simulation: ProducerSimulation | None = None
 
     @initialize(
         mode=st.sampled_from(MODES),
@@ -341,7 +341,7 @@ class Schedules(RuleBasedStateMachine):
         raises_epochs=st.booleans(),
     )
     def begin(self, mode, max_in_flight, retries, epoch, first_sequence, raises_epochs):
-        self.simulation = Simulation(
+        self.simulation = ProducerSimulation(
             mode=mode,
             max_in_flight=max_in_flight,
             retries=retries,

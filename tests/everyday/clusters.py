@@ -112,7 +112,9 @@ class RealCluster:
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topic = self._metadata(name).topics[name]
-        return len(topic.partitions) == partitions and all(one.leader >= 0 for one in topic.partitions.values())
+        return len(topic.partitions) == partitions and all(
+            partition.leader >= 0 for partition in topic.partitions.values()
+        )
 
     def configure_topic(self, name: str, **configs: str | int) -> None:
         """Change settings of a topic; names are Kafka's, with ``_`` for ``.``."""
@@ -298,7 +300,7 @@ class KafkaNodes(RealCluster):
     def _is_in_sync(self) -> bool:
         topics = self._metadata().topics.values()
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(set(one.isrs) == set(one.replicas) and one.leader >= 0 for one in partitions)
+        return all(set(partition.isrs) == set(partition.replicas) and partition.leader >= 0 for partition in partitions)
 
     def close(self) -> None:
         """End all nodes with SIGKILL: the last ones could not stop in order without a majority."""

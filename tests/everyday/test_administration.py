@@ -305,7 +305,7 @@ def test_a_group_is_listed_and_described_with_its_members(broker, servers, admin
         description = admin.describe_group(topic)
     assert (groups_by_id.state, groups_by_id.type) == ("Stable", kind)
     assert description.state == "Stable"
-    assert [(one.client_id, len(one.assignment)) for one in description.members] == [("reader", 3)]
+    assert [(member.client_id, len(member.assignment)) for member in description.members] == [("reader", 3)]
 
 
 @peers_with(

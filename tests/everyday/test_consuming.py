@@ -422,7 +422,7 @@ def test_records_of_a_partition_are_returned_in_order(broker, consumer, topic):
     consumer.assign(consumer.partitions_for(topic))
     records = read(consumer, 30)
     for number in range(3):
-        assert offsets_of(one for one in records if one.partition == number) == list(range(10))
+        assert offsets_of(record for record in records if record.partition == number) == list(range(10))
 
 
 @peers_with(aiokafka="test_compacted_topic_consumption", kafka_python="test_partition_records_compacted_offset")

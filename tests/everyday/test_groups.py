@@ -60,7 +60,9 @@ def test_a_single_member_reads_every_partition(broker, servers, filled_topic, pr
         member.subscribe([filled_topic])
         records = read(broker, member, 12)
         assert sorted(member.assignment()) == partitions_of(filled_topic)
-    assert sorted((one.partition, one.offset) for one in records) == [(p, n) for p in range(3) for n in range(4)]
+    assert sorted((record.partition, record.offset) for record in records) == [
+        (p, n) for p in range(3) for n in range(4)
+    ]
 
 
 @peers_with(java="testMultiConsumerDefaultAssignorAndVerifyAssignment", kafka_python="test_group")
@@ -154,7 +156,7 @@ def test_commit_without_offsets_commits_the_positions(broker, servers, filled_to
         read(broker, member, 12)
         member.commit()
         committed_offsets = member.committed(partitions_of(filled_topic))
-    assert {one.offset for one in committed_offsets.values()} == {4}
+    assert {offset.offset for offset in committed_offsets.values()} == {4}
     assert len(committed_offsets) == 3
 
 
@@ -305,7 +307,9 @@ def test_rebalance_callbacks_receive_the_partitions(broker, servers, filled_topi
 @PROTOCOLS
 def test_the_assignment_callback_can_seek(broker, servers, filled_topic, protocol):
     with member_of(servers, filled_topic, protocol) as member:
-        member.subscribe([filled_topic], on_assign=lambda partitions: [member.seek(one, 3) for one in partitions])
+        member.subscribe(
+            [filled_topic], on_assign=lambda partitions: [member.seek(partition, 3) for partition in partitions]
+        )
         assert {record.offset for record in read(broker, member, 3)} == {3}
 
 

@@ -135,7 +135,9 @@ def test_a_failed_lookup_of_committed_offsets_resets_no_position(broker, servers
     with broker.on("OffsetFetch").times(3).error(code), Consumer(servers, **settings) as member:
         member.subscribe([filled_topic])
         records = read(member, 15)
-    assert sorted((one.partition, one.offset) for one in records) == [(p, n) for p in range(3) for n in range(45, 50)]
+    assert sorted((record.partition, record.offset) for record in records) == [
+        (p, n) for p in range(3) for n in range(45, 50)
+    ]
 
 
 @peers_with(brod="#659", java="testDelayedFetchIncludesAbortedTransaction")

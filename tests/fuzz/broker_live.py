@@ -80,7 +80,7 @@ def with_known_names(value: Any, rng: random.Random) -> None:
 
 def request(rng: random.Random) -> bytes:
     """Return a frame: a made-up request of some API and version, or one that is next to it."""
-    api = rng.choice([one for one in all_apis().values() if one.name not in NOT_SENT])
+    api = rng.choice([api for api in all_apis().values() if api.name not in NOT_SENT])
     version = rng.randint(*api.range)
     body: Any = make_value(message(f"{api.name}Request"), version, rng.randrange(1 << 30), unknown_tags=True)
     if rng.random() < 0.7:
@@ -97,7 +97,7 @@ def request(rng: random.Random) -> bytes:
     return struct.pack(">i", size) + frame
 
 
-class Client:
+class FuzzClient:
     """One connection of the fuzzer: sends pieces, reads what comes, and never minds."""
 
     def __init__(self, port: int) -> None:
@@ -143,7 +143,7 @@ def ask_well(port: int) -> None:
 def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, int]:
     """Send until the time is over; return how many requests, and the most memory that was seen."""
     deadline = time.monotonic() + seconds
-    request_count, most, clients = 0, 0, [Client(port)]
+    request_count, most, clients = 0, 0, [FuzzClient(port)]
     while time.monotonic() < deadline:
         for _ in range(100):
             client = rng.choice(clients)
@@ -151,7 +151,7 @@ def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, 
                 client.socket.close()
                 clients.remove(client)
             if not clients or (len(clients) < MAX_OPEN_CLIENTS and rng.random() < 0.2):
-                clients.append(Client(port))
+                clients.append(FuzzClient(port))
             request_count += 1
         ask_well(port)
         most = max(most, resident(pid))

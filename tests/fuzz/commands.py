@@ -85,7 +85,7 @@ def main(seconds: float, seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             name, arguments = some_input(choose, Path(folder))
             start = time.monotonic()
-            result = CliRunner().invoke(cli, [str(one) for one in arguments])
+            result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
             spent, error = time.monotonic() - start, result.exception
             is_expected = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
             if not is_expected or "Traceback" in result.output or spent > SLOWEST_SECONDS:

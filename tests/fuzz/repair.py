@@ -32,8 +32,8 @@ def repair_log(log: Path, target: Path, *, as_kafka: bool) -> bool:
     except LogDirError:
         return False
     report = verify(discover(str(target)))
-    errors = (one for one in report.findings if one.severity is Severity.ERROR)
-    wrong = [str(one) for one in errors if one.check != "leader-epoch"]  # outside the CRC, and kept as it is
+    errors = (finding for finding in report.findings if finding.severity is Severity.ERROR)
+    wrong = [str(error) for error in errors if error.check != "leader-epoch"]  # outside the CRC, and kept as it is
     if wrong and not as_kafka:  # a broker does not look below the recovery point, nor at the order of offsets
         raise SystemExit(f"{log} was repaired, and is damaged: {wrong[:3]}")
     return True

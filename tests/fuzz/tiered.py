@@ -118,7 +118,7 @@ def read_store(root: Path, case: Path) -> bool:
     try:
         verify(discover([str(root / "store")], options={"key_files": keys}))
         directories = discover([str(root / "local"), str(root / "store")], options={"key_files": keys})
-        for partition in (one for directory in directories for one in directory.partitions):
+        for partition in (partition for directory in directories for partition in directory.partitions):
             for before, after in zip(partition.segments, partition.segments[1:], strict=False):
                 if before.base_offset >= after.base_offset:
                     raise SystemExit(f"{partition.directory}: segments out of order")

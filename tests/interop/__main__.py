@@ -35,7 +35,9 @@ def main(arguments: list[str]) -> int:
     status = 1
     try:
         status = _pytest(place, arguments)
-        if not any(one.startswith("-k") or "::" in one for one in arguments):  # else only some of a client's trials
+        if not any(
+            argument.startswith("-k") or "::" in argument for argument in arguments
+        ):  # else only some of a client's trials
             clients_page.write(place / ROWS)
     finally:
         running_processes = _still_running(place)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from tests.interop.broker_script import NOW, Client, Difference, Step, as_json, differences, ranges
+from tests.interop.broker_script import NOW, Difference, FrameClient, Step, as_json, differences, ranges
 
 from kafkaframes.broker.security.access import CLUSTER_NAME, OPERATIONS, OPERATIONS_OF_RESOURCE
 from kafkaframes.broker.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES
@@ -45,7 +45,9 @@ class Rule(NamedTuple):
 
 EVERYTHING = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE)
 _OTHERS = tuple(Rule(resource) for resource in OPERATIONS_OF_RESOURCE if resource != "TOPIC")
-PAIRS = tuple((resource, one) for resource, operations in OPERATIONS_OF_RESOURCE.items() for one in operations)
+PAIRS = tuple(
+    (resource, operation) for resource, operations in OPERATIONS_OF_RESOURCE.items() for operation in operations
+)
 USERS: dict[str, tuple[Rule, ...]] = {
     "nobody": (),
     "all": EVERYTHING,
@@ -71,7 +73,7 @@ USERS: dict[str, tuple[Rule, ...]] = {
 
 
 @dataclass
-class User(Client):
+class User(FrameClient):
     """A client that says who it is."""
 
     name: str = ""
@@ -112,16 +114,16 @@ def rules() -> Iterator[Any]:
 
 
 @dataclass
-class Cluster:
+class AccessCluster:
     """One broker: its super user, its users, and the names of its ids."""
 
-    admin: Client
+    admin: FrameClient
     users: dict[str, User]
     members: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plain_port: int, sasl_port: int) -> Cluster:
-        return cls(Client(plain_port), {name: User(sasl_port, name=name) for name in USERS})
+    def of(cls, plain_port: int, sasl_port: int) -> AccessCluster:
+        return cls(FrameClient(plain_port), {name: User(sasl_port, name=name) for name in USERS})
 
     def close(self) -> None:
         for one in (self.admin, *self.users.values()):
@@ -221,11 +223,11 @@ class Cluster:
 
 # ------------------------------------------------------------------------------------------------ requests
 
-Make = Callable[[Cluster, int, str], Any]  # of a version and a name that no other request has
+Make = Callable[[AccessCluster, int, str], Any]  # of a version and a name that no other request has
 ANY = ("open", "secret", "none")
 
 
-class Case(NamedTuple):
+class AccessCase(NamedTuple):
     """A request; ``label`` tells it from others of the API, ``only_rights``: only errors of rights are compared."""
 
     make: Make
@@ -234,23 +236,23 @@ class Case(NamedTuple):
     only_rights: bool = False
 
 
-def case(label: str = "", *, first: int = 0, only_rights: bool = False, **fields: Any) -> Case:
+def case(label: str = "", *, first: int = 0, only_rights: bool = False, **fields: Any) -> AccessCase:
     """Return a request of these fields; those that a version lacks are left out."""
-    return Case(lambda cluster, version, fresh: fields, label, first, only_rights)
+    return AccessCase(lambda cluster, version, fresh: fields, label, first, only_rights)
 
 
 def topics(api: str, struct: str, part: str, field_of_parts: str, *, topic: str = "name", **row: Any) -> Make:
     """Return a maker of a request with a row of a partition for each topic."""
     types = message(f"{api}Request")
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         parts = [getattr(types, part)(**row)] if part else [0]
         return {"topics": [getattr(types, struct)(**{topic: name, field_of_parts: parts}) for name in ANY]}
 
     return make
 
 
-def produce(cluster: Cluster, version: int, fresh: str) -> Any:
+def produce(cluster: AccessCluster, version: int, fresh: str) -> Any:
     types = message("ProduceRequest")
     rows = []
     for name in TOPICS:
@@ -261,7 +263,7 @@ def produce(cluster: Cluster, version: int, fresh: str) -> Any:
     return {"acks": 1, "timeout_ms": 5000, "topic_data": rows}
 
 
-def produce_in_transaction(cluster: Cluster, version: int, fresh: str) -> Any:
+def produce_in_transaction(cluster: AccessCluster, version: int, fresh: str) -> Any:
     produce_fields = produce(cluster, version, fresh)
     for topic in produce_fields["topic_data"]:
         topic.partition_data[0].records = build_records(
@@ -274,14 +276,14 @@ def produce_in_transaction(cluster: Cluster, version: int, fresh: str) -> Any:
     return produce_fields | {"transactional_id": "tx-none", "acks": -1}
 
 
-def produce_without_id(cluster: Cluster, version: int, fresh: str) -> Any:
+def produce_without_id(cluster: AccessCluster, version: int, fresh: str) -> Any:
     return produce_in_transaction(cluster, version, fresh) | {"transactional_id": None}
 
 
 def fetch(replica: int) -> Make:
     types = message("FetchRequest")
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         row = types.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
         rows = [
             types.FetchTopic(**({"topic_id": cluster.id(name)} if version >= 13 else {"topic": name}), partitions=[row])
@@ -295,19 +297,19 @@ def fetch(replica: int) -> Make:
     return make
 
 
-def metadata(cluster: Cluster, version: int, fresh: str) -> Any:
+def metadata(cluster: AccessCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     ask = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     names = ANY if version >= 4 else TOPICS  # older requests create what there is not
     return {"topics": [row(name=name) for name in names], "allow_auto_topic_creation": False} | ask
 
 
-def metadata_by_id(cluster: Cluster, version: int, fresh: str) -> Any:
+def metadata_by_id(cluster: AccessCluster, version: int, fresh: str) -> Any:
     row = message("MetadataRequest").MetadataRequestTopic
     return {"topics": [row(name=None, topic_id=cluster.id(name)) for name in TOPICS]}
 
 
-def metadata_that_creates(cluster: Cluster, version: int, fresh: str) -> Any:
+def metadata_that_creates(cluster: AccessCluster, version: int, fresh: str) -> Any:
     return {"topics": [message("MetadataRequest").MetadataRequestTopic(name=f"tmp-{fresh}")]}
 
 
@@ -317,7 +319,7 @@ def commit_case(api: str, **more: Any) -> Make:
     part = getattr(types, f"{api}RequestPartition")
     by_id_since = {"OffsetCommit": 10, "TxnOffsetCommit": 6}[api]
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         names = ANY if version < by_id_since else TOPICS
         rows = []
         for name in names:
@@ -331,7 +333,7 @@ def commit_case(api: str, **more: Any) -> Make:
 def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
     types = message("OffsetFetchRequest")
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         if version < 8:
             rows = [types.OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names or ()]
             return {"group_id": group, "topics": None if names is None else rows}
@@ -347,7 +349,7 @@ def offsets(names: tuple[str, ...] | None, group: str = "g-plain") -> Make:
 
 
 def coordinator(kind: int, key: str) -> Make:
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
         return {"key_type": kind} | keys
 
@@ -357,7 +359,7 @@ def coordinator(kind: int, key: str) -> Make:
 def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
     """Delete a topic, which is made again first, if it is not there."""
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         if by_id:
             state = message("DeleteTopicsRequest").DeleteTopicState
             return {"timeout_ms": 9000, "topics": [state(name=None, topic_id=cluster.admin.topic_ids["victim"])]}
@@ -370,7 +372,7 @@ def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
     return make
 
 
-def transaction(cluster: Cluster, version: int, fresh: str, *, verify: bool = False) -> Any:
+def transaction(cluster: AccessCluster, version: int, fresh: str, *, verify: bool = False) -> Any:
     types = message("AddPartitionsToTxnRequest")
     rows = [types.AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in TOPICS]
     if version < 4:
@@ -386,7 +388,7 @@ def transaction(cluster: Cluster, version: int, fresh: str, *, verify: bool = Fa
     return {"transactions": [one]}
 
 
-def markers(cluster: Cluster, version: int, fresh: str) -> Any:
+def markers(cluster: AccessCluster, version: int, fresh: str) -> Any:
     types = message("WriteTxnMarkersRequest")
     topic = types.WritableTxnMarkerTopic(name="none", partition_indexes=[0])
     marker = types.WritableTxnMarker(producer_id=77, producer_epoch=0, transaction_result=False, topics=[topic])
@@ -403,13 +405,13 @@ _SETTING = {
 }
 
 
-def describe_case(kind: int, name: str) -> Case:
+def describe_case(kind: int, name: str) -> AccessCase:
     row = message("DescribeConfigsRequest").DescribeConfigsResource
     one = row(resource_type=kind, resource_name=name, configuration_keys=["none"])
     return case(f"{kind} {name}", resources=[one], only_rights=kind in (8, 16))
 
 
-def alter_case(api: str, kind: int, name: str) -> Case:
+def alter_case(api: str, kind: int, name: str) -> AccessCase:
     types = message(f"{api}Request")
     key, value = _SETTING[kind]
     row = types.AlterableConfig(name=key, value=value)
@@ -419,7 +421,7 @@ def alter_case(api: str, kind: int, name: str) -> Case:
 
 
 def beat(api: str, *, pattern: str | None = None) -> Make:
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         fields = {"group_id": f"tmp-{fresh}", "member_id": str(uuid4()), "member_epoch": 0}
         if api == "ConsumerGroupHeartbeat":
             fields |= {"rebalance_timeout_ms": 5000, "topic_partitions": []}
@@ -441,7 +443,7 @@ def joining_streams(sources: tuple[str, ...], log: str = "") -> dict[str, Any]:
 
 
 def streams_beat(sources: tuple[str, ...], *, has_log: bool = False) -> Make:
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         log = f"tmp-{fresh}-log" if has_log else ""
         return {"group_id": f"tmp-{fresh}", "member_id": "m", "member_epoch": 0} | joining_streams(sources, log)
 
@@ -459,7 +461,7 @@ def share_fetch(api: str) -> Make:
         )
     )
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         rows = [struct(topic_id=cluster.id(name), partitions=[part(partition_index=0)]) for name in TOPICS]
         fields: dict[str, Any] = {"group_id": "g-share", "member_id": str(uuid4()), "topics": rows}
         if api == "ShareFetch":
@@ -472,7 +474,7 @@ def share_fetch(api: str) -> Make:
 def share_offsets(api: str) -> Make:
     types = message(f"{api}Request")
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         if api == "DeleteShareGroupOffsets":
             rows = [types.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ANY]
             return {"group_id": "g-share-left", "topics": rows}
@@ -486,7 +488,7 @@ def share_offsets(api: str) -> Make:
 def share_described(names: tuple[str, ...] | None) -> Make:
     types = message("DescribeShareGroupOffsetsRequest")
 
-    def make(cluster: Cluster, version: int, fresh: str) -> Any:
+    def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         rows = [types.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in names or ()]
         group = types.DescribeShareGroupOffsetsRequestGroup(group_id="g-share", topics=None if names is None else rows)
         return {"groups": [group]}
@@ -506,33 +508,33 @@ _FILTER = {
     "operation": 1,
     "permission_type": 1,
 }
-CASES: Mapping[str, tuple[Case, ...]] = {
+CASES: Mapping[str, tuple[AccessCase, ...]] = {
     "Produce": (
-        Case(produce),
-        Case(produce_in_transaction, "transactional", first=3),
-        Case(produce_without_id, "no id", first=3),
+        AccessCase(produce),
+        AccessCase(produce_in_transaction, "transactional", first=3),
+        AccessCase(produce_without_id, "no id", first=3),
     ),
-    "Fetch": (Case(fetch(-1)), Case(fetch(5), "follower", only_rights=True)),
+    "Fetch": (AccessCase(fetch(-1)), AccessCase(fetch(5), "follower", only_rights=True)),
     "ListOffsets": (
-        Case(topics("ListOffsets", "ListOffsetsTopic", "ListOffsetsPartition", "partitions", timestamp=-1)),
+        AccessCase(topics("ListOffsets", "ListOffsetsTopic", "ListOffsetsPartition", "partitions", timestamp=-1)),
     ),
     "Metadata": (
         case("all", first=1, topics=None),
         case("empty", topics=[]),
-        Case(metadata, "named"),
-        Case(metadata_by_id, "by id", first=12),
-        Case(metadata_that_creates, "creates", only_rights=True),
+        AccessCase(metadata, "named"),
+        AccessCase(metadata_by_id, "by id", first=12),
+        AccessCase(metadata_that_creates, "creates", only_rights=True),
     ),
-    "OffsetCommit": (Case(commit_case("OffsetCommit", generation_id_or_member_epoch=-1)),),
+    "OffsetCommit": (AccessCase(commit_case("OffsetCommit", generation_id_or_member_epoch=-1)),),
     "OffsetFetch": (
-        Case(offsets(ANY)),
-        Case(offsets(None), "all", first=2),
-        Case(offsets(ANY, "none"), "no group"),
+        AccessCase(offsets(ANY)),
+        AccessCase(offsets(None), "all", first=2),
+        AccessCase(offsets(ANY, "none"), "no group"),
     ),
     "FindCoordinator": (
-        Case(coordinator(0, "g"), "group"),
-        Case(coordinator(1, "tx"), "transaction", first=1),
-        Case(coordinator(2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0"), "share", first=6, only_rights=True),
+        AccessCase(coordinator(0, "g"), "group"),
+        AccessCase(coordinator(1, "tx"), "transaction", first=1),
+        AccessCase(coordinator(2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0"), "share", first=6, only_rights=True),
     ),
     "JoinGroup": (case(group_id="g-none", session_timeout_ms=1, protocol_type="consumer"),),
     "Heartbeat": (case(group_id="g-none", member_id="m"),),
@@ -552,21 +554,23 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         ),
     ),
     "DeleteTopics": (
-        Case(delete_topics(unknown=True), "unknown"),
-        Case(delete_topics(), "named"),
-        Case(delete_topics(by_id=True), "by id", first=6),
+        AccessCase(delete_topics(unknown=True), "unknown"),
+        AccessCase(delete_topics(), "named"),
+        AccessCase(delete_topics(by_id=True), "by id", first=6),
     ),
     "DeleteRecords": (
-        Case(
+        AccessCase(
             topics("DeleteRecords", "DeleteRecordsTopic", "DeleteRecordsPartition", "partitions", offset=0),
         ),
     ),
     "InitProducerId": (
         case("plain", transactional_id=None),
-        Case(lambda cluster, version, fresh: {"transactional_id": f"t{fresh}", "transaction_timeout_ms": 60_000}, "tx"),
+        AccessCase(
+            lambda cluster, version, fresh: {"transactional_id": f"t{fresh}", "transaction_timeout_ms": 60_000}, "tx"
+        ),
     ),
     "OffsetForLeaderEpoch": (
-        Case(
+        AccessCase(
             topics(
                 "OffsetForLeaderEpoch",
                 "OffsetForLeaderTopic",
@@ -578,13 +582,13 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         ),
     ),
     "AddPartitionsToTxn": (
-        Case(transaction),
-        Case(lambda *arguments: transaction(*arguments, verify=True), "verify", first=4),
+        AccessCase(transaction),
+        AccessCase(lambda *arguments: transaction(*arguments, verify=True), "verify", first=4),
     ),
     "AddOffsetsToTxn": (case(transactional_id="tx-none", producer_id=77, group_id="g-plain"),),
     "EndTxn": (case(transactional_id="tx-none", producer_id=77),),
-    "WriteTxnMarkers": (Case(markers),),
-    "TxnOffsetCommit": (Case(commit_case("TxnOffsetCommit", transactional_id="tx-none", producer_id=77)),),
+    "WriteTxnMarkers": (AccessCase(markers),),
+    "TxnOffsetCommit": (AccessCase(commit_case("TxnOffsetCommit", transactional_id="tx-none", producer_id=77)),),
     "DescribeAcls": (case(**_FILTER),),
     "CreateAcls": (
         case(
@@ -655,7 +659,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "ListPartitionReassignments": (case(topics=None, timeout_ms=9000),),
     "OffsetDelete": (
-        Case(
+        AccessCase(
             lambda *given: (
                 {"group_id": "g-plain"}
                 | topics(
@@ -709,7 +713,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "DescribeCluster": (case(include_cluster_authorized_operations=True),),
     "DescribeProducers": (
-        Case(
+        AccessCase(
             lambda *given: {
                 "topics": [_rows("DescribeProducers", "TopicRequest", name=name, partition_indexes=[0]) for name in ANY]
             }
@@ -718,8 +722,8 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "DescribeTransactions": (case(transactional_ids=["tx-open", "none"], only_rights=True),),
     "ListTransactions": (case(state_filters=["Ongoing"]),),
     "ConsumerGroupHeartbeat": (
-        Case(beat("ConsumerGroupHeartbeat")),
-        Case(beat("ConsumerGroupHeartbeat", pattern="[o-s].*"), "pattern", first=1, only_rights=True),
+        AccessCase(beat("ConsumerGroupHeartbeat")),
+        AccessCase(beat("ConsumerGroupHeartbeat", pattern="[o-s].*"), "pattern", first=1, only_rights=True),
     ),
     "ConsumerGroupDescribe": (case(group_ids=["g-new", "none"], **_OPERATIONS),),
     "ListConfigResources": (case(resource_types=[4], first=1), case("old", only_rights=True)),
@@ -732,22 +736,22 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         ),
     ),
     "StreamsGroupHeartbeat": (
-        Case(streams_beat(TOPICS)),
-        Case(streams_beat(("open",)), "one"),
-        Case(streams_beat(ANY), "unknown"),
-        Case(streams_beat(("open",), has_log=True), "creates"),
+        AccessCase(streams_beat(TOPICS)),
+        AccessCase(streams_beat(("open",)), "one"),
+        AccessCase(streams_beat(ANY), "unknown"),
+        AccessCase(streams_beat(("open",), has_log=True), "creates"),
     ),
     "StreamsGroupDescribe": (case(group_ids=["g-streams", "g-streams-log", "none"], **_OPERATIONS),),
-    "ShareGroupHeartbeat": (Case(beat("ShareGroupHeartbeat"), only_rights=True),),
+    "ShareGroupHeartbeat": (AccessCase(beat("ShareGroupHeartbeat"), only_rights=True),),
     "ShareGroupDescribe": (case(group_ids=["g-share", "none"], only_rights=True, **_OPERATIONS),),
-    "ShareFetch": (Case(share_fetch("ShareFetch"), only_rights=True),),
-    "ShareAcknowledge": (Case(share_fetch("ShareAcknowledge"), only_rights=True),),
+    "ShareFetch": (AccessCase(share_fetch("ShareFetch"), only_rights=True),),
+    "ShareAcknowledge": (AccessCase(share_fetch("ShareAcknowledge"), only_rights=True),),
     "DescribeShareGroupOffsets": (
-        Case(share_described(ANY), only_rights=True),
-        Case(share_described(None), "all", only_rights=True),
+        AccessCase(share_described(ANY), only_rights=True),
+        AccessCase(share_described(None), "all", only_rights=True),
     ),
-    "AlterShareGroupOffsets": (Case(share_offsets("AlterShareGroupOffsets"), only_rights=True),),
-    "DeleteShareGroupOffsets": (Case(share_offsets("DeleteShareGroupOffsets"), only_rights=True),),
+    "AlterShareGroupOffsets": (AccessCase(share_offsets("AlterShareGroupOffsets"), only_rights=True),),
+    "DeleteShareGroupOffsets": (AccessCase(share_offsets("DeleteShareGroupOffsets"), only_rights=True),),
 }
 
 
@@ -757,7 +761,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
 _OF_A_RELEASE = ("configs",)  # of CreateTopics, where the rights to them have an error of their own
 
 
-def plain(value: Any, cluster: Cluster) -> Any:
+def plain(value: Any, cluster: AccessCluster) -> Any:
     """Return an answer's JSON with names for topic ids, and without Kafka's own topics and what requests have made."""
     names = {str(id_): name for name, id_ in cluster.admin.topic_ids.items()}
     if isinstance(value, list):
@@ -800,11 +804,15 @@ def rights_errors(value: Any) -> list[Any]:
 def fields_at(api: str, version: int, fields: Mapping[str, Any]) -> Any:
     """Return a request with those of the fields that its version has."""
     request_message = message(f"{api}Request")
-    known_fields = {one.snake_name for one in request_message.spec.struct.fields if one.versions.contains(version)}
+    known_fields = {
+        field.snake_name for field in request_message.spec.struct.fields if field.versions.contains(version)
+    }
     return request_message(**{key: value for key, value in fields.items() if key in known_fields})
 
 
-def play(ours: Cluster, theirs: Cluster, apis: Collection[str] = tuple(CASES)) -> tuple[list[Difference], int]:
+def play(
+    ours: AccessCluster, theirs: AccessCluster, apis: Collection[str] = tuple(CASES)
+) -> tuple[list[Difference], int]:
     """Send every request by every user to both; return what differs, and how many were sent to each."""
     own, other = ranges(ours.admin), ranges(theirs.admin)
     differences: list[Difference] = []
@@ -820,7 +828,7 @@ def play(ours: Cluster, theirs: Cluster, apis: Collection[str] = tuple(CASES)) -
 
 
 def compare_answers(
-    ours: Cluster, theirs: Cluster, user: str, api: str, version: int, one: Case, fresh: str
+    ours: AccessCluster, theirs: AccessCluster, user: str, api: str, version: int, one: AccessCase, fresh: str
 ) -> list[Difference]:
     """Send one request to both brokers."""
     answers = []
@@ -833,7 +841,7 @@ def compare_answers(
     return list(differences(Step(api, version, None, f"{one.label} {user}"), *answers))
 
 
-def restore(cluster: Cluster) -> None:
+def restore(cluster: AccessCluster) -> None:
     """Make the topic that is deleted, if it is not there."""
     types = message("CreateTopicsRequest")
     row = types.CreatableTopic(name="victim", num_partitions=1, replication_factor=1)
@@ -857,7 +865,7 @@ PATTERN_USERS = (
 )
 
 
-def by_pattern(cluster: Cluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
+def by_pattern(cluster: AccessCluster, user: str, expected_topics: set[str] | None = None) -> set[str]:
     """Return the topics that a subscription by regular expression brings a user.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.scan.values.avro_pairs import Pair, PairMaker
+from tests.scan.values.avro_pairs import PairMaker, SchemaPair
 
 SOURCE = Path(__file__).parent / "java" / "avro" / "ResolveAvro.java"
 RECORDED = Path(__file__).parents[1] / "data" / "avro" / "verdicts.jsonl.gz"
@@ -35,7 +35,7 @@ def jars() -> list[Path]:
     return [path for name in names for path in folder.glob(f"{name}.jar")]
 
 
-def resolve(pairs: Sequence[Pair], *, timeout: float = 500) -> list[list[dict[str, Any]]]:
+def resolve(pairs: Sequence[SchemaPair], *, timeout: float = 500) -> list[list[dict[str, Any]]]:
     """Return Java's verdicts on each pair's values."""
     lines = [
         json.dumps({"writer": pair.writer, "reader": pair.reader, "values": [value.hex() for value in pair.values]})

@@ -55,7 +55,7 @@ class Difference:
 
 
 @dataclass
-class Client:
+class FrameClient:
     """A connection to one broker, opened anew when it was closed."""
 
     port: int
@@ -92,7 +92,7 @@ class Client:
         self.topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
 
 
-def ranges(client: Client) -> dict[str, tuple[int, int]]:
+def ranges(client: FrameClient) -> dict[str, tuple[int, int]]:
     """Return the versions that a broker serves, by API name."""
     answer = client.ask("ApiVersions", 0, message("ApiVersionsRequest")())
     version_ranges = {}
@@ -164,7 +164,7 @@ def sort_rows(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=key)
 
 
-def play(steps: list[Step], ours: Client, theirs: Client) -> tuple[list[Difference], int]:
+def play(steps: list[Step], ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
     """Send each step to both; return the differences, and how many steps there were."""
     all_differences: list[Difference] = []
     for step in steps:
@@ -276,7 +276,7 @@ def produce_steps(served_ranges: Mapping[str, tuple[int, int]], topics: tuple[st
 
 
 def _produce(types: Any, version: int, topic: str, partition: int, records: bytes, *, acks: int = -1) -> Any:
-    def make(client: Client) -> Any:
+    def make(client: FrameClient) -> Any:
         row = types.PartitionProduceData(index=partition, records=records)
         ids = {"name": topic}
         if version >= 13:
@@ -328,7 +328,7 @@ def _fetch(
     epoch: int = -1,
     session: tuple[int, int] = (0, -1),
 ) -> Any:
-    def make(client: Client) -> Any:
+    def make(client: FrameClient) -> Any:
         epoch_field = {"current_leader_epoch": epoch} if version >= 9 else {}
         row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **epoch_field)
         ids: dict[str, Any] = {"topic": topic}
@@ -465,7 +465,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-def script(ours: Client, theirs: Client) -> tuple[list[Difference], int]:
+def script(ours: FrameClient, theirs: FrameClient) -> tuple[list[Difference], int]:
     """Play everything that both brokers serve; return the differences, and how many requests were sent to each."""
     own, other = ranges(ours), ranges(theirs)
     served_ranges = {

@@ -176,7 +176,7 @@ def check_in_order(data: Path) -> None:
     """What the broker left after its clean shutdown is in order, and none of our directories was taken for a stray."""
     assert (data / ".kafka_cleanshutdown").exists()
     assert not [path for path in data.iterdir() if path.name.endswith(("-stray", "-delete"))]
-    assert [str(one) for one in verify(discover(str(data))).findings if one.severity > Severity.NOTE] == []
+    assert [str(finding) for finding in verify(discover(str(data))).findings if finding.severity > Severity.NOTE] == []
     run("info", data)
 
 

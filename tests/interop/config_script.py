@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.broker_script import Client
+from tests.interop.broker_script import FrameClient
 
 from kafkaframes.broker.settings.config_values import BOOLEAN, DOUBLE, DYNAMIC_KEYS, LIST
 from kafkaframes.broker.settings.settings import GROUP_SETTINGS, TOPIC_KEYS
@@ -63,7 +63,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class ConfigCase:
     """One change of a setting: IncrementalAlterConfigs, or AlterConfigs where there is no operation."""
 
     kind: int
@@ -77,7 +77,7 @@ class Case:
         how = "AlterConfigs" if self.operation is None else OPERATIONS[self.operation]
         return f"{self.kind} {self.name!r}: {how} {self.key}={self.value!r}" + " only validated" * self.validate_only
 
-    def change(self, client: Client) -> Any:
+    def change(self, client: FrameClient) -> Any:
         """Return the error code."""
         api = "AlterConfigs" if self.operation is None else "IncrementalAlterConfigs"
         types = message(f"{api}Request")
@@ -88,7 +88,7 @@ class Case:
         answer = client.ask(api, 1, body)
         return answer if isinstance(answer, str) else answer.responses[0].error_code
 
-    def describe(self, client: Client) -> Any:
+    def describe(self, client: FrameClient) -> Any:
         """Return value, source, type and synonyms of the setting, and whether it has documentation."""
         rows = describe_settings(client, self.kind, self.name, [self.key])
         return rows if isinstance(rows, int) else rows.get(self.key)
@@ -98,7 +98,7 @@ class Case:
         """Whether the setting has a value of its own once the change is taken."""
         return not self.validate_only and self.operation != DELETE
 
-    def read_back(self, client: Client, *, is_own: bool) -> Any:
+    def read_back(self, client: FrameClient, *, is_own: bool) -> Any:
         """Return what is read back, once it is the resource's own value or once it is not, whichever is due.
 
         A broker of a cluster knows of a change a moment later.
@@ -112,16 +112,16 @@ class Case:
             time.sleep(0.05)
         return description
 
-    def undo(self, client: Client) -> None:
+    def undo(self, client: FrameClient) -> None:
         if self.operation is None:
             types = message("AlterConfigsRequest")
             resource = types.AlterConfigsResource(resource_type=self.kind, resource_name=self.name, configs=[])
             client.ask("AlterConfigs", 1, types(resources=[resource]))
         else:
-            Case(self.kind, self.name, self.key, None, DELETE).change(client)
+            ConfigCase(self.kind, self.name, self.key, None, DELETE).change(client)
 
 
-def describe_settings(client: Client, kind: int, name: str, keys: list[str] | None) -> Any:
+def describe_settings(client: FrameClient, kind: int, name: str, keys: list[str] | None) -> Any:
     """Return what DescribeConfigs says of a resource's settings, by name, or its error code."""
     types = message("DescribeConfigsRequest")
     row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -130,16 +130,16 @@ def describe_settings(client: Client, kind: int, name: str, keys: list[str] | No
     if result.error_code:
         return result.error_code
     return {
-        one.name: (
-            one.value,
-            one.config_source,
-            one.config_type,
-            one.read_only,
-            one.is_sensitive,
-            tuple((other.name, other.value, other.source) for other in one.synonyms),
-            bool(one.documentation),
+        config.name: (
+            config.value,
+            config.config_source,
+            config.config_type,
+            config.read_only,
+            config.is_sensitive,
+            tuple((other.name, other.value, other.source) for other in config.synonyms),
+            bool(config.documentation),
         )
-        for one in result.configs
+        for config in result.configs
     }
 
 
@@ -161,32 +161,32 @@ def values_of(key: str, kind: int) -> tuple[str, ...]:
     return VALUES.get(kind, values_by_ending)
 
 
-def cases(type_of: Any) -> Iterator[Case]:
+def cases(type_of: Any) -> Iterator[ConfigCase]:
     """Yield what is asked."""
     for kind, name, key in settings():
         if OURS_ALONE.search(key) or NOT_TRIED.search(key):
             continue
         values = values_of(key, type_of(key))
         for value in values:
-            yield Case(kind, name, key, value)
+            yield ConfigCase(kind, name, key, value)
         for value in values[:2]:
-            yield Case(kind, name, key, value, validate_only=True)
-            yield Case(kind, name, key, value, APPEND)
-            yield Case(kind, name, key, value, SUBTRACT)
-        yield Case(kind, name, key, None, SET)
-        yield Case(kind, name, key, None, DELETE)
+            yield ConfigCase(kind, name, key, value, validate_only=True)
+            yield ConfigCase(kind, name, key, value, APPEND)
+            yield ConfigCase(kind, name, key, value, SUBTRACT)
+        yield ConfigCase(kind, name, key, None, SET)
+        yield ConfigCase(kind, name, key, None, DELETE)
         if kind == TOPIC:  # with ELR, Kafka's brokers must name min.insync.replicas in every AlterConfigs
             for value in (*values[:2], values[-2], ""):
-                yield Case(kind, name, key, value, None)
-            yield Case(kind, name, key, None, None)
+                yield ConfigCase(kind, name, key, value, None)
+            yield ConfigCase(kind, name, key, None, None)
     for kind, name in ((TOPIC, "orders"), (BROKER, ""), (BROKER, "1"), (GROUP, "readers"), (GROUP, "")):
         for key in ("no.such.setting", "", "node.id", "cleanup.policy"):
-            yield Case(kind, name, key, "1")
-            yield Case(kind, name, key, "1", validate_only=True)
-            yield Case(kind, name, key, None, DELETE)
+            yield ConfigCase(kind, name, key, "1")
+            yield ConfigCase(kind, name, key, "1", validate_only=True)
+            yield ConfigCase(kind, name, key, None, DELETE)
 
 
-def answers(client: Client, type_of: Any) -> dict[str, Any]:
+def answers(client: FrameClient, type_of: Any) -> dict[str, Any]:
     """Return the answer to each case: the error code, and what is read back."""
     answers_by_case = {}
     for case in cases(type_of):

@@ -195,9 +195,9 @@ def commit_topics(*, metadata: str = "m", indexes: tuple[int, ...] = (0, 1), nam
     request_type = message("OffsetCommitRequest")
     rows = [
         request_type.OffsetCommitRequestPartition(
-            partition_index=one, committed_offset=one + 3, committed_metadata=metadata
+            partition_index=index, committed_offset=index + 3, committed_metadata=metadata
         )
-        for one in indexes
+        for index in indexes
     ]
     return [request_type.OffsetCommitRequestTopic(name=name, partitions=rows)]
 

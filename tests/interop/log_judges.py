@@ -31,7 +31,9 @@ class Judge:
         """Return an answer a question: numbers, or the text of an exception."""
         work.mkdir(parents=True, exist_ok=True)
         questions_file, answers_file, account = work / "asked", work / "answered", work / "account"
-        questions_file.write_text("".join("\t".join(f"{k}={v}" for k, v in one.items()) + "\n" for one in questions))
+        questions_file.write_text(
+            "".join("\t".join(f"{k}={v}" for k, v in question.items()) + "\n" for question in questions)
+        )
         command = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", *self.logging, "-cp", self.classpath, "LogTruth"]
         with account.open("w") as log_file:
             subprocess.run(

@@ -17,7 +17,7 @@ CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass
-class Producer:
+class MadeUpProducer:
     """An idempotent or transactional producer, as far as its batches tell."""
 
     number: int
@@ -49,12 +49,12 @@ class Writer:
     horizons: float = 0.0
     largest_value: int = 60
     tombstones: float = 0.25
-    producers: list[Producer] = field(default_factory=list)
+    producers: list[MadeUpProducer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         choose = self.choose
         for number in range(choose.choice((0, 1, 3, 5))):
-            self.producers.append(Producer(1000 + number, choose.choice((0, 0, 3)), 0, choose.random() < 0.7))
+            self.producers.append(MadeUpProducer(1000 + number, choose.choice((0, 0, 3)), 0, choose.random() < 0.7))
 
     def batch(self) -> bytes:
         """Return the next batch, or a few messages of formats 0 and 1."""
@@ -119,7 +119,7 @@ class Writer:
         kind = "LogAppendTime" if append_time else "CreateTime"
         return build_records(columns, record_format=magic, codec=codec, timestamp_type=kind)
 
-    def _new(self, producer: Producer | None) -> bytes:
+    def _new(self, producer: MadeUpProducer | None) -> bytes:
         choose = self.choose
         columns = self._columns(choose.choice((1, 2, 3, 8, 20)), headers=True)
         append_time = choose.random() < self.log_append_time
@@ -140,7 +140,7 @@ class Writer:
             **options,
         )
 
-    def _of(self, producer: Producer | None, count: int) -> dict[str, Any]:
+    def _of(self, producer: MadeUpProducer | None, count: int) -> dict[str, Any]:
         if producer is None:
             return {}
         fields = {
@@ -153,7 +153,7 @@ class Writer:
         producer.is_open = producer.is_transactional
         return fields
 
-    def _empty(self, producer: Producer | None) -> bytes:
+    def _empty(self, producer: MadeUpProducer | None) -> bytes:
         """Return a batch that an earlier cleaning has emptied."""
         count = self.choose.choice((1, 3))
         type_ = LOG_APPEND_TIME if self.choose.random() < self.log_append_time else CREATE_TIME
@@ -161,7 +161,7 @@ class Writer:
         base, self.offset = self.offset, self.offset + count
         return build_empty_batch(base, self.offset - 1, max_timestamp=max(self.clock, 0), fields=fields)
 
-    def _marker(self, producer: Producer) -> bytes:
+    def _marker(self, producer: MadeUpProducer) -> bytes:
         choose = self.choose
         if self.bumps_epochs:
             producer.epoch += 1

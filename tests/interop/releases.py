@@ -33,7 +33,7 @@ _REPOSITORY = Path.home() / ".m2" / "repository"
 SLF4J = "org.slf4j:slf4j-api:1.7.36"
 
 
-class Row(NamedTuple):
+class ApiRow(NamedTuple):
     """What one release says of one API; ``deprecated`` and ``advertised`` are empty where there is nothing to say."""
 
     key: int
@@ -53,7 +53,7 @@ def fetch(artifact: str) -> Path:
     return jar
 
 
-def ask(version: str) -> list[Row]:
+def ask(version: str) -> list[ApiRow]:
     """Return what the kafka-clients of one release says of each API."""
     jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ApiRanges.java")]
@@ -62,9 +62,9 @@ def ask(version: str) -> list[Row]:
     return [row for row in rows if (version, row.key) not in NOT_SERVED]
 
 
-def _row(parts: list[str]) -> Row:
+def _row(parts: list[str]) -> ApiRow:
     key, _, accepted_range, advertised_range, deprecated_range, listeners = parts
-    return Row(
+    return ApiRow(
         int(key),
         accepted_range,
         "" if advertised_range == accepted_range else advertised_range,
@@ -73,7 +73,7 @@ def _row(parts: list[str]) -> Row:
     )
 
 
-def table(rows: dict[str, list[Row]]) -> dict[str, object]:
+def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
     """Return the table: for each API the releases at which what is said of it changed; null: it is not there."""
     history: dict[int, list[list[object]]] = {}
     for key in sorted({row.key for one in rows.values() for row in one}):
@@ -87,20 +87,20 @@ def table(rows: dict[str, list[Row]]) -> dict[str, object]:
     return {"releases": list(rows), "apis": {str(key): changes for key, changes in history.items()}}
 
 
-def write(rows: dict[str, list[Row]], file: Path = FILE) -> None:
+def write(rows: dict[str, list[ApiRow]], file: Path = FILE) -> None:
     """Write the table, a line a change."""
     releases = table(rows)
     apis = releases["apis"]
     assert isinstance(apis, dict)
     lines = []
     for key, changes in apis.items():
-        changes_text = ",\n    ".join(json.dumps(one) for one in changes)
+        changes_text = ",\n    ".join(json.dumps(change) for change in changes)
         lines.append(f'  "{key}": [\n    {changes_text}\n  ]')
     body = ",\n".join(lines)
     file.write_text(f'{{"releases": {json.dumps(releases["releases"])},\n"apis": {{\n{body}\n}}}}\n')
 
 
-def differences(version: str, rows: Sequence[Row], specs: Path) -> Iterator[str]:
+def differences(version: str, rows: Sequence[ApiRow], specs: Path) -> Iterator[str]:
     """Yield where the published specs of a release say another range than its classes do."""
     accepted_ranges = {row.key: row.accepted for row in rows}
     with zipfile.ZipFile(specs / f"{version}.zip") as archive:

@@ -27,7 +27,7 @@ def judge_groups(lines: list[str]) -> list[str]:
 
 def save() -> None:
     """Write small groups with Kafka's answers."""
-    texts = (one.text() for one in cases(1071))
+    texts = (case.text() for case in cases(1071))
     lines = list(islice((text for text in texts if len(text) < _MAX_TEXT), _COUNT))
     saved_text = "".join(f"{line}\t{answer}\n" for line, answer in zip(lines, judge_groups(lines), strict=True))
     SAVED.write_bytes(gzip.compress(saved_text.encode(), mtime=0))

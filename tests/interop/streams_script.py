@@ -305,7 +305,7 @@ def configure(streams: Streams, group: str, name: str, value: str) -> None:
     row = types.AlterableConfig(name=name, config_operation=0, value=value)
     resource = types.AlterConfigsResource(resource_type=32, resource_name=group, configs=[row])
     answer = streams.player.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
-    streams.note(f"{name}={value} {group}", [one.error_code for one in answer.responses])
+    streams.note(f"{name}={value} {group}", [response.error_code for response in answer.responses])
     time.sleep(_SETTLED)
 
 

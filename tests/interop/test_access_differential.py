@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.interop import brokers
-from tests.interop.access_script import PATTERN_USERS, Cluster, by_pattern, passwords, play
+from tests.interop.access_script import PATTERN_USERS, AccessCluster, by_pattern, passwords, play
 from tests.interop.random_differential.named import OF_3_9
 
 from kafkaframes.broker import Broker
@@ -42,7 +42,7 @@ def clusters(kafka, tmp_path):
         Broker(config=SHARED, listeners=listeners, security=security, broker_release=AS[kafka.version]) as broker,
         node,
     ):
-        both = Cluster.of(broker.port, ports[0]), Cluster.of(node.port, ports[1])
+        both = AccessCluster.of(broker.port, ports[0]), AccessCluster.of(node.port, ports[1])
         for one in both:
             one.make()
             one.wait_for_rules()
@@ -68,7 +68,9 @@ def test_rights_are_those_of_kafka(kafka, clusters):
     summary = f"{len(different)} differences, {len(unexplained_differences)} unnamed"
     print(f"{count} requests in {time.monotonic() - began:.0f} s, {summary}")
     assert count >= MIN_REQUESTS[kafka.version]
-    kinds = Counter((one.step.name, one.step.version, one.path) for one in unexplained_differences)
+    kinds = Counter(
+        (difference.step.name, difference.step.version, difference.path) for difference in unexplained_differences
+    )
     lines = [
         f"{len(unexplained_differences)} differences in {count} requests",
         *(f"{number} {kind}" for kind, number in kinds.items()),

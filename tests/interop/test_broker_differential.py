@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.interop.broker_script import Client, is_allowed, script
+from tests.interop.broker_script import FrameClient, is_allowed, script
 
 from kafkaframes.broker import Broker
 
@@ -17,14 +17,14 @@ MIN_REQUESTS = 2_000
 
 def test_answers_are_those_of_kafka(kafka, tmp_path):
     with kafka(tmp_path, PROPERTIES) as node, Broker(config=OURS) as broker:
-        ours, theirs = Client(broker.port), Client(int(node.bootstrap.rpartition(":")[2]))
+        ours, theirs = FrameClient(broker.port), FrameClient(int(node.bootstrap.rpartition(":")[2]))
         try:
             all_differences, count = script(ours, theirs)
         finally:
             ours.close()
             theirs.close()
     assert count >= MIN_REQUESTS
-    unexplained_differences = [str(one) for one in all_differences if not is_allowed(one)]
+    unexplained_differences = [str(difference) for difference in all_differences if not is_allowed(difference)]
     assert not unexplained_differences, f"{len(unexplained_differences)} of {count} requests:\n" + "\n".join(
         unexplained_differences[:40]
     )

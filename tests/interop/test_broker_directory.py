@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.interop import brokers
-from tests.interop.broker_script import Client, ranges
+from tests.interop.broker_script import FrameClient, ranges
 from tests.interop.brokers import check_in_order, errors_in, read, users
 
 from kafkaframes.broker import Broker
@@ -90,7 +90,7 @@ def read_in_group(servers: str, protocol: str) -> None:
 
 def share(broker: Broker) -> None:
     """Be a member of a share group: acknowledge the first records of a partition, and leave."""
-    client = Client(broker.port)
+    client = FrameClient(broker.port)
     topic_id = broker.call(lambda state: state.topics["orders"].topic_id)
     with Admin(broker.bootstrap_servers) as admin:
         admin.alter_configs("group", SHARING, {"share.auto.offset.reset": "earliest"})
@@ -120,7 +120,7 @@ def share_start(port: int) -> int | None:
 
     A controller that was told of no level of ``share.version`` leaves them off until it is.
     """
-    client = Client(port)
+    client = FrameClient(port)
     try:
         if "DescribeShareGroupOffsets" not in ranges(client):
             return None

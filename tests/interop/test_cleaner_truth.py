@@ -34,7 +34,7 @@ WAIT = {"wait": 60_000}  # what a broker deletes a minute later is gone
 
 
 @dataclass
-class Log:
+class CleanedLog:
     """One made-up log on its way through the rounds."""
 
     number: int
@@ -57,7 +57,7 @@ class Log:
         return target / "t-0"
 
 
-def a_log(number: int, home: Path, version: str) -> Log:
+def a_log(number: int, home: Path, version: str) -> CleanedLog:
     choose = random.Random(f"{SEED}-{number}")
     writer = a_writer(choose, choose.choice(MAGICS))
     if release_of_version(version) == BEFORE_HORIZONS:
@@ -69,10 +69,10 @@ def a_log(number: int, home: Path, version: str) -> Log:
         "delete_retention_ms": choose.choice((0, 0, 2000, DAY)),
         "min_compaction_lag_ms": choose.choice((0, 0, 0, 0, 0, 1000, DAY // 2)),
     }
-    return Log(number, home / str(number), choose, writer, settings)
+    return CleanedLog(number, home / str(number), choose, writer, settings)
 
 
-def question(log: Log, judge: Judge, directory: Path, **more: Any) -> dict[str, Any]:
+def question(log: CleanedLog, judge: Judge, directory: Path, **more: Any) -> dict[str, Any]:
     settings = log.settings
     return {
         "directory": directory,
@@ -89,7 +89,7 @@ def question(log: Log, judge: Judge, directory: Path, **more: Any) -> dict[str, 
     }
 
 
-def append_segments(log: Log, number: int) -> Path:
+def append_segments(log: CleanedLog, number: int) -> Path:
     """Append segments, as files alone: what a broker makes of them comes next."""
     if number:
         log.step(f"grown-{number}")
@@ -105,7 +105,7 @@ def append_segments(log: Log, number: int) -> Path:
     return log.path / "t-0"
 
 
-def load_logs(logs: list[Log], judge: Judge, number: int) -> dict[str, list[str]]:
+def load_logs(logs: list[CleanedLog], judge: Judge, number: int) -> dict[str, list[str]]:
     """Have Kafka and us load the logs, which makes whole directories of them."""
     appended_dirs = {log.number: append_segments(log, number) for log in logs}
     sources = {log.number: log.path for log in logs}
@@ -130,7 +130,7 @@ def load_logs(logs: list[Log], judge: Judge, number: int) -> dict[str, list[str]
     return differences_by_log
 
 
-def clean_logs(logs: list[Log], judge: Judge, number: int, outcomes: Counter[str]) -> dict[str, list[str]]:
+def clean_logs(logs: list[CleanedLog], judge: Judge, number: int, outcomes: Counter[str]) -> dict[str, list[str]]:
     """Have Kafka and us clean the logs; Kafka's results go on, but for those that it could not clean."""
     sources = {log.number: log.path for log in logs}
     questions = []
@@ -159,7 +159,7 @@ def clean_logs(logs: list[Log], judge: Judge, number: int, outcomes: Counter[str
     return differences_by_log
 
 
-def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRound | LogDirError | None:
+def our_round(log: CleanedLog, source: Path, version: str, number: int) -> CleaningRound | LogDirError | None:
     (directory,) = discover(str(source))
     settings = CleanerSettings(
         now_ms=log.now,
@@ -183,7 +183,7 @@ def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRoun
     return alone
 
 
-def differences(log: Log, end_offset: int, ours: CleaningRound | None) -> list[str]:
+def differences(log: CleanedLog, end_offset: int, ours: CleaningRound | None) -> list[str]:
     mine = -1 if ours is None else ours.end_offset
     if mine != end_offset:
         return [f"Kafka cleaned up to {end_offset}, we up to {mine}"]

@@ -73,7 +73,7 @@ def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, 
     assert sum(committed_offsets.values()) == ROWS * len(CODECS)
     with Consumer(servers, **settings) as consumer:
         assert read_committed_offsets(consumer) == committed_offsets
-    assert {one for one in requested_apis if one[0].startswith("Offset")} == NEWEST[kafka.version]
+    assert {api for api in requested_apis if api[0].startswith("Offset")} == NEWEST[kafka.version]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.interop.broker_script import Client
+from tests.interop.broker_script import FrameClient
 from tests.interop.config_script import answers, differences
 
 from kafkaframes.broker import Broker
@@ -15,7 +15,7 @@ from kafkaframes.protocol.messages import message
 MIN_CASES = 1_500
 
 
-def create_topic(client: Client) -> dict:
+def create_topic(client: FrameClient) -> dict:
     types = message("CreateTopicsRequest")
     topic = types.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
     assert client.ask("CreateTopics", 7, types(topics=[topic], timeout_ms=30_000)).topics[0].error_code == 0
@@ -29,9 +29,9 @@ def create_topic(client: Client) -> dict:
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)
 def test_settings_are_those_of_kafka(kafka, tmp_path):
     with Broker() as broker:
-        ours = create_topic(Client(broker.port))
+        ours = create_topic(FrameClient(broker.port))
     with kafka(tmp_path, {}) as node:
-        theirs = create_topic(Client(int(node.bootstrap.rpartition(":")[2])))
+        theirs = create_topic(FrameClient(int(node.bootstrap.rpartition(":")[2])))
     assert len(ours) > MIN_CASES
     unnamed_differences = differences(ours, theirs)
     assert not unnamed_differences, f"{len(unnamed_differences)} of {len(ours)} cases:\n" + "\n".join(

@@ -17,7 +17,7 @@ VERSION = "4.3.1"
 CONNECTIONS, AT_ONCE = 16, 10  # a connection a second, in a window of ten
 
 
-class Client:
+class ThrottledClient:
     """One connection."""
 
     def __init__(self, port: int) -> None:
@@ -39,7 +39,7 @@ class Client:
         return frame.body
 
 
-def limit(client: Client, address: str | None, rate: float | None) -> None:
+def limit(client: ThrottledClient, address: str | None, rate: float | None) -> None:
     types = message("AlterClientQuotasRequest")
     rows = [types.EntityData(entity_type="ip", entity_name=address)]
     ops = [types.OpData(key="connection_creation_rate", value=rate or 0, remove=rate is None)]
@@ -49,7 +49,7 @@ def limit(client: Client, address: str | None, rate: float | None) -> None:
 
 def open_connections(port: int) -> list[bool]:
     """Open connections at once; return which were served."""
-    clients = [Client(port) for _ in range(CONNECTIONS)]
+    clients = [ThrottledClient(port) for _ in range(CONNECTIONS)]
     answers = [client.ask("ApiVersions", 0) is not None for client in clients]
     for client in clients:
         client.socket.close()
@@ -68,7 +68,7 @@ def port(request: pytest.FixtureRequest, oracle: Path, tmp_path: Path) -> int:
 
 
 def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port):
-    admin = Client(port)
+    admin = ThrottledClient(port)
     assert open_connections(port) == [True] * CONNECTIONS
     limit(admin, None, 1)
     in_force(admin, "1")
@@ -83,14 +83,14 @@ def test_an_address_has_so_many_connections_in_a_window_and_more_are_closed(port
     admin.socket.close()
 
 
-def in_force(admin: Client, value: str) -> None:
+def in_force(admin: ThrottledClient, value: str) -> None:
     """Wait until the broker has a quota from its controller."""
     types = message("DescribeClientQuotasRequest")
     component = types.ComponentData(entity_type="ip", match_type=2, match=None)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         answer = admin.ask("DescribeClientQuotas", 1, components=[component], strict=True)
-        if float(value) in [one.value for entry in answer.entries for one in entry.values]:
+        if float(value) in [value.value for entry in answer.entries for value in entry.values]:
             return
         time.sleep(0.1)
     raise AssertionError(f"the quota {value} is not in force")

@@ -37,7 +37,7 @@ SETTINGS = {
 }
 
 
-class Cluster:
+class KafkaCluster:
     """Three nodes, each a broker and a voter of the controllers' quorum: one of them may be away at a time."""
 
     def __init__(self, module, directory: Path) -> None:
@@ -79,9 +79,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(oracle, tmp_path_factory) -> Iterator[Cluster]:
+def cluster(oracle, tmp_path_factory) -> Iterator[KafkaCluster]:
     module = brokers.kafka_or_skip(oracle, VERSION).module
-    cluster = Cluster(module, tmp_path_factory.mktemp("cluster"))
+    cluster = KafkaCluster(module, tmp_path_factory.mktemp("cluster"))
     try:
         cluster.start(1, 2, 3)
         yield cluster
@@ -129,7 +129,9 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
         assert merged_rows(merged_copies[CLEAN]) == rows_by_topic[CLEAN]
         assert merged_rows(merged_copies[UNCLEAN]) == rows_by_topic[UNCLEAN]
         assert checks(merged_copies[CLEAN]) <= {"copy-lags"}
-        (truncation,) = [one for one in merged_copies[UNCLEAN].decisions if one.check == "divergent-tail"]
+        (truncation,) = [
+            decision for decision in merged_copies[UNCLEAN].decisions if decision.check == "divergent-tail"
+        ]
         assert (truncation.first_offset, truncation.end_offset, truncation.copy) == (
             30,
             50,

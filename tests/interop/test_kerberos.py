@@ -245,7 +245,7 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
         answer = await connection.request(body)
         assert answer.error_code == 0
         request = settings.message("DescribeDelegationTokenRequest")(owners=None)
-        while answer.token_id not in [one.token_id for one in (await connection.request(request)).tokens]:
+        while answer.token_id not in [token.token_id for token in (await connection.request(request)).tokens]:
             await asyncio.sleep(0.1)  # a real broker learns it from its controller
     finally:
         connection.close()
@@ -300,7 +300,7 @@ def test_rules_name_principals_as_kafka_does(classpath):
     assert len(theirs) == CASES
     answers = [(case, apply_rules(*case), one) for case, one in zip(cases, theirs, strict=True)]
     assert [answer for answer in answers if not agrees(*answer[1:])] == []
-    assert sum(one.startswith("=") for one in theirs) > CASES // 5
+    assert sum(their.startswith("=") for their in theirs) > CASES // 5
     early = sum(
         ours == "#" != one for _, ours, one in answers
     )  # Kafka meets what can never be applied with a principal

@@ -97,7 +97,7 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
     assert "killed ['DivideTask', 'WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in process.stdout
     assert "Lost executor" in process.stderr + process.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
-    assert {one.name for one in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}
+    assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}
     if has_disk:
         assert [line for line in process.stdout.splitlines() if line.startswith(("full", "the same"))] == [
             "full True",

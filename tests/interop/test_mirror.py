@@ -37,7 +37,7 @@ def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tm
         again = run_mirror(source, node.bootstrap, **settings)
         cluster = read(java, node)
         with Admin(node.bootstrap) as admin:
-            groups = {one.group_id: admin.group_offsets(one.group_id) for one in admin.list_groups()}
+            groups = {group.group_id: admin.group_offsets(group.group_id) for group in admin.list_groups()}
         run_mirror(node.bootstrap, tmp_path / "back")
         node.stop()
     mirrored_records = users(cluster.records)
@@ -45,7 +45,7 @@ def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tm
         place: without_places(rows) for place, rows in expected_records.items()
     }
     assert not report.keeps_offsets
-    assert sum(one.batches_written for one in again.partitions) == 0
+    assert sum(partition.batches_written for partition in again.partitions) == 0
     check_groups(source, groups, expected_records, mirrored_records)
     copied_logs = logs_of(tmp_path / "back")
     assert copied_logs == {
@@ -61,10 +61,10 @@ def check_groups(source: Path, groups: Any, expected_records: Any, records_by_pa
     from kafkaframes.storage.log.discover import discover
 
     copies = [
-        (directory, one)
+        (directory, partition)
         for directory in discover(str(source))
-        for one in directory.partitions
-        if one.topic == "__consumer_offsets" and one.is_live
+        for partition in directory.partitions
+        if partition.topic == "__consumer_offsets" and partition.is_live
     ]
     for key, commit in read_groups(copies).commits.items():
         place = (key.topic, key.partition)
@@ -99,7 +99,7 @@ def test_it_follows_a_real_broker_and_carries_settings(kafka, java, tmp_path):
                 producer.send("orders", b"more", partition=1).result()
                 producer.commit_transaction()
             report = run_mirror(node.bootstrap, ours.bootstrap_servers)
-            assert sum(one.batches_written for one in report.partitions) == 2
+            assert sum(partition.batches_written for partition in report.partitions) == 2
             with Admin(ours.bootstrap_servers) as copy:
                 ends = dict.fromkeys([TopicPartition("orders", number) for number in range(3)], -1)
                 assert copy.list_offsets(ends) == admin.list_offsets(ends)

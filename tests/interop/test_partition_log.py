@@ -86,7 +86,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def check_sound(path: Path) -> None:
-    assert [str(one) for one in verify(discover(str(path))).findings if one.severity > 0] == []
+    assert [str(finding) for finding in verify(discover(str(path))).findings if finding.severity > 0] == []
 
 
 def append_more(manager: LogManager) -> None:

@@ -35,7 +35,7 @@ MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1))
 
 
 @dataclass
-class Log:
+class DamagedLog:
     """One made-up log, what was done to it, and what the broker's checkpoints say."""
 
     home: Path
@@ -62,18 +62,18 @@ class Log:
         }
 
 
-def a_log(number: int, home: Path, is_2_8: bool) -> Log:
+def a_log(number: int, home: Path, is_2_8: bool) -> DamagedLog:
     choose = random.Random(f"{SEED}-{number}")
     writer = a_writer(choose, choose.choice(MAGICS))
     if is_2_8:
         writer.horizons = 0.0
-    log = Log(home / str(number), choose, choose.choice((100, 512, 4096)), leader_epoch=50)
+    log = DamagedLog(home / str(number), choose, choose.choice((100, 512, 4096)), leader_epoch=50)
     (log.home / "whole" / "t-0").mkdir(parents=True)
     write_segments(writer, log.home / "whole" / "t-0", count=choose.choice((1, 2, 3, 5, 9)))
     return log
 
 
-def damage(log: Log, end: int, is_2_8: bool) -> None:
+def damage(log: DamagedLog, end: int, is_2_8: bool) -> None:
     """Copy the log and spoil the copy."""
     choose, target = log.choose, log.home / "damaged"
     shutil.copytree(log.home / "whole", target)
@@ -94,7 +94,7 @@ def damage(log: Log, end: int, is_2_8: bool) -> None:
             (target / f"{name}-offset-checkpoint").write_text(f"0\n1\nt 0 {value}\n")
 
 
-def differences(log: Log, version: str, ends: list[int]) -> list[str]:
+def differences(log: DamagedLog, version: str, ends: list[int]) -> list[str]:
     (directory,) = discover(str(log.home / "damaged"))
     plan = plan_recovery(directory, directory.partitions[0], broker_release=release_of_version(version))
     settings = RecoverySettings(

@@ -31,7 +31,7 @@ GROUPS = ("static-members", "next-gen-group", "admin-set")
 )
 def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source):
     run("restore", source, "--to", tmp_path / "data")
-    ids = {one.topic: one.metadata.topic_id for one in discover(str(tmp_path / "data"))[0].partitions}
+    ids = {partition.topic: partition.metadata.topic_id for partition in discover(str(tmp_path / "data"))[0].partitions}
     with kafka(tmp_path) as node:
         committed_cluster = read(java, node, isolation="read_committed")
         cluster = read(java, node, append_count=APPENDED)
@@ -94,7 +94,7 @@ def consumed_records(lines: str, partition: int) -> list[tuple[int, str, str]]:
 def test_groups_go_on_where_they_were(kafka, java, tmp_path, is_moved):
     source = DATA / "logs" / "kraft-4x-transactions"
     (log_dir,) = discover(str(source))
-    copies = [(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]
+    copies = [(log_dir, partition) for partition in log_dir.partitions if partition.topic == "__consumer_offsets"]
     old = {key: commit.offset for key, commit in read_groups(copies).commits.items()}
     options = ("--offsets", "reassign", "--start-offset", 1000, "--open-transactions", "abort") if is_moved else ()
     run("restore", source, "--to", tmp_path / "data", "--offsets-partitions", 5, *options)
@@ -167,7 +167,7 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
         read(java, node, append_count=APPENDED)
         node.stop()
     (log_dir,) = discover(str(source))
-    copies = [(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]
+    copies = [(log_dir, partition) for partition in log_dir.partitions if partition.topic == "__consumer_offsets"]
     old = read_groups(copies).commits
     assert {key.group for key in old} == set(GROUPS)
     for key, commit in old.items():

@@ -12,7 +12,7 @@ GROUPS = 6_000
 
 def test_every_task_goes_where_kafka_sends_it():
     groups = list(islice(cases(20261123), GROUPS))
-    lines = [one.text() for one in groups]
+    lines = [group.text() for group in groups]
     answers = judge_groups(lines)
     assert len(answers) == GROUPS
     results = [

@@ -36,7 +36,7 @@ WRITTEN = 1_200
 
 
 @dataclass(frozen=True)
-class Client:
+class TestedClient:
     """A client in the table, and what it has.
 
     Attributes:
@@ -63,7 +63,7 @@ class Client:
 class Running:
     """A program at work; its lines are taken as they come."""
 
-    def __init__(self, broker: Served, client: Client, *words: object) -> None:
+    def __init__(self, broker: Served, client: TestedClient, *words: object) -> None:
         command = [*client.command, broker.bootstrap, *words]
         self._process = subprocess.Popen(
             list(map(str, command)),
@@ -174,11 +174,11 @@ class Served:
                 description = admin.describe_group(group)
             except BrokerError:  # nobody has joined yet
                 return []
-        return sorted(len(one.assignment) for one in description.members) if description.state == "Stable" else []
+        return sorted(len(member.assignment) for member in description.members) if description.state == "Stable" else []
 
 
 @contextmanager
-def programs(broker: Served, client: Client) -> Iterator[Callable[..., Running]]:
+def programs(broker: Served, client: TestedClient) -> Iterator[Callable[..., Running]]:
     """Give what starts the client's program; none of them outlives the test."""
     running_programs: list[Running] = []
 
@@ -193,7 +193,7 @@ def programs(broker: Served, client: Client) -> Iterator[Callable[..., Running]]
             one.kill()
 
 
-def writes_every_codec(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+def writes_every_codec(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
     """Each codec is in the log as it was asked for; a group reads all of it."""
     topic = f"codecs-{client.id}"
     broker.create(topic)
@@ -210,7 +210,7 @@ def writes_every_codec(broker: Served, client: Client, start: Callable[..., Runn
     return ", ".join(client.codecs)
 
 
-def rebalances(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+def rebalances(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
     """Two members share the partitions; one leaves, the other has them all; what was committed is not read again."""
     topic = f"group-{client.id}"
     group = f"{topic}-group"
@@ -240,7 +240,7 @@ def rebalances(broker: Served, client: Client, start: Callable[..., Running]) ->
     return "2 members"
 
 
-def has_transactions(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+def has_transactions(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
     """What was committed is read, what was aborted is not."""
     topic = f"transact-{client.id}"
     broker.create(topic)
@@ -253,7 +253,7 @@ def has_transactions(broker: Served, client: Client, start: Callable[..., Runnin
     return "committed, aborted"
 
 
-def administers(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+def administers(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
     """A topic is made, described and deleted."""
     outcome = start("admin", f"admin-{client.id}").end()
     assert outcome.words_after("partitions") == ["3"]
@@ -261,7 +261,7 @@ def administers(broker: Served, client: Client, start: Callable[..., Running]) -
     return "create, describe, delete"
 
 
-def lives_through_kills(broker: Served, client: Client, start: Callable[..., Running]) -> str:
+def lives_through_kills(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
     """A broker that is killed twice has each record that it acknowledged: once, where the client sees to it."""
     topic = f"kills-{client.id}"
     broker.create(topic)
@@ -275,7 +275,7 @@ def lives_through_kills(broker: Served, client: Client, start: Callable[..., Run
         "it goes on after the last kill"
     )
     stored_counts = Counter(broker.values(topic))
-    assert [one for one in acknowledged_values if not stored_counts[one]] == []
+    assert [value for value in acknowledged_values if not stored_counts[value]] == []
     twice = sum(count - 1 for count in stored_counts.values())
     if client.is_idempotent:
         assert twice == 0
@@ -286,8 +286,8 @@ def lives_through_kills(broker: Served, client: Client, start: Callable[..., Run
     return f"{len(acknowledged_values):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
 
 
-Trial = Callable[[Served, Client, Callable[..., Running]], str]
-TRIALS: dict[str, tuple[Trial, Callable[[Client], bool]]] = {
+Trial = Callable[[Served, TestedClient, Callable[..., Running]], str]
+TRIALS: dict[str, tuple[Trial, Callable[[TestedClient], bool]]] = {
     "codecs": (writes_every_codec, lambda client: bool(client.codecs)),
     "rebalance": (rebalances, lambda client: True),
     "transaction": (has_transactions, lambda client: client.has_transactions),
@@ -296,12 +296,12 @@ TRIALS: dict[str, tuple[Trial, Callable[[Client], bool]]] = {
 }
 
 
-def trials_of(clients: Sequence[Client]) -> list[tuple[Client, str]]:
+def trials_of(clients: Sequence[TestedClient]) -> list[tuple[TestedClient, str]]:
     """Return every client with every trial of what it has."""
     return [(client, name) for client in clients for name, (_, has) in TRIALS.items() if has(client)]
 
 
-def run_trial(broker: Served, client: Client, name: str) -> str:
+def run_trial(broker: Served, client: TestedClient, name: str) -> str:
     """Run one; say in a few words what was seen."""
     with programs(broker, client) as start:
         return TRIALS[name][0](broker, client, start)

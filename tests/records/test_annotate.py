@@ -49,7 +49,7 @@ def test_all_records_are_drawn_whatever_the_codec(record_format, codec):
     data = kafkaframes.build_records({"value": values}, codec=codec, record_format=record_format, batch_records=20)
     drawings = assert_drawn(data)
     assert [drawing.error for drawing in drawings] == [None] * len(drawings)
-    lengths = [run for one in drawings for run in one.runs if run.path.endswith(".value_length")]
+    lengths = [run for drawing in drawings for run in drawing.runs if run.path.endswith(".value_length")]
     wrappers = 2 if record_format < 2 and codec != "none" else 0
     assert len(lengths) == 40 + wrappers
     assert are_records(data)

@@ -51,13 +51,13 @@ def batch_of(lengths):
 
 @given(st.lists(st.lists(st.integers(0, 3 * TARGET), max_size=8), max_size=12))
 def test_rows_stay_and_sizes_come_near_the_target(lengths):
-    batches = [batch_of(one) for one in lengths]
+    batches = [batch_of(length) for length in lengths]
     batches_made = list(rebatch(batches, target=TARGET))
     assert [value for batch in batches_made for value in batch["value"].to_pylist()] == [
         value for batch in batches for value in batch["value"].to_pylist()
     ]
     assert all(batch.num_rows > 0 for batch in batches_made)
-    largest_row = max((n for one in lengths for n in one), default=0) + 8
+    largest_row = max((n for length in lengths for n in length), default=0) + 8
     assert all(batch.nbytes <= TARGET + largest_row * 2 or batch.num_rows == 1 for batch in batches_made)
 
 

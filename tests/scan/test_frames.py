@@ -64,7 +64,7 @@ def test_pandas_has_the_rows_of_arrow(scan):
     ],
 )
 def test_an_absent_library_names_its_extra(scan, monkeypatch, library, run):
-    for name in [library, *(one for one in sys.modules if one.startswith(f"{library}."))]:
+    for name in [library, *(module for module in sys.modules if module.startswith(f"{library}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'kafkaframes\[{library}\]'"):
         run(scan.limit(1))

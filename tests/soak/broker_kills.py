@@ -218,8 +218,8 @@ def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     """Everything that a read_committed consumer sees, by partition."""
     settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET})
-    consumer.assign([TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
-    records_by_partition: dict[int, list[tuple[int, bytes]]] = {one: [] for one in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    records_by_partition: dict[int, list[tuple[int, bytes]]] = {number: [] for number in range(PARTITIONS)}
     ended_partitions: set[int] = set()
     deadline = time.monotonic() + 300
     while len(ended_partitions) < PARTITIONS and time.monotonic() < deadline:

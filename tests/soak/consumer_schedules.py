@@ -128,7 +128,7 @@ def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings
 
 
 @dataclass
-class Log:
+class LeaderLog:
     """A partition: the leader epoch of each record, and where epochs begin."""
 
     epochs: list[int] = field(default_factory=list)
@@ -179,7 +179,7 @@ class World:
         self.rows: list[Any] = []
         self.ids = count(1)
         self.topics: dict[str, UUID] = {}
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[TopicPartition, LeaderLog] = {}
         self.version = 0
         self.deleted_ms: dict[TopicPartition, int] = {}
         self.coordinator = self._new_coordinator()
@@ -237,7 +237,7 @@ class World:
         if name not in self.topics:
             self.topics[name] = UUID(int=next(self.ids))
         for number in range(size):
-            self.logs.setdefault(TopicPartition(name, number), Log(leader=number % NODES))
+            self.logs.setdefault(TopicPartition(name, number), LeaderLog(leader=number % NODES))
         self.version += 1
 
     def delete(self, name: str) -> None:
@@ -306,7 +306,7 @@ class Batches:
 
 
 @dataclass(eq=False)
-class Pending:
+class PendingRequest:
     """A request on its way: to the broker, then back."""
 
     request: Any
@@ -337,7 +337,7 @@ CHANNELS = {JoinGroup: "join", SyncGroup: "join", FetchRecords: "fetch"}
 class SimulatedMember:
     """A consumer: the machine, its view of the cluster, the requests on their way, and the caller."""
 
-    def __init__(self, simulation: Simulation, number: int, instance: str | None) -> None:
+    def __init__(self, simulation: ConsumerSimulation, number: int, instance: str | None) -> None:
         self.simulation, self.world, self.number = simulation, simulation.world, number
         self.settings = settings_of(simulation.kind, simulation.reset, instance)
         self.instance = instance
@@ -349,7 +349,7 @@ class SimulatedMember:
             new_id=lambda: f"member{number}",
             now_ms=lambda: self.world.clock.now_ms,
         )
-        self.pending: dict[str, deque[Pending]] = {}
+        self.pending: dict[str, deque[PendingRequest]] = {}
         self.ownerships: dict[TopicPartition, Ownership] = {}
         self.errors: Counter[str] = Counter()
         self.is_in_callback = False
@@ -379,7 +379,7 @@ class SimulatedMember:
                             cached_partition.leader_epoch,
                         )
             channel = self.channel_of(request)
-            self.pending.setdefault(channel, deque()).append(Pending(request, detail, self.world.now))
+            self.pending.setdefault(channel, deque()).append(PendingRequest(request, detail, self.world.now))
         for channel, waiting in list(self.pending.items()):
             limit_s = MAX_POLL_S + REQUEST_TIMEOUT_S if channel == "join" else REQUEST_TIMEOUT_S
             if waiting and self.world.now - waiting[0].sent_s > limit_s:
@@ -582,7 +582,7 @@ class SimulatedMember:
             request = self.machine.end()
             assert not self.machine.assignment
             if request is not None and self.simulation.chance(0.8):
-                self.simulation.execute(self, Pending(request), None)
+                self.simulation.execute(self, PendingRequest(request), None)
         self.ownerships.clear()
         self.simulation.members.remove(self)
 
@@ -590,7 +590,7 @@ class SimulatedMember:
 # -------------------------------------------------------------------------------------------------- the simulation
 
 
-class Simulation:
+class ConsumerSimulation:
     """One schedule."""
 
     def __init__(self, seed: int) -> None:
@@ -609,7 +609,7 @@ class Simulation:
         self.world = World()
         self.world.create("t", rng.randint(1, 4))
         self.members: list[SimulatedMember] = []
-        self.ghosts: list[tuple[SimulatedMember, Pending]] = []
+        self.ghosts: list[tuple[SimulatedMember, PendingRequest]] = []
         self.numbers = count(1)
         self.returned_records: set[tuple[TopicPartition, UUID, int, int]] = set()
         self.truncated_partitions: set[TopicPartition] = set()
@@ -625,7 +625,7 @@ class Simulation:
 
     def free_member(self) -> SimulatedMember | None:
         """Return a member whose caller is not in a callback."""
-        free = [one for one in self.members if not one.is_in_callback]
+        free = [member for member in self.members if not member.is_in_callback]
         return self.random.choice(free) if free else None
 
     def of_member(self, call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
@@ -713,7 +713,7 @@ class Simulation:
         if len(self.members) < MAX_MEMBERS:
             instance = None
             if self.has_static:
-                free = {"a", "b", "c"} - {one.instance for one in self.members}
+                free = {"a", "b", "c"} - {member.instance for member in self.members}
                 instance = self.random.choice(sorted(free))
             one = SimulatedMember(self, next(self.numbers), instance)
             self.members.append(one)
@@ -782,7 +782,7 @@ class Simulation:
 
     # brokers
 
-    def execute(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> None:
+    def execute(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> None:
         """Let a broker carry a request out.
 
         A coordinator handles the requests of one member in the order in which they were sent, also if they come on
@@ -802,7 +802,7 @@ class Simulation:
         if answer is not NotImplemented:
             entry.answers.append(answer)
 
-    def _join(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _join(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
         member = Member(frozenset(request.topics), request.owned_partitions, request.generation, one.instance)
         token = b"%d" % len(self.tokens)
@@ -826,7 +826,7 @@ class Simulation:
         )
         return NotImplemented
 
-    def _sync(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _sync(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request, assignments = entry.request, {}
         for member_id, partitions in (request.assignment or {}).items():
             token = b"%d" % len(self.tokens)
@@ -842,15 +842,15 @@ class Simulation:
         self.world.coordinator.sync(SyncRequest(*identity, assignments, "consumer", request.protocol), reply)
         return NotImplemented
 
-    def _heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _heartbeat(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
         code = self.world.coordinator.heartbeat(GROUP, request.member_id, one.instance, request.generation)
         return broker_error(code, "heartbeat") if code else None
 
-    def _leave(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _leave(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         self.world.coordinator.leave(GROUP, [LeavingMember(entry.request.member_id)])
 
-    def _consumer_heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _consumer_heartbeat(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
         owned_partitions = None
         if request.owned_partitions is not None:
@@ -881,10 +881,10 @@ class Simulation:
             assignment = tuple((topic_id, tuple(numbers)) for topic_id, numbers in by_id.items())
         return ConsumerHeartbeatAnswer(answer.member_id, answer.epoch, answer.interval_ms / 1000, assignment)
 
-    def _metadata(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _metadata(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         return self.world.metadata(entry.request.topics)
 
-    def _fetch_committed(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+    def _fetch_committed(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         offsets = self.world.coordinator.commits.fetch(Committer(GROUP), list(entry.request.versions))
         return {
             partition: CommittedOffset(offset.offset, offset.leader_epoch)
@@ -893,8 +893,8 @@ class Simulation:
         }
 
     def _at_leader(
-        self, entry: Pending, fault: ErrorCode | None, epochs: dict[TopicPartition, int]
-    ) -> Iterator[tuple[TopicPartition, Log | None, Exception | None]]:
+        self, entry: PendingRequest, fault: ErrorCode | None, epochs: dict[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, LeaderLog | None, Exception | None]]:
         for partition in entry.request.versions:
             log = self.world.logs.get(partition)
             code = fault if fault is not None else None
@@ -904,7 +904,7 @@ class Simulation:
                 code = log.check(entry.request.node.node_id, epochs.get(partition, -1))
             yield partition, log, None if code is None else broker_error(code, f"{partition}")
 
-    def _list(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+    def _list(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         answers: dict[TopicPartition, Any] = {}
         for partition, log, error in self._at_leader(entry, fault, {}):
             assert log is not None or error is not None
@@ -918,7 +918,7 @@ class Simulation:
                 answers[partition] = error
         return answers
 
-    def _epoch_ends(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+    def _epoch_ends(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         queries = entry.request.epochs
         current = {partition: query.current_epoch for partition, query in queries.items()}
         return {
@@ -926,7 +926,7 @@ class Simulation:
             for partition, log, error in self._at_leader(entry, fault, current)
         }
 
-    def _fetch(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+    def _fetch(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
         answers: dict[TopicPartition, FetchAnswer] = {}
         detail = entry.detail
         current = {partition: row[2] for partition, row in detail.items()}
@@ -1015,7 +1015,7 @@ class Simulation:
 
     def serve(self, seconds: float = HEALING_STEP_S) -> None:
         """Let every member do what it can in a moment without faults."""
-        for one in [one for one in self.members if one.machine.member and one.machine.member.fatal]:
+        for one in [member for member in self.members if member.machine.member and member.machine.member.fatal]:
             one.close()  # another member has taken its instance id over
             self.join()
         for one in list(self.members):
@@ -1030,7 +1030,7 @@ class Simulation:
     def problem(self) -> str | None:
         """Return what is not as it should be at the end."""
         meant = {entry for entry in self.world.logs if self.is_subscribed(entry.topic)}
-        owners = Counter(entry for one in self.members for entry in one.ownerships)
+        owners = Counter(entry for member in self.members for entry in member.ownerships)
         if set(owners) != meant or any(number > 1 for number in owners.values()):
             return f"owners are {dict(owners)}, and partitions {sorted(meant)}"
         for entry in meant:
@@ -1051,22 +1051,22 @@ class Simulation:
 
 
 EXECUTIONS: dict[type, Callable[..., Any]] = {
-    JoinGroup: Simulation._join,
-    SyncGroup: Simulation._sync,
-    Heartbeat: Simulation._heartbeat,
-    LeaveGroup: Simulation._leave,
-    ConsumerHeartbeat: Simulation._consumer_heartbeat,
-    FetchMetadata: Simulation._metadata,
-    FetchCommitted: Simulation._fetch_committed,
-    ListOffsets: Simulation._list,
-    FetchEpochEnds: Simulation._epoch_ends,
-    FetchRecords: Simulation._fetch,
+    JoinGroup: ConsumerSimulation._join,
+    SyncGroup: ConsumerSimulation._sync,
+    Heartbeat: ConsumerSimulation._heartbeat,
+    LeaveGroup: ConsumerSimulation._leave,
+    ConsumerHeartbeat: ConsumerSimulation._consumer_heartbeat,
+    FetchMetadata: ConsumerSimulation._metadata,
+    FetchCommitted: ConsumerSimulation._fetch_committed,
+    ListOffsets: ConsumerSimulation._list,
+    FetchEpochEnds: ConsumerSimulation._epoch_ends,
+    FetchRecords: ConsumerSimulation._fetch,
 }
 
 
 def explore(seed: int) -> Counter[str]:
     """Run the schedule of a seed; return what was seen in it."""
-    return Simulation(seed).run()
+    return ConsumerSimulation(seed).run()
 
 
 def main() -> None:

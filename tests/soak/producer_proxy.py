@@ -145,7 +145,7 @@ async def transactions(producer: AsyncProducer, rng: random.Random, topic: str, 
         await producer.begin_transaction()
         part = await write(producer, rng, topic, range(first, first + 20))
         whole.results |= part.results
-        has_failed = any(isinstance(one, BaseException) for one in part.results.values())
+        has_failed = any(isinstance(result, BaseException) for result in part.results.values())
         try:
             if rng.random() < 0.66:
                 await producer.commit_transaction()

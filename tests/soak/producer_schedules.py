@@ -2,12 +2,13 @@
 
     python -m tests.soak.producer_schedules [--schedules 100000] [--seed 1]
 
-``Simulation`` has the real ``Sequencer`` on one side and brokers with Kafka's idempotence on the other: the last five
-batches of a producer are remembered, what repeats one is answered and not written, a sequence that does not follow is
-out of order, an old epoch is fenced, a leader that does not know the producer takes any first sequence. In between:
-connections that are cut before a request is written, behind it, and before its answer; requests that a broker handles
-long after their connection is gone; refusals; leaders that move and clients that do not know; restarts; time that
-passes until batches expire; transactions whose end is repeated, for its answer is lost or the coordinator has moved.
+``ProducerSimulation`` has the real ``Sequencer`` on one side and brokers with Kafka's idempotence on the other. A
+broker remembers the last five batches of a producer: it answers a duplicate and does not write it. A sequence that
+does not follow is out of order, an old epoch is fenced, a leader that does not know the producer accepts any first
+sequence. In between: connections that are cut before a request is written, behind it, and before its answer; requests
+that a broker handles long after their connection is gone; refusals; leaders that move and clients that do not know;
+restarts; time that passes until batches expire; transactions whose end is repeated, for its answer is lost or the
+coordinator has moved.
 
 What the client does is judged at once, not only by what becomes of it: Kafka's checks of sequences would hide many a
 fault. Each batch that goes out must keep the rules of ``client/sequencing.py``; what is numbered anew, or reported as
@@ -48,7 +49,7 @@ HEALING_STEPS = 2_000
 
 
 @dataclass
-class Log:
+class SequencedLog:
     """A partition: its records in order, and what its leaders know of the producer."""
 
     records: list[int] = field(default_factory=list)
@@ -88,9 +89,9 @@ class Log:
             self.batches.clear()
         self.batches.append((stamp.base_sequence, last, len(self.records)))
 
-    def copy(self) -> Log:
+    def copy(self) -> SequencedLog:
         """Return what decides about the next batches, without records."""
-        return Log(epoch=self.epoch, batches=self.batches.copy())
+        return SequencedLog(epoch=self.epoch, batches=self.batches.copy())
 
     def mark(self, producer: ProducerIdentity) -> None:
         """Take a transaction's marker, which has the epoch of the next one (KIP-890).
@@ -112,7 +113,7 @@ class Wire:
     waiting: list[Batch] = field(default_factory=list)
 
 
-class Simulation:
+class ProducerSimulation:
     """One schedule: its events are the methods."""
 
     def __init__(
@@ -147,7 +148,7 @@ class Simulation:
         if first_sequence:
             for one in self.partitions:
                 self.machine.set_sequence(one, first_sequence)
-        self.logs = {one: Log() for one in self.partitions}
+        self.logs = {partition: SequencedLog() for partition in self.partitions}
         self.leaders = dict.fromkeys(self.partitions, 0)
         self.known_leaders = dict(self.leaders)  # what the client's metadata says
         self.wires: list[Wire] = []
@@ -219,7 +220,7 @@ class Simulation:
         """Write what goes next to whom the client takes for the leader; ``cut``: none of it gets there."""
         where = self.partitions[partition]
         node = self.known_leaders[where]
-        wire = next((one for one in self.wires if one.is_open and one.node == node), None)
+        wire = next((wire for wire in self.wires if wire.is_open and wire.node == node), None)
         if wire is None:
             wire = Wire(node)
             self.wires.append(wire)
@@ -394,7 +395,7 @@ class Simulation:
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
         assert not self.machine.must_abort, "goes out in a transaction that must be aborted"
-        under_way = [other for one in self.wires for other in one.waiting if other.partition == batch.partition]
+        under_way = [other for wire in self.wires for other in wire.waiting if other.partition == batch.partition]
         assert batch.partition not in self.goes_again or not under_way, "overtakes what goes again"
         self.goes_again.discard(batch.partition)
         same = [other for other in self.values if other.partition == batch.partition]
@@ -528,7 +529,9 @@ class Simulation:
         }
         for log in self.logs.values():
             records = [
-                one for one in log.records if one in acknowledged_values or not self.counters["new producer ids"]
+                record
+                for record in log.records
+                if record in acknowledged_values or not self.counters["new producer ids"]
             ]
             assert records == sorted(records), "out of order"
 
@@ -557,7 +560,7 @@ def explore(seed: int) -> Counter[str]:
     first = INT32_MAX - rng.randrange(6) if rng.random() < 0.1 and mode != "plain" else 0
     retries = rng.choice((1, 3, INT32_MAX, INT32_MAX))
     flight = rng.randint(1, 5)
-    simulation = Simulation(
+    simulation = ProducerSimulation(
         mode=mode,
         max_in_flight=flight,
         retries=retries,
@@ -612,7 +615,7 @@ def explore(seed: int) -> Counter[str]:
     return simulation.counters
 
 
-def finish(simulation: Simulation) -> None:
+def finish(simulation: ProducerSimulation) -> None:
     """Heal everything, compare, and see that it goes on."""
     simulation.heal()
     simulation.end_transaction(commit=True, answers_lost=0)
@@ -623,9 +626,9 @@ def finish(simulation: Simulation) -> None:
     simulation.check()
 
 
-def _begin(mode: str) -> Simulation:
+def _begin(mode: str) -> ProducerSimulation:
     """Return a schedule whose first batch was acknowledged, on the first connection."""
-    simulation = Simulation(mode=mode, max_in_flight=5, retries=INT32_MAX, epoch=0)
+    simulation = ProducerSimulation(mode=mode, max_in_flight=5, retries=INT32_MAX, epoch=0)
     simulation.queue_batch(0, 1)
     simulation.send(0)
     simulation.handle(0)

@@ -314,7 +314,7 @@ class World:
 
 
 @dataclass(eq=False)
-class Pending:
+class PendingShareRequest:
     """A request on its way: to the broker, then back."""
 
     request: ShareRequest
@@ -330,7 +330,7 @@ class Connection:
 
     node_id: int
     session: Session
-    waiting: deque[Pending] = field(default_factory=deque)
+    waiting: deque[PendingShareRequest] = field(default_factory=deque)
 
 
 class Attempt(NamedTuple):
@@ -352,7 +352,7 @@ class Acknowledged:
 class SimulatedMember:
     """A share consumer: the machine, its messages, its connections, and the caller."""
 
-    def __init__(self, simulation: Simulation, number: int) -> None:
+    def __init__(self, simulation: ShareSimulation, number: int) -> None:
         self.simulation, self.world, self.number = simulation, simulation.world, number
         self.settings = settings_of(simulation.mode, simulation.acquire_mode, simulation.max_records)
         self.member_id = f"member{number}"
@@ -404,7 +404,7 @@ class SimulatedMember:
                 if isinstance(request, ShareHeartbeat):
                     self.coordinator = self.world.coordinator()
                 continue
-            connection.waiting.append(Pending(request, self.now))
+            connection.waiting.append(PendingShareRequest(request, self.now))
         for connection in list(self.connections.values()):
             if connection.waiting and self.now - connection.waiting[0].sent_s > REQUEST_TIMEOUT_S:
                 self.end_connection(connection, handles_rest=False)
@@ -433,7 +433,7 @@ class SimulatedMember:
             if not entry.answers:
                 return  # the broker holds back what comes after it
 
-    def execute(self, connection: Connection, entry: Pending) -> None:
+    def execute(self, connection: Connection, entry: PendingShareRequest) -> None:
         api, version, body = self.body_of(entry.request)
         fault = self.simulation.fault(self, connection, entry.request)
         if fault is not None:
@@ -720,7 +720,7 @@ class SimulatedMember:
 # -------------------------------------------------------------------------------------------------- the simulation
 
 
-class Simulation:
+class ShareSimulation:
     """One schedule."""
 
     def __init__(self, seed: int) -> None:
@@ -1144,7 +1144,7 @@ class Simulation:
 
 def explore(seed: int) -> Counter[str]:
     """Run the schedule of a seed; return what was seen in it."""
-    return Simulation(seed).run()
+    return ShareSimulation(seed).run()
 
 
 def main() -> None:

@@ -648,7 +648,7 @@ def _expression(text: str) -> Any:
     return expr(text)
 
 
-class Row(NamedTuple):
+class ResultRow(NamedTuple):
     """One behaviour: the suite that tests it, whether ours does the same, and how it is played.
 
     Attributes:
@@ -680,9 +680,11 @@ SCHEMA = (
     "headers:array<struct<key:string,value:binary>>>"
 )
 ROWS = (
-    Row(R, "each action reads the current ends, also in a union", check=_latest_is_bound_late, expected=(3, 5, 10)),
-    Row(R, "each action resolves an earliest start", check=_start_is_bound_late, expected=(5, ["a", "b"])),
-    Row(
+    ResultRow(
+        R, "each action reads the current ends, also in a union", check=_latest_is_bound_late, expected=(3, 5, 10)
+    ),
+    ResultRow(R, "each action resolves an earliest start", check=_start_is_bound_late, expected=(5, ["a", "b"])),
+    ResultRow(
         R,
         "an RDD of a DataFrame sees new records",
         DIFFERS,
@@ -691,30 +693,30 @@ ROWS = (
         expected=(3, 3),
         connector=(3, 5),
     ),
-    Row(R, "offsets for each partition, -1 and -2 among them", check=_specific_offsets, expected=["b", "c", "d"]),
-    Row(R, "columns and their types", check=_column_types, expected=(SCHEMA, b"k", b"a", 0, T0 // 1000, 0)),
-    Row(R, "headers; null without any", check=_headers, expected=[None, [("e", b"f"), ("e", b"g")]]),
-    Row(R, "timestamps, strategies without a match", check=_timestamps, expected=(["b"], True, [])),
-    Row(R, "names of options in any letter case", check=_option_names, expected=["b", "c"]),
-    Row(R, "invalid options, forbidden `kafka.*`", check=_bad_options, expected=([], ["a"], [])),
-    Row(R, "offsets of only some partitions are refused", check=_offsets_of_other_partitions, expected=True),
-    Row(R, 'offsets for a whole topic, {"t": "earliest"}, are refused', check=_whole_topic, expected=True),
-    Row(R, "read_committed, read_uncommitted", check=_transactions, expected=(["a", "b"], ["a"], [["a"]])),
-    Row(R, "minPartitions (SPARK-30656)", check=_min_partitions, expected=(True, 10)),
-    Row(R, "a timestamp in nanoseconds is an error (SPARK-56243)", check=_far_timestamp, expected=True),
-    Row(R, "V1 and V2 sources by a setting", CANNOT, "classes of Spark"),
-    Row(M, "null keys and values (SPARK-27494)", check=_nulls, expected=[(b"k", None), (None, None)]),
-    Row(M, "AvailableNow, maxOffsetsPerTrigger", check=_rate_limit, expected=[5, 5, 1]),
-    Row(M, "a limit of Long.Max (SPARK-26718)", check=_huge_rate_limit, expected=[["a", "b"]]),
-    Row(M, "partitions that are added", check=_new_partitions, expected=([["a"]], [["b"]])),
-    Row(
+    ResultRow(R, "offsets for each partition, -1 and -2 among them", check=_specific_offsets, expected=["b", "c", "d"]),
+    ResultRow(R, "columns and their types", check=_column_types, expected=(SCHEMA, b"k", b"a", 0, T0 // 1000, 0)),
+    ResultRow(R, "headers; null without any", check=_headers, expected=[None, [("e", b"f"), ("e", b"g")]]),
+    ResultRow(R, "timestamps, strategies without a match", check=_timestamps, expected=(["b"], True, [])),
+    ResultRow(R, "names of options in any letter case", check=_option_names, expected=["b", "c"]),
+    ResultRow(R, "invalid options, forbidden `kafka.*`", check=_bad_options, expected=([], ["a"], [])),
+    ResultRow(R, "offsets of only some partitions are refused", check=_offsets_of_other_partitions, expected=True),
+    ResultRow(R, 'offsets for a whole topic, {"t": "earliest"}, are refused', check=_whole_topic, expected=True),
+    ResultRow(R, "read_committed, read_uncommitted", check=_transactions, expected=(["a", "b"], ["a"], [["a"]])),
+    ResultRow(R, "minPartitions (SPARK-30656)", check=_min_partitions, expected=(True, 10)),
+    ResultRow(R, "a timestamp in nanoseconds is an error (SPARK-56243)", check=_far_timestamp, expected=True),
+    ResultRow(R, "V1 and V2 sources by a setting", CANNOT, "classes of Spark"),
+    ResultRow(M, "null keys and values (SPARK-27494)", check=_nulls, expected=[(b"k", None), (None, None)]),
+    ResultRow(M, "AvailableNow, maxOffsetsPerTrigger", check=_rate_limit, expected=[5, 5, 1]),
+    ResultRow(M, "a limit of Long.Max (SPARK-26718)", check=_huge_rate_limit, expected=[["a", "b"]]),
+    ResultRow(M, "partitions that are added", check=_new_partitions, expected=([["a"]], [["b"]])),
+    ResultRow(
         M,
         "invalid options of a stream",
         why="an end at `start()`, not at `load()`",
         check=_stream_options,
         expected=([], [["a"]]),
     ),
-    Row(
+    ResultRow(
         M,
         "`endingTimestamp` of a stream",
         DIFFERS,
@@ -723,42 +725,42 @@ ROWS = (
         expected=True,
         connector=False,
     ),
-    Row(
+    ResultRow(
         M,
         "AvailableNow repeats a batch after partitions were added (SPARK-53560)",
         check=_repeat_batch,
         expected=(True, True, [["a", "b"], ["c"]]),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "AvailableNow stops if the topic has fewer partitions",
         check=_fewer_partitions,
         expected=(True, [3]),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "a pattern whose topics are deleted and created",
         check=_topics_of_a_pattern,
         expected=([["a"]], True, [["b"]]),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "a topic is created again with fewer records",
         check=_topic_created_again,
         expected=([["a", "b", "c"]], True),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "a self-join reads once (numInputRows, one source)",
         check=_self_join,
         expected=([5], [5], 1),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "progress: rows and end offsets of each micro-batch",
         DIFFERS,
@@ -768,7 +770,7 @@ ROWS = (
         connector=([4, 1], [{"0": 4, "1": 0}, {"0": 5, "1": 0}], True),
         is_deep=True,
     ),
-    Row(
+    ResultRow(
         M,
         "the checkpoint's first offsets (SPARK-19517)",
         DIFFERS,
@@ -778,14 +780,14 @@ ROWS = (
         connector=True,
         is_deep=True,
     ),
-    Row(M, "a watermark", check=_watermark, expected=[3], is_deep=True),
-    Row(M, "a running query can be stopped", check=_stop, expected=(False, None), is_deep=True),
-    Row(
+    ResultRow(M, "a watermark", check=_watermark, expected=[3], is_deep=True),
+    ResultRow(M, "a running query can be stopped", check=_stop, expected=(False, None), is_deep=True),
+    ResultRow(
         M,
         "no offset `{}` for an empty list of topics (SPARK-41375)",
         why="played by `tests/spark/test_topic_checkpoints.py`: offsets are kept under the topic's id",
     ),
-    Row(
+    ResultRow(
         M,
         "async progress tracking",
         DIFFERS,
@@ -795,10 +797,12 @@ ROWS = (
         connector=(False, ["a", "b", "c"]),
         is_deep=True,
     ),
-    Row(S, "topic by column, by option; partition by column", check=_sink, expected=(["1", "2", "3"], ["4", "5"])),
-    Row(S, "invalid schemas, types, options; too large; brokers away", check=_bad_sinks, expected=([], [])),
-    Row(S, "a stream", check=_write_stream, expected=["a", "b", "c"], is_deep=True),
-    Row(
+    ResultRow(
+        S, "topic by column, by option; partition by column", check=_sink, expected=(["1", "2", "3"], ["4", "5"])
+    ),
+    ResultRow(S, "invalid schemas, types, options; too large; brokers away", check=_bad_sinks, expected=([], [])),
+    ResultRow(S, "a stream", check=_write_stream, expected=["a", "b", "c"], is_deep=True),
+    ResultRow(
         S,
         "save modes",
         DIFFERS,
@@ -807,7 +811,7 @@ ROWS = (
         expected=["append"],
         connector=["append", "errorifexists"],
     ),
-    Row(
+    ResultRow(
         S,
         'outputMode("update")',
         DIFFERS,
@@ -817,15 +821,15 @@ ROWS = (
         connector=False,
         is_deep=True,
     ),
-    Row(O, "brokers away when a query begins", check=_brokers_away, expected=(True, True)),
-    Row(O, "ranges for minPartitions", DIFFERS, "divided by bytes, not by offsets"),
-    Row(
+    ResultRow(O, "brokers away when a query begins", check=_brokers_away, expected=(True, True)),
+    ResultRow(O, "ranges for minPartitions", DIFFERS, "divided by bytes, not by offsets"),
+    ResultRow(
         D,
         "failOnDataLoss; no record twice without it",
         check=_lose_records,
         expected=((True, True), ["4", "5"], [["4", "5"]]),
     ),
-    Row(
+    ResultRow(
         "ConsumerStrategy",
         "assign of a missing partition",
         DIFFERS,
@@ -834,13 +838,15 @@ ROWS = (
         expected=True,
         connector=False,
     ),
-    Row(
+    ResultRow(
         "SourceOffset, JsonUtils",
         "offsets in the checkpoint",
         why="checkpoints pass from one to the other: `tests/interop/checkpoint_script.py`",
     ),
-    Row("DataConsumer, ProducerPool", "caches of the JVM's clients", CANNOT, "each task's process has its own clients"),
-    Row(
+    ResultRow(
+        "DataConsumer, ProducerPool", "caches of the JVM's clients", CANNOT, "each task's process has its own clients"
+    ),
+    ResultRow(
         "Continuous",
         "all of KafkaContinuous*",
         DIFFERS,
@@ -850,46 +856,46 @@ ROWS = (
         connector=False,
         is_deep=True,
     ),
-    Row("RealTimeMode", "all of KafkaRealTime*", CANNOT, "Spark refuses it for Python sources"),
-    Row(
+    ResultRow("RealTimeMode", "all of KafkaRealTime*", CANNOT, "Spark refuses it for Python sources"),
+    ResultRow(
         "DelegationToken",
         "tokens that Spark gets itself",
         CANNOT,
         "`spark.kafka.clusters.*`; a token in the login works",
     ),
-    Row(G, "`kafka.bootstrap.servers`: an error if it is missing", check=_bootstrap_servers, expected=True),
-    Row(
+    ResultRow(G, "`kafka.bootstrap.servers`: an error if it is missing", check=_bootstrap_servers, expected=True),
+    ResultRow(
         G,
         "`assign`, `subscribe`, `subscribePattern`",
         check=_subscriptions,
         expected=(["a1", "b0"], ["a0", "a1", "b0", "b1"], ["b0", "b1"]),
     ),
-    Row(
+    ResultRow(
         G,
         "`startingTimestamp` before `startingOffsetsByTimestamp` before `startingOffsets`; `ending...`",
         check=_precedence,
         expected=[["d"], ["b", "c"], ["c"]],
     ),
-    Row(G, "`startingOffsetsByTimestampStrategy`", why="Relation: strategies without a match"),
-    Row(G, "`failOnDataLoss`", why="data loss"),
-    Row(G, "`kafkaConsumer.pollTimeoutMs`", check=_poll_timeout, expected=True),
-    Row(
+    ResultRow(G, "`startingOffsetsByTimestampStrategy`", why="Relation: strategies without a match"),
+    ResultRow(G, "`failOnDataLoss`", why="data loss"),
+    ResultRow(G, "`kafkaConsumer.pollTimeoutMs`", check=_poll_timeout, expected=True),
+    ResultRow(
         G,
         "`fetchOffset.numRetries`, `fetchOffset.retryIntervalMs`",
         why="without effect: `kafka.retries`, `kafka.retry.backoff.ms` count",
         check=_offset_fetching,
         expected=["a"],
     ),
-    Row(G, "`maxOffsetsPerTrigger`", why="MicroBatchSource: AvailableNow"),
-    Row(
+    ResultRow(G, "`maxOffsetsPerTrigger`", why="MicroBatchSource: AvailableNow"),
+    ResultRow(
         G,
         "`minOffsetsPerTrigger`, `maxTriggerDelay`",
         check=_smallest_batch,
         expected=([["0", "1", "2"]], True),
         is_deep=True,
     ),
-    Row(G, "`minPartitions`", why="Relation: minPartitions"),
-    Row(
+    ResultRow(G, "`minPartitions`", why="Relation: minPartitions"),
+    ResultRow(
         G,
         "`maxRecordsPerPartition`: tasks of a batch read",
         DIFFERS,
@@ -898,35 +904,35 @@ ROWS = (
         expected=(3, 10),
         connector=(1, 10),
     ),
-    Row(
+    ResultRow(
         G,
         "`groupIdPrefix`, `kafka.group.id`",
         why="neither joins a group; ours also sends none",
         check=_groups,
         expected=([["a"], [["a"]]], []),
     ),
-    Row(G, "`includeHeaders` of a read", why="Relation: headers"),
-    Row(
+    ResultRow(G, "`includeHeaders` of a read", why="Relation: headers"),
+    ResultRow(
         G,
         "`topic`, `includeHeaders` of a write",
         check=_write_headers,
         expected=[[("h", b"1"), ("h", None)], None],
     ),
-    Row(G, "`kafka.*` of the clients", why="[each setting of Java's clients](client-settings.md) is recognized"),
-    Row(G, "`kafka.partitioner.class`", CANNOT, "a Java class; set the column partition"),
-    Row(G, "`spark.kafka.consumer.cache.*`, `spark.kafka.producer.cache.*`", CANNOT, "see DataConsumer"),
-    Row(G, "`spark.kafka.clusters.*`", CANNOT, "see DelegationToken"),
+    ResultRow(G, "`kafka.*` of the clients", why="[each setting of Java's clients](client-settings.md) is recognized"),
+    ResultRow(G, "`kafka.partitioner.class`", CANNOT, "a Java class; set the column partition"),
+    ResultRow(G, "`spark.kafka.consumer.cache.*`, `spark.kafka.producer.cache.*`", CANNOT, "see DataConsumer"),
+    ResultRow(G, "`spark.kafka.clusters.*`", CANNOT, "see DelegationToken"),
 )
 PLAYED = tuple(row for row in ROWS if row.check is not None)
 
 
-def name_of(row: Row) -> str:
+def name_of(row: ResultRow) -> str:
     """Return the name of a row's check."""
     assert row.check is not None
     return row.check.__name__.strip("_")
 
 
-def play_row(row: Row, spark: Any, form: str, servers: str) -> Any:
+def play_row(row: ResultRow, spark: Any, form: str, servers: str) -> Any:
     """Return what a row's check gives with one format."""
     assert row.check is not None
     return row.check(Play(spark, form, servers))

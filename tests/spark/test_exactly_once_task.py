@@ -80,7 +80,7 @@ def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_
     with transaction(options) as (producer, ledger, work):
         with ThreadPoolExecutor(4) as pool:
             futures = [pool.submit(write_rows, work, task, iter(batches)) for task, batches in batches_by_task.items()]
-        counts = sum((Counter(one.result()) for one in futures), Counter())
+        counts = sum((Counter(future.result()) for future in futures), Counter())
         assert ledger.settle(counts) == 800
         producer.commit_transaction()
     committed_rows = read_committed(options)
@@ -136,7 +136,9 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
         with pytest.raises(EncodeError, match="no topic"):
             write_rows(work._replace(options=several), 0, iter([wrong]))
         remaining_threads = set(threading.enumerate()) - before
-        assert not [one.name for one in remaining_threads if not one.name.startswith("asyncio_")]  # the broker's own
+        assert not [
+            thread.name for thread in remaining_threads if not thread.name.startswith("asyncio_")
+        ]  # the broker's own
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):
         ledger.settle({})
 

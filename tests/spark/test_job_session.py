@@ -12,7 +12,7 @@ from kafkaframes.spark.sessions import builder
 from kafkaframes.spark.sessions.job_session import session_at
 
 
-class Context:
+class SessionContext:
     """What is asked of a SparkContext here."""
 
     def __init__(self, jvm):
@@ -23,7 +23,7 @@ class Session:
     """What is asked of a SparkSession here."""
 
     def __init__(self, jvm):
-        self.sparkContext = Context(jvm)
+        self.sparkContext = SessionContext(jvm)
         self.is_stopped = False
 
     def stop(self):

@@ -102,7 +102,7 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
     work_split = replace(make_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
-        return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])
+        return runner(spark)(function, [Deadly() if isinstance(task, RewriteTask) else task for task in tasks])
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
         compact(source, tmp_path / "out", settings, run=deadly, work_split=work_split)

@@ -47,7 +47,9 @@ def test_rows_are_read_back_from_the_partitions_of_their_keys(spark, tmp_path):
         assert bytes(value) == b"v" + bytes(key)[1:]
         assert topic == f"t{int(bytes(value)[1:]) % 2}"
         assert timestamp.timestamp() == at.timestamp()
-        assert [tuple(one) for one in headers or []] == ([("h", bytearray(b"1"))] if int(bytes(value)[1:]) % 3 else [])
+        assert [tuple(header) for header in headers or []] == (
+            [("h", bytearray(b"1"))] if int(bytes(value)[1:]) % 3 else []
+        )
     (directory,) = discover(str(path))
     assert len(directory.partitions) == 8
     assert verify([directory], deep=True).findings == []
@@ -67,7 +69,7 @@ def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
     assert read_written(spark, other, "offset, value") == read_written(spark, path, "offset, value")[:10]
     writer.mode("overwrite").save(str(other))
     assert len(read_written(spark, other)) == 1000
-    assert {one.name for one in tmp_path.iterdir()} == {"logs", "other"}
+    assert {path.name for path in tmp_path.iterdir()} == {"logs", "other"}
 
 
 @pytest.mark.parametrize(
@@ -101,4 +103,4 @@ def test_a_worker_that_is_killed_leaves_nothing_and_the_next_write_works(spark, 
     assert list(tmp_path.iterdir()) == []
     frame.write.format("kafka-log").option("topic", "t").mode("append").save(str(path))
     assert len(read_written(spark, path)) == 50_000
-    assert STAGING_DIRECTORY not in "".join(one.name for one in tmp_path.iterdir())
+    assert STAGING_DIRECTORY not in "".join(path.name for path in tmp_path.iterdir())

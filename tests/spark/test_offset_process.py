@@ -27,7 +27,7 @@ ONE = TopicPartition("t", 0)
 OPTIONS = topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
 
 
-class Cluster:
+class FakeCluster:
     """A topic that grows by one record each time it is looked at."""
 
     def __init__(self):
@@ -43,7 +43,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster():
-    return Cluster()
+    return FakeCluster()
 
 
 @contextmanager

@@ -37,8 +37,12 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
     report = kafkaframes.spark.restore_log(frame, str(tmp_path / "frame"), **options)
     here = kafkaframes.restore_log(tmp_path / "parquet", tmp_path / "here", **options)
     assert logs_of(tmp_path / "frame") == logs_of(tmp_path / "here")
-    assert [(one.topic, one.partition, one.batches, one.log_end_offset) for one in report.partitions] == [
-        (one.topic, one.partition, one.batches, one.log_end_offset) for one in here.partitions
+    assert [
+        (partition.topic, partition.partition, partition.batches, partition.log_end_offset)
+        for partition in report.partitions
+    ] == [
+        (partition.topic, partition.partition, partition.batches, partition.log_end_offset)
+        for partition in here.partitions
     ]
     assert len(report.partitions) == 5
     assert verify(discover(str(tmp_path / "frame"))).findings == []

@@ -11,7 +11,7 @@ from kafkaframes.kernels import directories as places
 from kafkaframes.spark.sessions import builder, worker_files
 
 
-class Context:
+class ArchiveContext:
     """What is used of Spark's."""
 
     def __init__(self, master="spark://host:7077"):
@@ -23,7 +23,7 @@ class Context:
 
 
 def session(master="spark://host:7077", **settings):
-    return SimpleNamespace(sparkContext=Context(master), conf=settings)
+    return SimpleNamespace(sparkContext=ArchiveContext(master), conf=settings)
 
 
 def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():

@@ -204,7 +204,7 @@ def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
     export(house, log)
     theirs = house._theirs()
     theirs.manage_snapshots().rollback_to_snapshot(plain).commit()
-    old = [one.snapshot_id for one in theirs.metadata.snapshots[:2]]
+    old = [snapshot.snapshot_id for snapshot in theirs.metadata.snapshots[:2]]
     theirs.maintenance.expire_snapshots().by_ids(old).commit()
     with pytest.raises(OptionError, match="set back to a snapshot"):
         export(house, log)

@@ -35,9 +35,9 @@ def truth_of(case, name, offsets):
     lines = gzip.decompress((case / "truth" / f"{name}.records.jsonl.gz").read_bytes()).splitlines()
     records = (json.loads(line) for line in lines)
     return {
-        one["offset"]: (one["timestamp"], one["key"])
-        for one in records
-        if one["type"] == "record" and one["offset"] in offsets and "control_type" not in one
+        record["offset"]: (record["timestamp"], record["key"])
+        for record in records
+        if record["type"] == "record" and record["offset"] in offsets and "control_type" not in record
     }
 
 

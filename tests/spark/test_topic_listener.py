@@ -24,12 +24,12 @@ def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, server
     with watching as lag:
         writer = stream.writeStream.format("noop").queryName("copied").trigger(availableNow=True)
         assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(240)
-    assert [one.offsets_behind for one in commits] == [
+    assert [commit.offsets_behind for commit in commits] == [
         501,
         102,
         0,
     ]  # each partition gets its share, rounded down, as with Spark's connector
-    assert [one.batch_id for one in commits] == [0, 1, 2]
+    assert [commit.batch_id for commit in commits] == [0, 1, 2]
     assert commits[0].estimated_records == 501
     assert commits[0].estimated_bytes > 50_000
     assert lag.latest == commits[-1]

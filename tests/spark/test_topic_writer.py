@@ -26,7 +26,7 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
     back = read(spark, servers, subscribe="written", includeHeaders="true").collect()
     assert sorted(int(row.key) for row in back) == list(range(500))
     assert all(row.value == b"v" + row.key for row in back)
-    assert {(one.key, bytes(one.value)) for row in back for one in row.headers} == {("h", b"x")}
+    assert {(header.key, bytes(header.value)) for row in back for header in row.headers} == {("h", b"x")}
     assert min(row.timestamp.timestamp() for row in back) == 1_700_000_000.0
 
 

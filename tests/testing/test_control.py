@@ -23,7 +23,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.testing import Control
 
 
-class Client:
+class ControlClient:
     """As small as a test in another language would write it."""
 
     def __init__(self, url, token=None):
@@ -52,7 +52,7 @@ def broker(tmp_path):
 @pytest.fixture
 def call(broker):
     control = Control(broker)
-    yield Client(control.url, control.token)
+    yield ControlClient(control.url, control.token)
     control.close()
 
 
@@ -267,8 +267,8 @@ def test_the_token_is_in_a_file_that_is_its_owners_alone(tmp_path):
                 assert lines[-1], lines
             url, token = re.search(r"controls on (\S+)", lines[-1])[1], path.read_text().strip()
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert "routes" in Client(url, token)("GET", "/")
-            assert Client(url, "x" + token)("GET", "/")[0] == 401
+            assert "routes" in ControlClient(url, token)("GET", "/")
+            assert ControlClient(url, "x" + token)("GET", "/")[0] == 401
         finally:
             process.terminate()
         assert token not in "".join(lines) + process.stderr.read()
@@ -288,7 +288,7 @@ def test_the_token_comes_from_the_environment():
                 lines.append(process.stderr.readline())
                 assert lines[-1], lines
             url = re.search(r"controls on (\S+)", lines[-1])[1]
-            assert "routes" in Client(url, "of-the-environment")("GET", "/")
+            assert "routes" in ControlClient(url, "of-the-environment")("GET", "/")
         finally:
             process.terminate()
         assert "of-the-environment" not in "".join(lines) + process.stderr.read()
@@ -303,12 +303,14 @@ def test_the_command_serves_controls_and_schemas():
                 lines.append(process.stderr.readline())
                 assert lines[-1], lines
             assert lines[0].startswith("listening on 127.0.0.1:")
-            call = Client(re.search(r"controls on (\S+)", lines[-2])[1], re.search(r"Bearer (\S+)", lines[-1])[1])
+            call = ControlClient(
+                re.search(r"controls on (\S+)", lines[-2])[1], re.search(r"Bearer (\S+)", lines[-1])[1]
+            )
             assert "POST /faults" in call("GET", "/")["routes"]
             call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
             assert [row["value"] for row in call("GET", "/topics/orders/records")] == ["1"]
             (registry,) = [line for line in lines if "schema registry on" in line]
-            assert Client(registry.split()[-1])("GET", "/subjects") == []
+            assert ControlClient(registry.split()[-1])("GET", "/subjects") == []
         finally:
             process.terminate()
         assert process.wait(60) == 0

@@ -135,7 +135,7 @@ def test_records_of_100_bytes(broker, control, tmp_path, topic, write, count):
     write(topic, rows, broker, control, tmp_path)
     assert broker.topics[topic].end_offsets == (count,)
     stored_records = broker.records(topic)
-    assert [one.value for one in stored_records] == [row["value"] for row in rows]
+    assert [record.value for record in stored_records] == [row["value"] for row in rows]
 
 
 @every_writer

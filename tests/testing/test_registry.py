@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.testing.test_control import Client
+from tests.testing.test_control import ControlClient
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 COMPACT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
@@ -11,7 +11,7 @@ COMPACT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 
 @pytest.fixture
 def call(schema_registry):
-    return Client(schema_registry.url)
+    return ControlClient(schema_registry.url)
 
 
 def test_a_schema_gets_an_id_and_a_version_once(call, schema_registry):

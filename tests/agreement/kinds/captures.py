@@ -58,7 +58,7 @@ def cases(folder: Path) -> Iterator[Case]:
 
 def _files(folder: Path, case: str, manifest: Row) -> list[str]:
     """The captures of a case: one, or the several of a rotating recorder."""
-    paths = [str(one) for one in folder.glob(f"{case}.*") if CAPTURE_NAME.search(one.name)]
+    paths = [str(path) for path in folder.glob(f"{case}.*") if CAPTURE_NAME.search(path.name)]
     return sorted(paths, key=natural) or [str(folder / str(manifest.get("file", case)))]
 
 
@@ -276,7 +276,9 @@ def _response(line: Row, row: Row) -> Iterator[str]:
     if "response" in line:
         yield from differences(_rename_paths(line["response"]), _rename_paths(body), "response")
     if "errors" in line:
-        yield from differences(*([_path_renamed(one) for one in errors] for errors in (line["errors"], row["errors"])))
+        yield from differences(
+            *([_path_renamed(error) for error in errors] for errors in (line["errors"], row["errors"]))
+        )
     if "first_error" in line["wire"] and line["wire"]["first_error"] != body["errorCode"]:
         yield f"first_error: expected {line['wire']['first_error']}, found {body['errorCode']}"
     if "error_fields" in line:

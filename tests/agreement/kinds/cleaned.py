@@ -98,7 +98,7 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
         clocks = _clocks(config, name) or [config["cleaner_started_between_ms"][1]]
         for number, clock in enumerate(clocks):
             (directory,) = discover(str(logs))
-            (partition,) = [one for one in directory.partitions if str(one.topic_partition) == name]
+            (partition,) = [partition for partition in directory.partitions if str(partition.topic_partition) == name]
             settings = replace(_settings(config, name, clock), first_dirty_offset=dirty.get(name))
             try:
                 result = clean_partition(directory.filesystem, partition, settings, work / f"{name}.{number}")

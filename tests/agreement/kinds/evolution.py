@@ -28,7 +28,7 @@ def _disagreements(case: Case) -> Iterator[str]:
     changes = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
     verdict = worst(changes)
     if (verdict != "breaking") is not truth["compatible"]:
-        reasons = "; ".join(f"{one.rule.name} {one.where} {one.versions}" for one in changes) or "no change"
+        reasons = "; ".join(f"{change.rule.name} {change.where} {change.versions}" for change in changes) or "no change"
         yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"
 
 

@@ -64,7 +64,10 @@ def with_mtimes(directory: LogDirectory, mtimes: dict[str, int]) -> LogDirectory
         relative = "/".join(segment.path.split("/")[-2:])
         return replace(segment, log=replace(segment.log, mtime_ms=mtimes.get(relative, segment.log.mtime_ms)))
 
-    partitions = (replace(one, segments=tuple(map(with_recorded_time, one.segments))) for one in directory.partitions)
+    partitions = (
+        replace(partition, segments=tuple(map(with_recorded_time, partition.segments)))
+        for partition in directory.partitions
+    )
     return replace(directory, partitions=tuple(partitions))
 
 
@@ -105,9 +108,9 @@ def _segment_lookups(rows: list[dict[str, Any]], filesystem: FileSystem, live: d
     for row in rows:
         by_segment.setdefault((row["directory"], row["segment"]), []).append(row)
     segments = {
-        (name, str(one.log.name)): one
+        (name, str(segment.log.name)): segment
         for name, partition in live.items()
-        for one in partition.segments
+        for segment in partition.segments
         if partition.topic != CLUSTER_METADATA_TOPIC  # LookupTruth was not run on it
     }
     yield from differences(set(segments) ^ set(by_segment), set(), "segments")

@@ -72,7 +72,7 @@ def _segments(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _partitions(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    return {f"{one['topic']}-{one['partition']}": one for one in entries}
+    return {f"{entry['topic']}-{entry['partition']}": entry for entry in entries}
 
 
 class _Product:
@@ -116,7 +116,7 @@ class _Product:
         entries: list[MetadataEntry],
     ) -> tuple[str, dict[str, Any]]:
         key = Path(shown_view.folder.path, stem).relative_to(self.store).as_posix()
-        valid = name.segment_id in {one.segment_id for one in shown_view.chain.segments}
+        valid = name.segment_id in {segment.segment_id for segment in shown_view.chain.segments}
         facts: dict[str, Any] = {
             "object": key,
             "objects_present": sorted(shown_view.folder.uploads[stem]),
@@ -159,7 +159,7 @@ class _Product:
             "end_offset": own.end_offset,
             "max_timestamp_ms": own.max_timestamp_ms,
             "broker_id": own.broker_id,
-            "leader_epochs": {str(one.leader_epoch): one.start_offset for one in own.leader_epochs},
+            "leader_epochs": {str(epoch.leader_epoch): epoch.start_offset for epoch in own.leader_epochs},
             "original_size": len(plain),
             "original_sha256": hashlib.sha256(plain).hexdigest(),
             "log_object_size": chunks.stored_size,
@@ -215,11 +215,11 @@ class _Product:
         """Yield each partition of a topic that is tiered, or that the truth names."""
         named_partitions = {f"{one['topic']}-{one['partition']}": one for one in truth}
         remote = {
-            str(one.topic_partition): (one, directory)
+            str(partition.topic_partition): (partition, directory)
             for directory in self.tiered_directories
-            for one in directory.partitions
+            for partition in directory.partitions
         }
-        local = {str(one.topic_partition): one for one in self.local.partitions}
+        local = {str(partition.topic_partition): partition for partition in self.local.partitions}
         for name in sorted(remote.keys() | named_partitions.keys()):
             yield name, self._partition(name, remote.get(name), local.get(name), named_partitions.get(name, {}))
 
@@ -234,8 +234,8 @@ class _Product:
         if tiered_partition is None:
             return {}
         local = local or Partition(tiered_partition.topic_partition, "")
-        far = [one.base_offset for one in tiered_partition.segments]
-        near = [one.base_offset for one in local.segments]
+        far = [segment.base_offset for segment in tiered_partition.segments]
+        near = [segment.base_offset for segment in local.segments]
         announced_segments = {
             entry.facts["start_offset"]
             for entry in self.knowledge.metadata.entries
@@ -243,7 +243,7 @@ class _Product:
             and "start_offset" in entry.facts
         }
         both = sorted({*far, *near})
-        log = Log(tiered_partition, local, remote[1].filesystem if remote else LocalFileSystem())
+        log = TieredLog(tiered_partition, local, remote[1].filesystem if remote else LocalFileSystem())
         facts = {
             "topic": tiered_partition.topic,
             "partition": tiered_partition.partition,
@@ -281,14 +281,14 @@ class _Product:
         return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
 
     def _original(
-        self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: Log
+        self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: TieredLog
     ) -> dict[str, Any]:
         """The segments that there once were, and what was in them if all are still here.
 
         Lost histories were announced too, and what was deleted is only counted in the truth.
         """
         ever = truth.get("original_base_offsets", [])
-        empty = {one.base_offset for one in log.partition.segments if one.size_bytes == 0}
+        empty = {segment.base_offset for segment in log.partition.segments if segment.size_bytes == 0}
         have = [base for base in have if base in ever or base not in empty]  # the last may have been rolled meanwhile
         facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced_segments & {*ever})})}
         if ever == have:
@@ -303,12 +303,12 @@ class _Product:
                 yield str(partition.topic_partition), _dump_segments(directory, partition)
 
 
-class Log:
+class TieredLog:
     """A partition whose older segments are remote, as a broker serves it: remote up to where the local ones begin."""
 
     def __init__(self, tiered_partition: Partition, local: Partition, filesystem: Any) -> None:
         begin = local.segments[0].base_offset if local.segments else None
-        older = [one for one in tiered_partition.segments if begin is None or one.base_offset < begin]
+        older = [segment for segment in tiered_partition.segments if begin is None or segment.base_offset < begin]
         self.filesystem = filesystem
         self.partition = replace(
             local,

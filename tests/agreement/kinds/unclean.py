@@ -67,7 +67,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     properties = manifest["server_properties"]
     magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
     is_kraft = manifest["mode"] == "kraft"
-    known_epochs = [one.leader_epoch for one in partition.leader_epochs or ()]
+    known_epochs = [epoch.leader_epoch for epoch in partition.leader_epochs or ()]
     broker_release = release_of_version(manifest["kafka_version"])
     expiration = properties.get(EXPIRATIONS.get(broker_release, "producer.id.expiration.ms"))
     return RecoverySettings(

@@ -57,7 +57,7 @@ def is_empty(broker: Broker, group: str) -> bool:
 
 
 def counts(*members: confluent.Consumer) -> list[int]:
-    return sorted(len(one.assignment()) for one in members)
+    return sorted(len(member.assignment()) for member in members)
 
 
 def test_members_share_evenly_and_one_takes_over(broker):

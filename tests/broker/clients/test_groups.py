@@ -71,7 +71,7 @@ def is_empty(broker: Broker, name: str) -> bool:
 
 
 def counts(*members: confluent.Consumer) -> list[int]:
-    return sorted(len(one.assignment()) for one in members)
+    return sorted(len(member.assignment()) for member in members)
 
 
 def test_a_new_group_waits_for_nothing_before_its_first_record():
@@ -155,7 +155,7 @@ def test_committed_offsets_come_back_with_their_metadata(broker):
     where = [confluent.TopicPartition("orders", 1, 3, "why"), confluent.TopicPartition("orders", 2, 0)]
     first.commit(offsets=where, asynchronous=False)
     offsets = first.committed([confluent.TopicPartition("orders", number) for number in range(4)], SECONDS)
-    assert [one.offset for one in offsets] == [confluent.OFFSET_INVALID, 3, 0, confluent.OFFSET_INVALID]
+    assert [offset.offset for offset in offsets] == [confluent.OFFSET_INVALID, 3, 0, confluent.OFFSET_INVALID]
     assert offsets[1].metadata == "why"
     first.close()
 

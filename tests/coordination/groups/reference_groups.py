@@ -236,7 +236,7 @@ class ReferenceConsumerGroups(ConsumerGroups):
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         remaining_members = {key: one for key, one in group.members.items() if key not in member_ids}
-        unused_patterns = group.regexes.keys() - {one.regex for one in remaining_members.values()}
+        unused_patterns = group.regexes.keys() - {member.regex for member in remaining_members.values()}
         names = _all_topics(remaining_members.values(), group.regexes)
         metadata_hash = hash_topics(self.topics, names)
         records = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]

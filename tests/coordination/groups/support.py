@@ -165,10 +165,11 @@ class Bench:
         member_id = "" if changes.get("instance_id") else self.new_id(**changes)
         mine = self.join(member_id, **changes)
         again = [
-            self.join(one.member_id, instance_id=one.instance_id, protocols=one.protocols) for one in current_members
+            self.join(member.member_id, instance_id=member.instance_id, protocols=member.protocols)
+            for member in current_members
         ]
         self.clock.run_due()
-        assignments = {one: one.encode() for one in self.group().members}
+        assignments = {member: member.encode() for member in self.group().members}
         for result in (*(drain(answers) for answers in again), drain(mine)):
             self.sync(result, assignments if result.leader == result.member_id else None)
         return drain(mine)

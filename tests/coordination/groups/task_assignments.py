@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.streams_assignor import assign_sticky
 SAVED = Path(__file__).parents[2] / "data" / "streams" / "assignments.tsv.gz"
 
 
-class Case(NamedTuple):
+class AssignmentCase(NamedTuple):
     """A group before it is assigned: members by id, each with its process and its tasks."""
 
     standby_count: int
@@ -31,7 +31,7 @@ class Case(NamedTuple):
         return f"{self.standby_count}\t{subtopologies}\t{members}"
 
     @classmethod
-    def parse(cls, line: str) -> Case:
+    def parse(cls, line: str) -> AssignmentCase:
         """Read a line."""
         standby_count, subtopologies, members = line.split("\t")[:3]
         rows = [one.split(":") for one in subtopologies.split(",") if one]
@@ -66,17 +66,17 @@ def _tasks(text: str) -> Tasks:
     return frozenset((TaskRole[role.upper()], name, int(index)) for role, name, index in rows)
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int) -> Iterator[AssignmentCase]:
     """Yield groups without end; each has members come and go, settings and topologies change, tasks that are odd."""
     dice = random.Random(seed)
     while True:
         large = dice.random() < 0.15
-        case = Case(dice.choice((0, 0, 1, 1, 2, 3)), _subtopologies(dice, large=large), {})
+        case = AssignmentCase(dice.choice((0, 0, 1, 1, 2, 3)), _subtopologies(dice, large=large), {})
         for _ in range(dice.randint(1, 5)):
             members = _members(dice, case, large=large)
             standby_count = case.standby_count if dice.random() < 0.8 else dice.randint(0, 3)
             subtopologies = case.subtopologies if dice.random() < 0.8 else _subtopologies(dice, large=large)
-            case = Case(standby_count, subtopologies, members)
+            case = AssignmentCase(standby_count, subtopologies, members)
             yield case
             targets = case.assign_tasks()
             case = case._replace(members={key: (one[0], targets[key]) for key, one in members.items()})
@@ -88,7 +88,7 @@ def _subtopologies(dice: random.Random, *, large: bool) -> dict[str, tuple[int, 
     return {name: (dice.randint(0, 40 if large else 7), dice.random() < 0.6) for name in names}
 
 
-def _members(dice: random.Random, case: Case, *, large: bool) -> dict[str, tuple[str, Tasks]]:
+def _members(dice: random.Random, case: AssignmentCase, *, large: bool) -> dict[str, tuple[str, Tasks]]:
     def name(prefix: str, most: int) -> str:
         return str(UUID(int=dice.getrandbits(128))) if by_uuid else f"{prefix}{dice.randint(1, most)}"
 
@@ -106,5 +106,5 @@ def _members(dice: random.Random, case: Case, *, large: bool) -> dict[str, tuple
     return kept_members
 
 
-def _any_task(dice: random.Random, case: Case) -> tuple[TaskRole, str, int]:
+def _any_task(dice: random.Random, case: AssignmentCase) -> tuple[TaskRole, str, int]:
     return dice.choice((TaskRole.ACTIVE, TaskRole.STANDBY)), dice.choice(list(case.subtopologies)), dice.randint(0, 7)

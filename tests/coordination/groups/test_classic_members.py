@@ -22,7 +22,11 @@ ALL = [TopicPartition("orders", index) for index in range(4)]
 def subscription(owned_partitions=(), version=1):
     subscription_type = message("ConsumerProtocolSubscription")
     rows = (
-        [subscription_type.TopicPartition(topic="orders", partitions=[one.partition for one in owned_partitions])]
+        [
+            subscription_type.TopicPartition(
+                topic="orders", partitions=[partition.partition for partition in owned_partitions]
+            )
+        ]
         if owned_partitions
         else []
     )
@@ -110,14 +114,14 @@ def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
     assert isinstance(bench.group(), ConsumerGroup)
     assert (young.epoch, young.assignment) == (old.generation + 1, NO_PARTITIONS)
     assert bench.group().members[old.member_id].classic.session_timeout_ms == 10_000
-    assert {one.type for one in bench.coordinator.list_groups()} == {"consumer"}
+    assert {group.type for group in bench.coordinator.list_groups()} == {"consumer"}
 
 
 def test_members_of_both_protocols_share_the_partitions(bench):
     again, kept_partitions, last_heartbeat = upgrade_group(bench)
     assert len(last_heartbeat.assignment) == 2
     assert {index for _, index in last_heartbeat.assignment} == {0, 1, 2, 3} - {
-        one.partition for one in kept_partitions
+        partition.partition for partition in kept_partitions
     }
     assert heartbeat(bench, again) == 0
     assert bench.group().state_name == "Stable"

@@ -193,12 +193,12 @@ def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
     bench.coordinator.commit(Committer("lonely"), {T0: OffsetToCommit(1)})
     list_groups = bench.coordinator.list_groups
-    assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in list_groups()} == {
+    assert {(group.group_id, group.state_name, group.protocol_type_name, group.type) for group in list_groups()} == {
         ("g", "Stable", "consumer", "classic"),
         ("lonely", "Empty", "", "classic"),
     }
-    assert [one.group_id for one in list_groups(states=["stable"])] == ["g"]
-    assert [one.group_id for one in list_groups(states=["EMPTY"], types=["Classic"])] == ["lonely"]
+    assert [group.group_id for group in list_groups(states=["stable"])] == ["g"]
+    assert [group.group_id for group in list_groups(states=["EMPTY"], types=["Classic"])] == ["lonely"]
     assert list_groups(types=["share"]) == []
 
 

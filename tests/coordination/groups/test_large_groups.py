@@ -48,7 +48,7 @@ class User:
         return topic not in self.rights.hidden_topics.get(self.name, ())
 
 
-class Pair:
+class PairedCoordinators:
     """The same requests to both, from members that answer as Kafka's consumer does, more or less."""
 
     def __init__(self, seed: int) -> None:
@@ -144,11 +144,12 @@ class Pair:
             assert getattr(mine, name) == getattr(reference, name), name
         assert list(mine.members) == list(reference.members)
         assert mine._owner_counts == Counter(
-            where for one in mine.members.values() for where in one.assignment | one.revoking
+            where for member in mine.members.values() for where in member.assignment | member.revoking
         )
         for topic in NAMES:
             assert mine.is_subscribed_to(topic) == any(
-                topic in reference.topics_of_pattern(one).union(one.topics) for one in reference.members.values()
+                topic in reference.topics_of_pattern(member).union(member.topics)
+                for member in reference.members.values()
             )
         written_rows = [sorted(bench.log.rows, key=repr) for bench in self.benches]
         assert written_rows[0] == written_rows[1]
@@ -156,7 +157,7 @@ class Pair:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_between_heartbeats_changes_nothing(seed):
-    pair = Pair(seed)
+    pair = PairedCoordinators(seed)
     pair.join("a")
     for number in range(120):
         pair.step()

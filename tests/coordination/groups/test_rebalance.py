@@ -27,7 +27,7 @@ def test_a_new_dynamic_member_gets_an_id_first_and_the_group_begins_with_it(benc
         "range",
         "consumer",
     )
-    assert [(one.member_id, one.metadata) for one in join_answer.members] == [("c-uuid0", SUBSCRIPTION)]
+    assert [(member.member_id, member.metadata) for member in join_answer.members] == [("c-uuid0", SUBSCRIPTION)]
     sync_answer = drain(bench.sync(join_answer, {"c-uuid0": b"everything"}))
     assert (sync_answer.error, sync_answer.assignment, sync_answer.protocol_name) == (0, b"everything", "range")
     assert bench.group().state is GroupState.STABLE
@@ -60,7 +60,7 @@ def test_a_second_member_makes_the_first_rejoin_and_only_the_leader_is_told_of_a
     leader, follower = drain(again), drain(second)
     assert leader.generation == follower.generation == 2
     assert leader.leader == follower.leader == first.member_id
-    assert {one.member_id for one in leader.members} == {first.member_id, second_id}
+    assert {member.member_id for member in leader.members} == {first.member_id, second_id}
     assert follower.members == ()
     waiting = bench.sync(follower)
     assert not waiting
@@ -196,7 +196,7 @@ def test_most_votes_choose_among_what_all_support(bench):
         bench.join(ids[1], protocols=(("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))),
     ]
     bench.join(member_ids[0], protocols=tuple((name, SUBSCRIPTION) for name in ("sticky", "range", "roundrobin")))
-    assert {drain(one).protocol_name for one in answers} == {"range"}
+    assert {drain(answer).protocol_name for answer in answers} == {"range"}
 
 
 def test_a_full_group_refuses_more():
@@ -248,7 +248,7 @@ def test_a_static_leader_that_comes_back_assigns_nothing(bench, skips):
     back = drain(bench.join(instance_id="a", may_skip_assignment=skips))
     assert back.skip_assignment is skips
     if skips:
-        assert (back.leader, [one.instance_id for one in back.members]) == (back.member_id, ["a"])
+        assert (back.leader, [member.instance_id for member in back.members]) == (back.member_id, ["a"])
     else:  # an older client must not believe that it leads
         assert (back.leader, back.members) == (first.member_id, ())
 

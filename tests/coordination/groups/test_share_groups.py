@@ -44,7 +44,7 @@ def test_members_join_share_and_leave(bench):
     assert beat(bench, "n").epoch == 4
     assert beat(bench, "o").epoch == 5  # more members than partitions: some share
     shares = [beat(bench, name, bench.group().members[name].epoch) for name in "mno"]
-    assert all(len(bench.group().members[one.member_id].assignment) == 1 for one in shares)
+    assert all(len(bench.group().members[share.member_id].assignment) == 1 for share in shares)
     assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
     assert (bench.group().state_name, bench.group().type) == ("Stable", "share")
     bench.restart()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordination.groups.support import OF_GROUPS, Bench
-from tests.coordination.groups.task_assignments import SAVED, Case, cases
+from tests.coordination.groups.task_assignments import SAVED, AssignmentCase, cases
 
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.coordination.groups.members import MemberState
@@ -382,7 +382,7 @@ def test_every_task_goes_where_kafka_sent_it():
     lines = gzip.decompress(SAVED.read_bytes()).decode().splitlines()
     assert len(lines) == 300
     for line in lines:
-        assert Case.parse(line).answer() == line.split("\t")[3], line
+        assert AssignmentCase.parse(line).answer() == line.split("\t")[3], line
 
 
 @given(st.integers(0, 2**32))

@@ -269,7 +269,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(be
     assert bench.state is S.ONGOING
     bench.clock.advance(12)
     assert bench.state is S.COMPLETE_ABORT
-    assert [one[1] for one in bench.markers] == [False]
+    assert [marker[1] for marker in bench.markers] == [False]
     late = ErrorCode.INVALID_TXN_STATE if bench.version == 2 else ErrorCode.PRODUCER_FENCED  # as Kafka 4.3.1
     assert code_of(bench.end, who) == late
     assert code_of(bench.add, who) == ErrorCode.PRODUCER_FENCED
@@ -305,7 +305,7 @@ def test_a_decision_outlives_a_crash_before_its_markers(bench, commit):
     bench.failing_partitions = set()
     bench.restart()
     assert bench.state in {S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
-    assert {one[:2] for one in bench.markers} == {(T0, commit), (T1, commit)}
+    assert {marker[:2] for marker in bench.markers} == {(T0, commit), (T1, commit)}
 
 
 def test_a_disk_that_refuses_a_marker_is_tried_again(bench):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.interop.kafka_suite.suite import FAILED, INSIDE_KAFKA, Result
 
 
-class Difference(NamedTuple):
+class KnownDifference(NamedTuple):
     """A reason for failures.
 
     Attributes:
@@ -47,44 +47,46 @@ _UNREGISTER = "stopped nodes stay registered: UnregisterBroker is not answered"
 _UNSTABLE = "the test needs an unreleased metadata.version (4.4-IV0) or unstable API versions"
 
 DIFFERENCES = (
-    Difference("RemoteTopicCrud.*", ".*", _REMOTE),
-    Difference("ApiVersionsRequestTest|SaslApiVersionsRequestTest", ".*", _APIS),
-    Difference("BrokerApiVersionsCommandTest", ".*", _APIS),
-    Difference("MetadataVersionIntegrationTest", "testDefaultIsLatestVersion.*", _UNSTABLE),
-    Difference("FeatureCommandTest", ".*", _UNSTABLE),
-    Difference("BrokerMetricNamesTest|MetricsDuring.*|SocketServerMemoryPoolTest", ".*", _INSIDE, is_inside=True),
-    Difference("MonitorablePlugins.*|CustomQuota.*|EndToEndClusterId.*", ".*", _PLUGIN, is_inside=True),
-    Difference("CreateTopicsRequestWithPolicy.*|AdminClientWithPolicies.*", ".*", _PLUGIN, is_inside=True),
-    Difference("ConsumerIntegrationTest", "testRackAwareAssignment.*", _PLUGIN, is_inside=True),
-    Difference("ShareConsumerRackAwareTest", ".*", _PLUGIN, is_inside=True),
-    Difference("ClientTelemetryTest", ".*", _PLUGIN, is_inside=True),
-    Difference("ConsumerGroupDescribeRequestTest|ListGroupsRequestTest", ".*", _HASH_ORDER),
-    Difference("DescribeQuorumRequestTest|MetadataQuorum.*", ".*", _CONTROLLER),
-    Difference("BrokerRegistration.*|AllocateProducerIds.*|BootstrapControllers.*", ".*", _CONTROLLER, is_inside=True),
-    Difference("GroupAuthorizerIntegrationTest", ".*", _INSIDE, is_inside=True),
-    Difference("OffsetFetchRequestTest", "testGroupErrors.*", _OFFSETS_TOPIC),
-    Difference("StreamsGroupHeartbeatRequestTest", ".*OffsetTopicNotExist.*", _OFFSETS_TOPIC),
-    Difference("AutoTopicCreationTest", ".*", _NODE_SETTINGS),
-    Difference("EligibleLeaderReplicas.*|UncleanLeaderElection.*|LogManager.*", ".*", _ISR),
-    Difference("TopicCommandTest", "testDescribe.*", _ISR),
-    Difference("CordonedLogDirs.*|LogDirsCommandTest|ReassignPartitionsCommandTest", ".*", _LOG_DIRS),
-    Difference("ConfigCommandIntegrationTest", "testBrokerLogger.*", _LOGGERS),
-    Difference("ConfigCommandIntegrationTest", ".*NotAffectedByInvalidConfig.*", _INSIDE, is_inside=True),
-    Difference("ConfigCommandIntegrationTest", ".*WithListenerNameInKRaft.*|testDynamicBroker.*", _RUNNING),
-    Difference("ClusterToolTest", "testUnregister.*", _UNREGISTER),
-    Difference("GetOffsetShellTest", "testGetOffsetsBy(EarliestLocal|EarliestTiered|LatestTiered)Spec.*", _REMOTE),
-    Difference("ShareConsumerTest", "testRenewAcknowledgement.*", _INSIDE, is_inside=True),
-    Difference("ShareConsumerTest", "testShareConsumerAfterCoordinatorMovement.*", _ONE_REPLICA),
-    Difference("ProducerFailureHandlingTest", "testCannotSendToInternalTopic.*", _CREATION),
-    Difference("ConsumerBounceTest", ".*", _TIMEOUT),
-    Difference("StaticBrokerConfigTest", ".*", _REMOVED),
-    Difference("TopicCommandTest", "testCreateWithInternalConfig.*", _INTERNAL),
-    Difference("ClientRebootstrapTest", ".*", _ISR),
-    Difference("GroupCoordinatorIntegrationTest", ".*CompressionCodec.*", _INSIDE, is_inside=True),
+    KnownDifference("RemoteTopicCrud.*", ".*", _REMOTE),
+    KnownDifference("ApiVersionsRequestTest|SaslApiVersionsRequestTest", ".*", _APIS),
+    KnownDifference("BrokerApiVersionsCommandTest", ".*", _APIS),
+    KnownDifference("MetadataVersionIntegrationTest", "testDefaultIsLatestVersion.*", _UNSTABLE),
+    KnownDifference("FeatureCommandTest", ".*", _UNSTABLE),
+    KnownDifference("BrokerMetricNamesTest|MetricsDuring.*|SocketServerMemoryPoolTest", ".*", _INSIDE, is_inside=True),
+    KnownDifference("MonitorablePlugins.*|CustomQuota.*|EndToEndClusterId.*", ".*", _PLUGIN, is_inside=True),
+    KnownDifference("CreateTopicsRequestWithPolicy.*|AdminClientWithPolicies.*", ".*", _PLUGIN, is_inside=True),
+    KnownDifference("ConsumerIntegrationTest", "testRackAwareAssignment.*", _PLUGIN, is_inside=True),
+    KnownDifference("ShareConsumerRackAwareTest", ".*", _PLUGIN, is_inside=True),
+    KnownDifference("ClientTelemetryTest", ".*", _PLUGIN, is_inside=True),
+    KnownDifference("ConsumerGroupDescribeRequestTest|ListGroupsRequestTest", ".*", _HASH_ORDER),
+    KnownDifference("DescribeQuorumRequestTest|MetadataQuorum.*", ".*", _CONTROLLER),
+    KnownDifference(
+        "BrokerRegistration.*|AllocateProducerIds.*|BootstrapControllers.*", ".*", _CONTROLLER, is_inside=True
+    ),
+    KnownDifference("GroupAuthorizerIntegrationTest", ".*", _INSIDE, is_inside=True),
+    KnownDifference("OffsetFetchRequestTest", "testGroupErrors.*", _OFFSETS_TOPIC),
+    KnownDifference("StreamsGroupHeartbeatRequestTest", ".*OffsetTopicNotExist.*", _OFFSETS_TOPIC),
+    KnownDifference("AutoTopicCreationTest", ".*", _NODE_SETTINGS),
+    KnownDifference("EligibleLeaderReplicas.*|UncleanLeaderElection.*|LogManager.*", ".*", _ISR),
+    KnownDifference("TopicCommandTest", "testDescribe.*", _ISR),
+    KnownDifference("CordonedLogDirs.*|LogDirsCommandTest|ReassignPartitionsCommandTest", ".*", _LOG_DIRS),
+    KnownDifference("ConfigCommandIntegrationTest", "testBrokerLogger.*", _LOGGERS),
+    KnownDifference("ConfigCommandIntegrationTest", ".*NotAffectedByInvalidConfig.*", _INSIDE, is_inside=True),
+    KnownDifference("ConfigCommandIntegrationTest", ".*WithListenerNameInKRaft.*|testDynamicBroker.*", _RUNNING),
+    KnownDifference("ClusterToolTest", "testUnregister.*", _UNREGISTER),
+    KnownDifference("GetOffsetShellTest", "testGetOffsetsBy(EarliestLocal|EarliestTiered|LatestTiered)Spec.*", _REMOTE),
+    KnownDifference("ShareConsumerTest", "testRenewAcknowledgement.*", _INSIDE, is_inside=True),
+    KnownDifference("ShareConsumerTest", "testShareConsumerAfterCoordinatorMovement.*", _ONE_REPLICA),
+    KnownDifference("ProducerFailureHandlingTest", "testCannotSendToInternalTopic.*", _CREATION),
+    KnownDifference("ConsumerBounceTest", ".*", _TIMEOUT),
+    KnownDifference("StaticBrokerConfigTest", ".*", _REMOVED),
+    KnownDifference("TopicCommandTest", "testCreateWithInternalConfig.*", _INTERNAL),
+    KnownDifference("ClientRebootstrapTest", ".*", _ISR),
+    KnownDifference("GroupCoordinatorIntegrationTest", ".*CompressionCodec.*", _INSIDE, is_inside=True),
 )
 
 
-def difference_of(result: Result) -> Difference | None:
+def difference_of(result: Result) -> KnownDifference | None:
     """Return the reason of a failure; None if it has none."""
     suite = result.suite.rpartition(".")[2]
     return next(

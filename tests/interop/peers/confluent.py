@@ -187,7 +187,7 @@ class Consumer(interface.Consumer):
             pairs = {key: value if isinstance(value, tuple) else (value, "") for key, value in offsets.items()}
             partitions = [ck.TopicPartition(*key, offset, metadata) for key, (offset, metadata) in pairs.items()]
             results = self._consumer.commit(offsets=partitions, asynchronous=False)
-        failures = [one.error for one in results if one.error is not None]
+        failures = [result.error for result in results if result.error is not None]
         if failures:
             raise ck.KafkaException(failures[0])
 
@@ -266,7 +266,7 @@ class Admin(interface.Admin):
     def group_offsets(self, group):
         request = ck.ConsumerGroupTopicPartitions(group)
         result = self._admin.list_consumer_group_offsets([request])[group].result(_TIMEOUT_S)
-        return {(one.topic, one.partition): one.offset for one in result.topic_partitions}
+        return {(partition.topic, partition.partition): partition.offset for partition in result.topic_partitions}
 
     def alter_group_offset(self, group, partition, offset):
         request = ck.ConsumerGroupTopicPartitions(group, [ck.TopicPartition(*partition, offset)])
@@ -333,7 +333,7 @@ class Client(interface.Client):
 
 def _listener(callback: Callback | None) -> Any:
     def call_back(_: Any, partitions: list[Any]) -> None:
-        pairs: list[Partition] = sorted((one.topic, one.partition) for one in partitions)
+        pairs: list[Partition] = sorted((partition.topic, partition.partition) for partition in partitions)
         callback(pairs)
 
     return call_back if callback else None

@@ -261,7 +261,9 @@ def rebalance_callbacks_receive_the_partitions(stage: Stage, client: Client) -> 
 def the_assignment_callback_can_seek(stage: Stage, client: Client) -> Any:
     topic = fill(stage)
     with client.consumer(group_id=topic, **MEMBER) as member:
-        member.subscribe([topic], on_assign=lambda partitions: [member.seek(one, 3) for one in partitions] and None)
+        member.subscribe(
+            [topic], on_assign=lambda partitions: [member.seek(partition, 3) for partition in partitions] and None
+        )
         records = member.read(3) + member.poll(0.3)
         return sorted((record.partition, record.offset) for record in records)
 

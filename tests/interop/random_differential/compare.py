@@ -20,7 +20,7 @@ _KEYS = (
 )
 
 
-class Difference(NamedTuple):
+class AnswerDifference(NamedTuple):
     """One field in which two answers differ."""
 
     path: str
@@ -83,7 +83,7 @@ def _decode_batches(text: str | None) -> Any:
     ]
 
 
-def differences(request: Asked, ours: Any, theirs: Any) -> list[Difference]:
+def differences(request: Asked, ours: Any, theirs: Any) -> list[AnswerDifference]:
     """Return the differences without a name."""
     return [one for one in _walk(ours, theirs, "$") if _name(request, one) is None]
 
@@ -96,24 +96,24 @@ def has_parted(request: Asked, ours: Any, theirs: Any) -> bool:
     return any(name is not None and name.parts for name in names)
 
 
-def _name(request: Asked, one: Difference) -> Named | None:
+def _name(request: Asked, one: AnswerDifference) -> Named | None:
     return name_of(request.api, re.sub(r"\[\d+\]", "[]", one.path), one.ours, one.theirs)
 
 
-def _walk(ours: Any, theirs: Any, path: str) -> Iterator[Difference]:
+def _walk(ours: Any, theirs: Any, path: str) -> Iterator[AnswerDifference]:
     if has_internal_failure(ours, theirs):
-        yield Difference(path, ours, theirs)
+        yield AnswerDifference(path, ours, theirs)
     elif isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted({*ours, *theirs}):
             yield from _walk(ours.get(key), theirs.get(key), f"{path}.{key}")
     elif isinstance(ours, list) and isinstance(theirs, list):
         if len(ours) != len(theirs):
-            yield Difference(f"{path}.length", ours, theirs)
+            yield AnswerDifference(f"{path}.length", ours, theirs)
             return
         for position, (one, other) in enumerate(zip(_sort_rows(ours), _sort_rows(theirs), strict=True)):
             yield from _walk(one, other, f"{path}[{position}]")
     elif ours != theirs:
-        yield Difference(path, ours, theirs)
+        yield AnswerDifference(path, ours, theirs)
 
 
 def _sort_rows(rows: list[Any]) -> list[Any]:

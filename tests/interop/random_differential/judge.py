@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.interop.random_differential.compare import Difference, differences, has_parted, plain
+from tests.interop.random_differential.compare import AnswerDifference, differences, has_parted, plain
 from tests.interop.random_differential.pair import CLOSED, SILENT, Connection, Side, answers
 from tests.interop.random_differential.requests import RECONNECT, WAIT, Asked, draw_request, opening
 from tests.interop.random_differential.share import share_episode
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
     before: tuple[Asked, ...]
     asked: Asked
-    found: tuple[Difference, ...]
+    found: tuple[AnswerDifference, ...]
 
     def __str__(self) -> str:
         lines = [json.dumps(one, separators=(",", ":")) for one in (*self.before, self.asked)]

@@ -134,8 +134,8 @@ class Memory:
         if isinstance(row, dict) and any(map(self._is_foreign, row.get("entity") or ())):
             return True  # quotas of another episode
         texts = [row] if isinstance(row, str) else row.values() if isinstance(row, dict) else ()
-        texts = [one for one in texts if isinstance(one, str) and _KAFKA_TEXT.match(one)]
-        return bool(texts) and not any(one.startswith(self.prefix) for one in texts)
+        texts = [text for text in texts if isinstance(text, str) and _KAFKA_TEXT.match(text)]
+        return bool(texts) and not any(text.startswith(self.prefix) for text in texts)
 
 
 _MEMBER_ID_REQUIRED = 79

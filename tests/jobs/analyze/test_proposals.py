@@ -49,7 +49,7 @@ def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(n
     valid, flexible = cls.spec.valid_versions, cls.spec.flexible_versions
     for version in {valid.lowest, valid.highest, *([] if flexible.is_empty else [flexible.lowest])}:
         values = [make_value(cls, version, seed) for seed in range(2)]
-        columns = cls.decode_columns([one.encode(version) for one in values], version)
+        columns = cls.decode_columns([value.encode(version) for value in values], version)
         (layout,) = layouts("flexible", name, version)
         own = (layout.before, layout.after)[cls.spec.is_flexible(version)]
         assert own.spec is cls.spec

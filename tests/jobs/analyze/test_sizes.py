@@ -37,7 +37,9 @@ def test_sizes_are_those_of_the_messages_written_with_each_header(unknown_tags):
         values = [make_value(cls, version, seed, unknown_tags=unknown_tags) for seed in range(3)]
         for header in ("adopted", "interleaved"):
             message_sizes, counts = measure_messages(name, version, header, *values)
-            assert message_sizes == [len(one.encode(version, tag_header=header)) for one in values], f"{name} {header}"
+            assert message_sizes == [len(value.encode(version, tag_header=header)) for value in values], (
+                f"{name} {header}"
+            )
         fields += counts["tagged fields"]
     assert fields > 10
 

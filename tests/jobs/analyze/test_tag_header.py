@@ -95,7 +95,7 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
 
 
 def test_tagged_fields_of_nested_structs_are_listed():
-    headers_by_path = {one.path: one.header for one in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
+    headers_by_path = {field.path: field.header for field in find_tagged_fields(catalog.load("ProduceResponse"), 13)}
     assert list(headers_by_path) == ["Responses.PartitionResponses.CurrentLeader", "NodeEndpoints"]
     header = headers_by_path["Responses.PartitionResponses.CurrentLeader"]
     assert (header.tag, header.length, header.interleaved, header.adopted) == (0, 4 + 4 + 1, 1, 2)

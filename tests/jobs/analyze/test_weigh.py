@@ -213,9 +213,9 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     values = [make_value(old, version, seed) for seed in range(4)]
     weight = weigh_values(Question("pair", after), version, *values)[CHANGED]
     encode = encode_request if old.spec.type == "request" else encode_response
-    laid_out = [new.from_json(one.to_json(version, records="base64"), version + 1) for one in values]
+    laid_out = [new.from_json(value.to_json(version, records="base64"), version + 1) for value in values]
     assert weight.after == sum(len(encode(one, version + 1)) for one in laid_out)
-    assert weight.before == sum(len(encode(one, version)) for one in values)
+    assert weight.before == sum(len(encode(value, version)) for value in values)
 
 
 def test_the_table_of_kip_636_is_what_the_command_gives():

@@ -64,7 +64,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(source, tmp_path):
     dry_report = compact(str(source), None, SETTINGS, topics=["*"])
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
     report = compact(str(source), tmp_path / "out", SETTINGS, topics=["*"])
-    assert [one.name for one in dry_report.partitions] == ["events-0", "users-0"]
+    assert [partition.name for partition in dry_report.partitions] == ["events-0", "users-0"]
     assert dry_report.partitions == report.partitions
 
 

@@ -102,7 +102,7 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn_rows, data, broke
     write_log(top / "t-0", drawn_rows, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
     (directory,) = discover(str(top / "t-0"))
     (partition,) = directory.partitions
-    dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
+    dirty = data.draw(st.sampled_from([0, 0, 0, *(segment.base_offset for segment in partition.segments)]))
     settings = replace(SETTINGS, broker_release=broker_release, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
     jobs = [PartitionCompaction(directory.filesystem, partition, top / "many")]
     try:
@@ -260,7 +260,7 @@ def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_pat
         with pytest.raises(LogDirError) as many:
             compact(source, tmp_path / "many", SETTINGS, work_split=work_split)
         assert str(many.value) == str(alone.value)
-    assert {one.name for one in tmp_path.iterdir()} == {"t-0"}
+    assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
 
 
 def test_a_hot_key_is_one_entry_a_window(tmp_path):
@@ -301,7 +301,7 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
         assert task_names[0] == ["CompactionTask"] * 3  # then one of them again, in steps
         assert {"RewriteTask"} <= {name for names in task_names for name in names} or here_bytes
         task_names.clear()
-    assert {one.name for one in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
 
 
 def test_keys_beyond_the_memory_whose_offsets_fall_take_what_they_need(tmp_path):
@@ -361,7 +361,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
     assert process.returncode == 0, process.stderr
     *refusals, contents_text = process.stdout.strip().split("\n")
     assert len(refusals) == len(too_small)
-    assert all(one.startswith("refused: ") and "No space left on device" in one for one in refusals)
+    assert all(refusal.startswith("refused: ") and "No space left on device" in refusal for refusal in refusals)
     assert contents_text == str([(name, data) for name, (data, _) in sorted(files_of(tmp_path / "alone").items())])
     assert contents(tmp_path / "t-0") == before
 

@@ -70,7 +70,7 @@ def test_up_to_format_2_everything_stays(case, codec, tmp_path):
     report = convert(str(LOGS / case), tmp_path / "out", RewriteSettings(record_format=2, codec=codec))
     assert headers(tmp_path / "out", "magic") <= {2}
     assert without_timestamp_type(records(LOGS / case)) == records(tmp_path / "out")
-    assert sum(one.records for one in report.partitions) == sum(map(len, records(LOGS / case).values()))
+    assert sum(partition.records for partition in report.partitions) == sum(map(len, records(LOGS / case).values()))
     assert not report.lost
     if codec is not None:
         assert {value & 7 for value in headers(tmp_path / "out", "attributes")} <= {codec_of(codec), 0}
@@ -91,7 +91,7 @@ def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_pat
         if not name.endswith((".log", ".index", ".timeindex")):
             assert after[name].read_bytes() == file.read_bytes()
     findings = verify(discover(str(tmp_path / "out")), deep=True).findings
-    assert [one for one in findings if one.severity >= Severity.ERROR] == []
+    assert [finding for finding in findings if finding.severity >= Severity.ERROR] == []
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -108,7 +108,7 @@ def test_down_and_what_is_lost(magic, tmp_path):
     assert report.lost["transactional batches"]
     for one in report.partitions:
         assert one.records == one.records_written + sum(one.left_out.values())
-    assert sum(sum(one.left_out.values()) for one in report.partitions) >= report.lost["control batches"]
+    assert sum(sum(partition.left_out.values()) for partition in report.partitions) >= report.lost["control batches"]
     assert report.lost["aborted records that become visible"]
     assert bool(report.lost["timestamps"]) == (magic == 0)
     with pytest.raises(EncodeError, match=r"cannot say everything: .*control batches"):
@@ -369,4 +369,4 @@ def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     path.write_bytes(build_records([{"value": b"x" * 50}] * 9, record_format=1, batch_records=1))
     with pytest.raises(LogDirError, match="9 records were read"):
         convert(str(path.parent), tmp_path / "out", RewriteSettings(record_format=2, codec="gzip", batch_bytes=100))
-    assert [one.name for one in tmp_path.iterdir()] == ["t-0"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t-0"]

@@ -153,7 +153,7 @@ def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given
     tasks = [one for one, _ in tasks_with_status]
     files = files_of(tasks, finished_tasks)
     assert [one for file in files for one in file] == [one for one, ok in tasks_with_status if not ok]
-    lasts = {one.topic: one for one in tasks}
+    lasts = {task.topic: task for task in tasks}
     for file in files:
         places = [tasks.index(one) for one in file]
         assert places == list(range(places[0], places[0] + len(file)))

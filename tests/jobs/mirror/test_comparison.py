@@ -272,7 +272,9 @@ def test_a_copy_of_old_formats_and_transactions_agrees_with_its_source(tmp_path)
                     report = run_reassigning(source, target, tmp_path)
                 else:
                     report = run(source.bootstrap_servers, target.bootstrap_servers)
-            compared_counts = {f"{one.topic}-{one.partition}": one.compared for one in report.partitions}
+            compared_counts = {
+                f"{partition.topic}-{partition.partition}": partition.compared for partition in report.partitions
+            }
             assert all(compared_counts[name] > 0 for name in ("format-0-0", "format-1-0", "stamped-0", "plain-0"))
             assert rows_of(target.bootstrap_servers, "stamped", offsets=False)
 
@@ -314,7 +316,7 @@ def recreate(broker, *values):
     write(broker, *values)
 
 
-@pytest.mark.parametrize("values", [[b"n0"], [b"n%d" % one for one in range(9)]], ids=["shorter", "longer"])
+@pytest.mark.parametrize("values", [[b"n0"], [b"n%d" % number for number in range(9)]], ids=["shorter", "longer"])
 def test_a_source_that_is_recreated_under_follow_ends_the_mirror(values):
     with Broker() as source, Broker() as target:
         write(source, *SOURCE)
@@ -345,5 +347,5 @@ def test_the_first_records_that_a_new_partition_lost_are_reported_under_follow()
             with Admin(source.bootstrap_servers) as admin:
                 admin.delete_records({TopicPartition("later", 0): 3})
             wait_for(lambda: "later" in target.topics and len(values_of(target, "later")) >= 2)
-        (report,) = [one for one in following.report.partitions if one.topic == "later"]
+        (report,) = [partition for partition in following.report.partitions if partition.topic == "later"]
         assert report.gone == 5 - report.records_written  # 3, unless the mirror saw the topic before they were lost

@@ -22,7 +22,7 @@ def test_a_real_brokers_log_survives_byte_for_byte(tmp_path, case):
     report = run_mirror(LOGS / case, tmp_path / "copy", groups=False)
     assert logs_of(tmp_path / "copy") == logs_of(LOGS / case)
     assert report.keeps_offsets
-    assert sum(one.batches_written for one in report.partitions) > 100
+    assert sum(partition.batches_written for partition in report.partitions) > 100
 
 
 def test_a_transaction_that_is_open_in_a_directory_is_open_in_its_copy_however_long_it_takes(tmp_path, monkeypatch):
@@ -66,7 +66,7 @@ def test_a_compacted_topic_with_holes_in_its_batches(tmp_path):
     source = Path("tests/data/examples/kafka-4.3")
     run_mirror(source, tmp_path / "copy", topics=("customers",))
     source_logs = logs_of(source)
-    assert logs_of(tmp_path / "copy") == {one: source_logs[one] for one in source_logs if one.topic == "customers"}
+    assert logs_of(tmp_path / "copy") == {log: source_logs[log] for log in source_logs if log.topic == "customers"}
 
 
 def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
@@ -79,9 +79,9 @@ def test_it_goes_on_where_the_copy_ends_and_takes_new_partitions(tmp_path):
             admin.create_partitions({"plain": 5})
         lines = []
         report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain",))
-        assert [one.partition for one in report.partitions] == [0, 1, 2, 3, 4]
-        assert [one.resumed for one in report.partitions] == [True, True, True, False, False]
-        assert sum(one.records_written for one in report.partitions) == 70
+        assert [partition.partition for partition in report.partitions] == [0, 1, 2, 3, 4]
+        assert [partition.resumed for partition in report.partitions] == [True, True, True, False, False]
+        assert sum(partition.records_written for partition in report.partitions) == 70
         assert "plain-0: resumed at " in str(report)
         assert rows_of(b.bootstrap_servers, "plain") == rows_of(a.bootstrap_servers, "plain")
         assert lines == []
@@ -150,8 +150,8 @@ def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
     with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`on_damage`=drop omits it\)"):
         run_mirror(source, tmp_path / "stopped")
     report = run_mirror(source, tmp_path / "copy", on_damage="drop")
-    incomplete_partitions = [one for one in report.partitions if one.batches_left_out]
-    assert [one.batches_left_out["damaged"] for one in incomplete_partitions] == [1]
+    incomplete_partitions = [partition for partition in report.partitions if partition.batches_left_out]
+    assert [partition.batches_left_out["damaged"] for partition in incomplete_partitions] == [1]
     place = TopicPartition(incomplete_partitions[0].topic, incomplete_partitions[0].partition)
     whole, kept_bytes = logs_of(source)[place][1], logs_of(tmp_path / "copy")[place][1]
     assert 0 < len(whole) - len(kept_bytes) < len(whole) // 2
@@ -212,7 +212,7 @@ def test_a_log_that_ends_behind_its_last_batch_is_copied_to_its_end_at_once(tmp_
         report = run_mirror(
             source.bootstrap_servers, renumbered_target.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path)
         )
-        assert sum(one.records_written for one in report.partitions) == 50
+        assert sum(partition.records_written for partition in report.partitions) == 50
         assert {one: end_of(renumbered_target, one) for one in ENDS} == dict.fromkeys(ENDS, 0) | {
             TopicPartition("t", 0): 50
         }

@@ -81,7 +81,7 @@ def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
         held_requests = a.on("Fetch").after(10).ignore()
         settings = ("--from-property", "max.partition.fetch.bytes=1000")
         with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
-            wait_for(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
+            wait_for(lambda: any(path.stat().st_size for path in (tmp_path / "b").glob("many-*/*.log")))
         held_requests.remove()
         again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
         assert again.exit_code == 0, again.output
@@ -159,7 +159,7 @@ def write_damaged_log(tmp_path, change):
 
     Its indexes are there and it was stopped cleanly, so that no recovery looks at the batches.
     """
-    raws = [bytearray(build_records({"value": [b"%d" % one], "timestamp": [1]})) for one in range(4)]
+    raws = [bytearray(build_records({"value": [b"%d" % number], "timestamp": [1]})) for number in range(4)]
     for offset, raw in enumerate(raws):
         raw[:8] = offset.to_bytes(8, "big")
     change(raws)
@@ -216,7 +216,7 @@ def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
 
     source = write_damaged_log(tmp_path, cut)
     report = run_mirror(source, tmp_path / "copy")
-    assert [one.records_written for one in report.partitions] == [3]
+    assert [partition.records_written for partition in report.partitions] == [3]
     (line,) = report.not_read
     assert f"{0:020}.log cannot be read from byte {whole[0]} on" in line
 

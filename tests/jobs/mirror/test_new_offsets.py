@@ -231,7 +231,7 @@ def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
         settings = {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
         run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
         again = run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
-        assert all(one.resumed and not one.batches_written for one in again.partitions)
+        assert all(partition.resumed and not partition.batches_written for partition in again.partitions)
 
 
 def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled_brokers):
@@ -247,8 +247,8 @@ def without_topics(request):
     """Answer Metadata as a broker does that has not heard of a new topic yet."""
     types = request.response
     topics = [
-        types.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=one.name)
-        for one in request.body.topics or ()
+        types.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name)
+        for topic in request.body.topics or ()
     ]
     return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)
 
@@ -264,7 +264,7 @@ def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_
         with Producer(a.bootstrap_servers, batch_size=100_000, linger_ms=1_000, compression_type=codec) as producer:
             futures = [producer.send("large", value, headers={"n": b"%d" % i}) for i, value in enumerate(values)]
             producer.flush()
-            assert [one.result().offset for one in futures] == list(range(30))
+            assert [future.result().offset for future in futures] == list(range(30))
         settings = {"state_dir": str(tmp_path / "state")}
         report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("large",), offsets=kind, **settings)
         assert rows_of(a.bootstrap_servers, "large") == rows_of(b.bootstrap_servers, "large")

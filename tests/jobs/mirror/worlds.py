@@ -46,8 +46,8 @@ def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list
         places = consumer.partitions_for(topic)
         consumer.assign(places)
         ends = consumer.end_offsets(places)
-        rows_by_partition: dict[int, list[tuple[Any, ...]]] = {one.partition: [] for one in places}
-        while any(consumer.position(one) < ends[one] for one in places):
+        rows_by_partition: dict[int, list[tuple[Any, ...]]] = {place.partition: [] for place in places}
+        while any(consumer.position(place) < ends[place] for place in places):
             for row in consumer.fetch_arrow(60_000, columns=columns).to_pylist():
                 rows_by_partition[row.pop("partition")].append(
                     tuple(row[name] for name in columns[0 if offsets else 1 : -1])

@@ -21,7 +21,7 @@ def two(tmp_path):
 
 
 def verdicts(report):
-    return {one.directory.split("/")[-2]: one.verdict for one in report.copies}
+    return {copy.directory.split("/")[-2]: copy.verdict for copy in report.copies}
 
 
 def records(report):
@@ -34,7 +34,7 @@ def test_equal_copies(two, report_of):
     write(whole)
     report = report_of(folder)
     assert verdicts(report) == {"one": "same", "two": "same"}
-    assert [one.leads for one in report.copies].count(True) == 1
+    assert [copy.leads for copy in report.copies].count(True) == 1
     assert records(report) == 200
 
 
@@ -92,7 +92,7 @@ def test_what_is_damaged_in_both_is_lost(two, report_of):
     report = report_of(folder)
     (loss,) = report.losses
     assert records(report) == 200 - loss.declared
-    assert {one.check for one in report.findings} >= {"crc", "damaged"}
+    assert {finding.check for finding in report.findings} >= {"crc", "damaged"}
 
 
 def test_a_history_that_diverged(two, report_of):
@@ -119,7 +119,7 @@ def test_another_topic_under_the_same_name_is_told_apart(two, report_of):
         (folder / name / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     report = report_of(folder)
     assert verdicts(report) == {"one": "same", "two": "other topic"}
-    assert {one.topic_id for one in report.copies} == {"Yne-gvsoSAKvPkKiJWjLNA", "AAAAAAAAAAAAAAAAAAAAAQ"}
+    assert {copy.topic_id for copy in report.copies} == {"Yne-gvsoSAKvPkKiJWjLNA", "AAAAAAAAAAAAAAAAAAAAAQ"}
     assert (records(report), len(report.partitions)) == (400, 2)
 
 

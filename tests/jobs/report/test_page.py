@@ -114,7 +114,7 @@ def test_a_log_without_records_says_so(tmp_path, report_of):
 
 def test_a_thousand_topics_fit(cluster, report_of):
     report = report_of(cluster)
-    pattern = next(one for one in report.topics if one.name == "orders")
+    pattern = next(topic for topic in report.topics if topic.name == "orders")
     activity = [number * 37 % 91 for number in range(len(report.times.counts))]
     sizes = SizeReport(9, 9, 9, 9, 9, 9, 9, [(1 << n, 2 << n, n) for n in range(20)])
     keys = KeyReport("cleanup.policy", 1000, 0, 100, 0.0, 5)

@@ -49,7 +49,7 @@ def test_the_numbers_are_those_of_the_records(log, report_of):
     by_topic = collections.defaultdict(list)
     for _, partition in partitions_of(discover(str(log))):
         by_topic[partition.topic].append(partition)
-    assert {one.name for one in report.topics} == set(by_topic)
+    assert {topic.name for topic in report.topics} == set(by_topic)
     for topic in report.topics:
         rows, control = read(by_topic[topic.name])
         keys = [row["key"] for row in rows if row["key"] is not None]
@@ -62,13 +62,15 @@ def test_the_numbers_are_those_of_the_records(log, report_of):
         sizes = [len(row["key"] or b"") + len(row["value"] or b"") for row in rows]
         assert (topic.record_sizes.total, topic.record_sizes.largest) == (sum(sizes), max(sizes, default=0))
         counts = collections.Counter((f"v{row['magic']}", row["codec"]) for row in rows)
-        assert {(one.format, one.codec): one.records for one in topic.cells if one.records} == counts
+        assert {(cell.format, cell.codec): cell.records for cell in topic.cells if cell.records} == counts
         times = [row["timestamp"] for row in rows if row["timestamp"] >= 0]
         assert (topic.first, topic.last) == (min(times, default=-1), max(times, default=-1))
     writers = collections.Counter(
         row["producer_id"] for ones in by_topic.values() for row in read(ones)[0] if row["producer_id"] >= 0
     )
-    assert {one.producer_id: one.records for one in report.producers if one.producer_id >= 0} == writers
+    assert {
+        producer.producer_id: producer.records for producer in report.producers if producer.producer_id >= 0
+    } == writers
 
 
 def test_transactions_are_those_of_the_log_room(report_of):
@@ -79,7 +81,7 @@ def test_transactions_are_those_of_the_log_room(report_of):
         state = transactions_of(directory.filesystem, partition, use_indexes=False)
         aborted_counts[partition.topic] = aborted_counts.get(partition.topic, 0) + len(state.aborted_transactions)
         still_open += [(partition.topic, partition.partition, *one) for one in state.open.items()]
-    assert {one.name: one.transactions.aborted for one in report.topics} == aborted_counts
+    assert {topic.name: topic.transactions.aborted for topic in report.topics} == aborted_counts
     assert report.transactions.aborted == sum(aborted_counts.values()) > 0
     assert report.transactions.committed > report.transactions.aborted
     listed_transactions = [
@@ -99,28 +101,28 @@ def test_a_transaction_is_told_from_its_first_batch_to_its_marker(cluster, repor
 
 def test_one_copy_of_a_partition_counts(cluster, report_of):
     report = report_of(cluster)
-    orders = next(one for one in report.topics if one.name == "orders")
+    orders = next(topic for topic in report.topics if topic.name == "orders")
     assert (orders.records, orders.partitions, orders.copies) == (700, 2, 4)
     assert orders.disk_bytes == 2 * orders.size_bytes
-    assert {(one.partition, one.verdict) for one in report.copies} == {(0, "same"), (1, "same")}
+    assert {(copy.partition, copy.verdict) for copy in report.copies} == {(0, "same"), (1, "same")}
     assert len(report.copies) == 4
     assert any("-delete" in one.what and "to delete it" in one.why for one in report.not_read)
 
 
 def test_a_renamed_directory_counts_where_a_path_leads_to_it(cluster, report_of):
     (renamed_dir,) = (cluster / "broker-1").glob("*-delete")
-    assert [(one.name, one.records) for one in report_of(renamed_dir).topics] == [("gone", 5)]
+    assert [(topic.name, topic.records) for topic in report_of(renamed_dir).topics] == [("gone", 5)]
     assert report_of(renamed_dir).not_read == []
 
 
 def test_compacted_topics_are_known_by_their_settings(report_of):
-    topics = {one.name: one for one in report_of(EXAMPLES / "kafka-4.3").topics}
+    topics = {topic.name: topic for topic in report_of(EXAMPLES / "kafka-4.3").topics}
     assert {name: one.keys.compacted for name, one in topics.items() if one.keys.compacted} == {
         "customers": "cleanup.policy",
         "__consumer_offsets": "Kafka's own topic",
         "__transaction_state": "Kafka's own topic",
     }
-    producers = {one.producer_id: one.name for one in report_of(EXAMPLES / "kafka-4.3").producers}
+    producers = {producer.producer_id: producer.name for producer in report_of(EXAMPLES / "kafka-4.3").producers}
     assert producers[1] == "payments-service"
 
 
@@ -136,10 +138,10 @@ def test_damage_is_named_and_is_not_among_the_numbers(cluster, report_of):
         batches[2][name] for name in ("position", "base_offset", "size")
     )
     assert loss.declared == batches[2]["count"]
-    errors = {one.check: one for one in report.findings if one.severity == Severity.ERROR}
+    errors = {finding.check: finding for finding in report.findings if finding.severity == Severity.ERROR}
     assert set(errors) == {"crc", "torn-tail"}
     assert errors["crc"].position == loss.position
-    orders = next(one for one in report.topics if one.name == "orders")
+    orders = next(topic for topic in report.topics if topic.name == "orders")
     assert orders.records == 700 - loss.declared - batches[-1]["count"]
     assert orders.errors == 2
     assert not report.is_sound
@@ -151,7 +153,9 @@ def test_records_that_cannot_be_read_are_found_behind_a_right_crc(tmp_path, repo
     garbled_bytes[61] = 0x7F  # the first record's length
     write_segment(tmp_path / "t-0", with_crc(garbled_bytes))
     report = report_of(tmp_path)
-    assert [(one.check, one.position) for one in report.findings if one.severity == Severity.ERROR] == [("records", 0)]
+    assert [(finding.check, finding.position) for finding in report.findings if finding.severity == Severity.ERROR] == [
+        ("records", 0)
+    ]
     assert (report.losses[0].declared, report.losses[0].readable) == (3, 0)
 
 
@@ -166,7 +170,7 @@ def test_a_segment_that_vanishes_is_a_finding(cluster):
     directories = discover(str(cluster))
     (cluster / "broker-1" / "payments-0" / f"{0:020}.log").unlink()
     report = make_report(directories, paths=[str(cluster)], version="0", generated_at=0)
-    (finding,) = (one for one in report.findings if one.check == "unreadable")
+    (finding,) = (finding for finding in report.findings if finding.check == "unreadable")
     assert "No such file" in finding.message
     assert report.transactions.count == 0
 
@@ -183,10 +187,10 @@ class Forbidding(LocalFileSystem):
 def test_a_segment_that_nobody_may_read_is_a_finding(cluster):
     directories = discover(str(cluster / "broker-1"), filesystem=Forbidding())
     report = make_report(directories, paths=["x"], version="0", generated_at=0)
-    assert [(one.check, one.message) for one in report.findings if one.severity == Severity.ERROR] == [
+    assert [(finding.check, finding.message) for finding in report.findings if finding.severity == Severity.ERROR] == [
         ("unreadable", "cannot be read: Permission denied")
     ]
-    assert next(one for one in report.topics if one.name == "orders").records == 300
+    assert next(topic for topic in report.topics if topic.name == "orders").records == 300
 
 
 def test_a_directory_without_partitions_is_refused(tmp_path):

@@ -26,7 +26,7 @@ def test_its_numbers_are_those_of_the_calls():
     report = make_traffic_report([str(LOSS)])
     rows = read_capture(str(LOSS)).read_all().to_pylist()
     assert report.calls == len(rows)
-    assert sum(one.request_bytes for one in report.apis.values()) == sum(row["requestSizeBytes"] or 0 for row in rows)
+    assert sum(api.request_bytes for api in report.apis.values()) == sum(row["requestSizeBytes"] or 0 for row in rows)
     codes = [(row["apiName"], one["code"]) for row in rows for one in row["errors"] or []]
     assert sum(report.error_codes.values()) == len(codes)
     assert sum(report.gaps.values()) == 17
@@ -45,7 +45,7 @@ def test_own_specs_name_and_read_what_they_have(tmp_path):
     assert values["incompleteCalls"] == 0
     audit = make_traffic_report([trace], specs=folder).audit
     assert audit is not None
-    assert "Greet 1" in {one.what for client in audit.clients for one in client.findings}
+    assert "Greet 1" in {finding.what for client in audit.clients for finding in client.findings}
     result = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
     assert "--specs is for captures and request logs" in str(result.exception)
 

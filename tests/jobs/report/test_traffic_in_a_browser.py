@@ -89,4 +89,4 @@ def test_a_proposal_can_be_read_at_every_width(tmp_path):
     outcome = weigh(Weighing(TrafficTask((path,)), question))
     page_measures = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
-    assert [one["clipped"] for one in page_measures.values()] == [0, 0]
+    assert [measure["clipped"] for measure in page_measures.values()] == [0, 0]

@@ -32,9 +32,9 @@ def table(*, topic="t", partition=0, offsets=None, count=None, start=0):
     columns = {
         "topic": [topic] * len(numbers),
         "partition": pa.array([partition] * len(numbers), pa.int32()),
-        "key": [b"k%d" % (one % 7) for one in numbers],
-        "value": [None if one % 11 == 0 else b"v" * (one % 40) for one in numbers],
-        "timestamp": pa.array([1_700_000_000_000 + one for one in numbers], pa.timestamp("ms", tz="UTC")),
+        "key": [b"k%d" % (number % 7) for number in numbers],
+        "value": [None if number % 11 == 0 else b"v" * (number % 40) for number in numbers],
+        "timestamp": pa.array([1_700_000_000_000 + number for number in numbers], pa.timestamp("ms", tz="UTC")),
     }
     if offsets is not None:
         columns["offset"] = pa.array(numbers, pa.int64())
@@ -51,7 +51,7 @@ def test_an_export_comes_back_as_it_was(tmp_path, source):
         if not name.topic.startswith("__"):
             expected_rows = [row for row in rows(partition) if not row["control"]]
             assert without(rows(new[name]), "transactional") == without(expected_rows, "transactional")
-    assert max(one.segments for one in report.partitions) > 2
+    assert max(partition.segments for partition in report.partitions) > 2
     assert verify(discover(str(tmp_path / "new"))).findings == []
     assert restore_export(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before
 
@@ -173,7 +173,9 @@ def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
 def test_only_partitions_that_occur_are_made(tmp_path, partition):
     pq.write_table(table(partition=partition, count=3), tmp_path / "a.parquet")
     report = restore_export(tmp_path / "a.parquet", tmp_path / "new")
-    assert [(one.partition, one.records_read, one.records_written) for one in report.partitions] == [(partition, 3, 3)]
+    assert [
+        (partition.partition, partition.records_read, partition.records_written) for partition in report.partitions
+    ] == [(partition, 3, 3)]
     assert [path.name for path in (tmp_path / "new").glob("t-*")] == [f"t-{partition}"]
 
 

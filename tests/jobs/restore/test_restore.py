@@ -58,7 +58,11 @@ def restore_log(source, destination, *, run=map, dry_run=False, **settings):
 
 def log_of(path):
     (log_dir,) = discover(str(path))
-    return {one.topic_partition: one for one in log_dir.partitions if one.is_live and one.topic != "__cluster_metadata"}
+    return {
+        partition.topic_partition: partition
+        for partition in log_dir.partitions
+        if partition.is_live and partition.topic != "__cluster_metadata"
+    }
 
 
 def rows(partition):
@@ -89,7 +93,7 @@ def partitions_told(directory):
     metadata_records = [
         decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()
     ]
-    return [one.value.partition_id for one in metadata_records if one.value.spec.name == "PartitionRecord"]
+    return [record.value.partition_id for record in metadata_records if record.value.spec.name == "PartitionRecord"]
 
 
 def write_log(directory, batches, *, name="t-0", base=0, topic_id="A" * 22):
@@ -105,8 +109,8 @@ def records(first, count, *, step=1, **options):
     offsets = list(range(first, first + count * step, step))
     columns = {
         "offset": offsets,
-        "timestamp": [1000 + one for one in offsets],
-        "value": [b"%d" % one for one in offsets],
+        "timestamp": [1000 + offset for offset in offsets],
+        "value": [b"%d" % offset for offset in offsets],
     }
     return build_records(columns, **options)
 
@@ -127,7 +131,9 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
             assert rows(new[name]) == []
             assert new[name].log_start_offset == partition.log_start_offset
             continue
-        assert [one.base_offset for one in new[name].segments] == [one.base_offset for one in partition.segments]
+        assert [segment.base_offset for segment in new[name].segments] == [
+            segment.base_offset for segment in partition.segments
+        ]
         for theirs, ours in zip(partition.segments, new[name].segments, strict=True):
             whole, copy = Path(theirs.path).read_bytes(), Path(ours.path).read_bytes()
             is_cut = theirs.base_offset < partition.log_start_offset  # records that were deleted do not come back
@@ -157,7 +163,7 @@ def test_the_second_run_is_done_at_once_and_another_job_is_refused(tmp_path):
 
 def test_nothing_is_written_when_it_is_only_planned(tmp_path):
     report = restore_log(SOURCES[0], tmp_path / "new", dry_run=True, topics=("orders",))
-    assert [(one.topic, one.partition, one.segments) for one in report.partitions] == [
+    assert [(partition.topic, partition.partition, partition.segments) for partition in report.partitions] == [
         ("orders", n, 4) for n in range(3)
     ]
     assert report.groups.commits == 3
@@ -175,7 +181,7 @@ def test_several_backups_of_a_log_are_one_log(tmp_path):
     damaged_log = write_log(tmp_path / "damaged", [bytes(bad)])
     report = restore_log([damaged_log, one, two], tmp_path / "healed")
     assert b"".join(
-        Path(one.path).read_bytes() for one in log_of(tmp_path / "healed")[TopicPartition("t", 0)].segments
+        Path(segment.path).read_bytes() for segment in log_of(tmp_path / "healed")[TopicPartition("t", 0)].segments
     ) == (b"".join(batches))
     assert "taken-from-copy" in {decision["check"] for decision in report.decisions}
     assert report.is_whole
@@ -254,7 +260,9 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
             if changed_columns:
                 assert [row["offset"] for row in got] == list(range(len(got)))
     for part in new:
-        assert [one for one in verify(discover(str(tmp_path / part))).findings if one.severity is Severity.ERROR] == []
+        assert [
+            finding for finding in verify(discover(str(tmp_path / part))).findings if finding.severity is Severity.ERROR
+        ] == []
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
@@ -327,15 +335,16 @@ def test_open_transactions_are_told_of_or_ended(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
     (log_dir,) = discover(str(source))
     open_transactions = {
-        one.topic_partition: transactions_of(log_dir.filesystem, one).open for one in log_dir.partitions
+        partition.topic_partition: transactions_of(log_dir.filesystem, partition).open
+        for partition in log_dir.partitions
     }
     kept_report = restore_log(source, tmp_path / "kept")
     for one in kept_report.partitions:
         assert one.open_transactions == sorted(open_transactions[TopicPartition(one.topic, one.partition)])
-    assert any(one.open_transactions for one in kept_report.partitions)
+    assert any(partition.open_transactions for partition in kept_report.partitions)
     ended_report = restore_log(source, tmp_path / "ended", open_transactions="abort")
-    assert sum(one.aborted for one in ended_report.partitions) == sum(
-        len(one.open_transactions) for one in kept_report.partitions
+    assert sum(partition.aborted for partition in ended_report.partitions) == sum(
+        len(partition.open_transactions) for partition in kept_report.partitions
     )
     for one in log_of(tmp_path / "ended").values():
         state = transactions_of(log_dir.filesystem, one, use_indexes=False)
@@ -412,7 +421,9 @@ def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
 
 def commits(path):
     (log_dir,) = discover(str(path))
-    return read_groups([(log_dir, one) for one in log_dir.partitions if one.topic == "__consumer_offsets"]).commits
+    return read_groups(
+        [(log_dir, partition) for partition in log_dir.partitions if partition.topic == "__consumer_offsets"]
+    ).commits
 
 
 def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
@@ -422,7 +433,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
     assert {key: one.offset for key, one in commits(tmp_path / "kept").items()} == {
         key: one.offset for key, one in old.items()
     }
-    assert all(one.commit_timestamp_ms == NOW_MS for one in commits(tmp_path / "kept").values())
+    assert all(commit.commit_timestamp_ms == NOW_MS for commit in commits(tmp_path / "kept").values())
     assert report.groups.commits == len(old)
     restore_log(source, tmp_path / "moved", offsets="reassign", start_offset=100, topic_map=(("input", "read"),))
     restore_log(source, tmp_path / "times", keep_commit_times=True)
@@ -494,7 +505,9 @@ def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(
     source = write_log(directory / "old", [bytes(data[:end])])
     settings = {"offsets": offsets, "open_transactions": open_transactions}
     report = restore_log(source, directory / "new", on_damage="drop", **settings)
-    assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
+    assert [
+        finding for finding in verify(discover(str(directory / "new"))).findings if finding.severity is Severity.ERROR
+    ] == []
     assert (
         report.bytes_lost
         + sum(lost_range.end - lost_range.start for lost_range in report.partitions[0].lost if lost_range.is_tail)

@@ -47,7 +47,9 @@ class Change:
 
 
 def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
-    rows = [{"name": one[0], "type": one[1], **({"default": one[2]} if len(one) > 2 else {})} for one in fields]
+    rows = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
     return {"type": "record", "name": name, "fields": rows}
 
 
@@ -207,7 +209,7 @@ def comparable(value: Any) -> Any:
         pairs = [
             tuple(one.values()) if isinstance(one, dict) and one.keys() == {"key", "value"} else one for one in value
         ]
-        return [tuple(map(comparable, one)) if isinstance(one, tuple) else comparable(one) for one in pairs]
+        return [tuple(map(comparable, pair)) if isinstance(pair, tuple) else comparable(pair) for pair in pairs]
     return value
 
 

@@ -176,7 +176,7 @@ def test_a_file_is_begun_again_with_the_column_when_a_far_timestamp_comes(rows_b
     assert table.column(FAR_TIMESTAMPS_COLUMN).to_pylist() == [None] * rows_before + [FAR[0], None, None]
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [*range(rows_before), None, 5, 6]
     assert pq.read_schema(path).metadata[b"topic"] == b"orders"
-    assert [one.name for one in tmp_path.iterdir()] == ["f.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f.parquet"]
 
 
 def csv_times(text: str) -> list[str]:

@@ -636,7 +636,12 @@ def test_times_that_microseconds_cannot_say_are_null(kind, tmp_path):
     (log / f"{0:020}.log").write_bytes(raw)
     export(kind, log)
     timestamps = kind.read().sort_by("offset")["timestamp"].to_pylist()
-    assert [None if one is None else round(one.timestamp() * 1000) for one in timestamps] == [-1, 0, START, None]
+    assert [None if timestamp is None else round(timestamp.timestamp() * 1000) for timestamp in timestamps] == [
+        -1,
+        0,
+        START,
+        None,
+    ]
 
 
 def test_single_files_are_refused(kind, log):

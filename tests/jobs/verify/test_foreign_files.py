@@ -21,7 +21,7 @@ def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
     (tmp_path / "t-0" / "notes.txt").touch()
     (tmp_path / "t-0" / "old").mkdir()
     findings = verify(discover(str(tmp_path))).findings
-    assert sorted((one.severity.name, one.check, Path(one.file).name) for one in findings) == [
+    assert sorted((finding.severity.name, finding.check, Path(finding.file).name) for finding in findings) == [
         ("NOTE", "unexpected", "notes.txt"),
         ("NOTE", "unexpected", "old"),
         ("NOTE", "unexpected", "report.html"),
@@ -31,4 +31,4 @@ def test_files_and_directories_that_no_broker_expects_are_named(tmp_path):
 
 @pytest.mark.parametrize("log", sorted(filter(Path.is_dir, LOGS.iterdir())), ids=lambda path: path.name)
 def test_a_brokers_own_files_are_no_strangers(log):
-    assert [one for one in verify(discover(str(log))).findings if one.check == "unexpected"] == []
+    assert [finding for finding in verify(discover(str(log))).findings if finding.check == "unexpected"] == []

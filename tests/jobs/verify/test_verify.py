@@ -27,13 +27,13 @@ def find_problems(
     path: Path, *, least: Severity = Severity.WARNING, deep: bool = False
 ) -> list[tuple[str, int | None]]:
     report = verify(discover(str(path)), deep=deep)
-    assert report.is_sound == all(one.severity < Severity.ERROR for one in report.findings)
+    assert report.is_sound == all(finding.severity < Severity.ERROR for finding in report.findings)
     return [(one.check, one.position) for one in find_unexpected(report) if one.severity >= least]
 
 
 def find_unexpected(report) -> list[Finding]:
     """Return the findings but the open transactions at the ends of these logs, whose brokers were stopped in them."""
-    return [one for one in report.findings if one.check != "open-transaction"]
+    return [finding for finding in report.findings if finding.check != "open-transaction"]
 
 
 @pytest.mark.parametrize("name", ["kraft-4x-transactions", "zk-28-mixed", "unclean-half-finished-swap/after"])
@@ -164,8 +164,8 @@ def test_index_entries_are_held_to_the_brokers_invariant(log):
 def test_what_brokers_rebuild_is_a_warning(log, name, raw, check):
     (log / name).write_bytes(raw)
     report = verify(discover(str(log)))
-    assert check in {one.check for one in report.findings}
-    assert {one.severity for one in report.findings} == {Severity.WARNING}
+    assert check in {finding.check for finding in report.findings}
+    assert {finding.severity for finding in report.findings} == {Severity.WARNING}
 
 
 @pytest.mark.parametrize("kind", ["index", "txnindex"])
@@ -211,7 +211,7 @@ def test_an_open_transaction_is_in_the_verdict(tmp_path):
     (tmp_path / "t-0" / base(0)).write_bytes(b"".join(map(bytes, batches)))
     (tmp_path / "t-0" / base(0, "index")).write_bytes(b"")
     report = verify(discover(str(tmp_path)))
-    assert [(one.check, one.severity, one.offset) for one in report.findings] == [
+    assert [(finding.check, finding.severity, finding.offset) for finding in report.findings] == [
         ("open-transaction", Severity.WARNING, 1),
         ("open-transaction", Severity.WARNING, 3),
     ]

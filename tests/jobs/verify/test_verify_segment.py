@@ -30,7 +30,7 @@ def by_values(raw, batches):
         first_offsets.append(UNKNOWN if batch.base_offset is None else batch.base_offset)
         if batch.damage is not None:
             problems[place] = batch.damage.reason
-        if batch.codec != "none" and (bad := [one.offset for one in batch.records if one.crc_ok is False]):
+        if batch.codec != "none" and (bad := [record.offset for record in batch.records if record.crc_ok is False]):
             wrong[place] = bad
     return rows, first_offsets, problems, wrong
 

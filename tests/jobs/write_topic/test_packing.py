@@ -27,7 +27,7 @@ def pack_rows(rows, **options):
     for parts in packer(**options).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
         assert len({part.topic_partition for part in parts}) == len(parts)
         for part in parts:
-            records = [one for data, _ in part.batches for batch in read_values(data) for one in batch.records]
+            records = [record for data, _ in part.batches for batch in read_values(data) for record in batch.records]
             assert len(records) == part.records
             packed_parts.append((part.topic_partition.topic, part.topic_partition.partition, records))
     return packed_parts
@@ -44,17 +44,17 @@ def test_each_row_is_in_the_partition_of_its_key_and_in_order():
     values = [int(record.value) for _, _, records in packed_parts for record in records]
     assert Counter(values) == Counter(range(800))
     assert all(
-        partition_of(bytes(one.key), 4) == partition for _, partition, records in packed_parts for one in records
+        partition_of(bytes(record.key), 4) == partition for _, partition, records in packed_parts for record in records
     )
     for expected_partition in range(4):
         mine = [
-            int(one.value)
+            int(record.value)
             for _, partition, records in packed_parts
             if partition == expected_partition
-            for one in records
+            for record in records
         ]
         assert mine == sorted(mine)
-    assert {one.timestamp for _, _, records in packed_parts for one in records} == {NOW}
+    assert {record.timestamp for _, _, records in packed_parts for record in records} == {NOW}
 
 
 def test_topics_partitions_times_and_headers_of_rows_count():
@@ -83,7 +83,9 @@ def test_topics_partitions_times_and_headers_of_rows_count():
 def test_columns_that_are_null_all_through():
     nulls = pa.record_batch({name: pa.nulls(2) for name in ("key", "value", "headers", "timestamp", "partition")})
     ((_, _, records),) = pack_rows(nulls)
-    assert [(one.key, one.value, one.headers, one.timestamp) for one in records] == [(None, None, (), NOW)] * 2
+    assert [(record.key, record.value, record.headers, record.timestamp) for record in records] == [
+        (None, None, (), NOW)
+    ] * 2
 
 
 def test_rows_without_a_key_stay_together_and_move_on():
@@ -130,5 +132,5 @@ def test_small_batches_are_put_together_and_empty_ones_left_out():
 def test_a_batch_larger_than_what_is_put_together_is_cut():
     whole = rows(1000)
     parts = list(gather_batches([whole], whole.nbytes // 4 - 100))
-    assert [one.num_rows for one in parts] == [250, 250, 250, 250]
+    assert [part.num_rows for part in parts] == [250, 250, 250, 250]
     assert pa.Table.from_batches(parts).combine_chunks().to_batches() == [whole]

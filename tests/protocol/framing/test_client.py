@@ -50,7 +50,7 @@ def test_two_ends_with_the_rewrite_speak_its_versions(tmp_path):
         assert choose_version(api.key, theirs, specs=DONE.specs) == expected_version
 
 
-@pytest.mark.parametrize("api", [pytest.param(one, id=one.response) for one in DONE.apis])
+@pytest.mark.parametrize("api", [pytest.param(api, id=api.response) for api in DONE.apis])
 def test_an_unmodified_client_beside_a_rewritten_server_takes_the_old_version_and_sees_the_same_bytes(api):
     version = choose_version(api.key, list_served_apis(DONE.specs))
     assert version == choose_version(api.key, list_served_apis()) == (api.before if api.key != INIT_PRODUCER_ID else 5)

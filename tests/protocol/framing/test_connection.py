@@ -39,11 +39,11 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
         reader.receive_data(stream[at : at + step])
         while (one := reader.next_frame_or_view()) is not None:
             frames.append(one)
-    assert [bytes(one) for one in frames] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
+    assert [bytes(frame) for frame in frames] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
     assert reader.waiting_bytes == 0
     if step < 10**6:  # what is whole already when it is asked for is copied
         assert sizes == [65_537, 65_538, 200_001, 70_001]
-        views = [isinstance(one, memoryview) and one.readonly for one in frames]
+        views = [isinstance(frame, memoryview) and frame.readonly for frame in frames]
         assert views == [False] * 2 + [True] * 3 + [False, True]
 
 

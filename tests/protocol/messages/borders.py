@@ -57,7 +57,7 @@ def values_at_borders(
         for count in FEW:
             yield (
                 f"{count} tags",
-                _make(cls._classes, plan.root, (), 0, tags=[(1000 + one, b"") for one in range(count)]),
+                _make(cls._classes, plan.root, (), 0, tags=[(1000 + number, b"") for number in range(count)]),
             )
 
 

@@ -145,7 +145,7 @@ def test_a_shape_that_is_seen_often_has_a_function_of_its_own_and_the_first_valu
     functions.occurrences.clear()
     shapes = []
     for _ in range(TIMES):
-        value.replace(directories=[UUID(int=one) for one in range(130)]).encode(1)
+        value.replace(directories=[UUID(int=number) for number in range(130)]).encode(1)
         shapes.append(len(functions))
     assert shapes == [0] * (HotShapes.MIN_OCCURRENCES - 1) + [1] * (TIMES - HotShapes.MIN_OCCURRENCES + 1)
     assert HotShapes.MAX_NUMBERS < 127, "a count of such a shape is one byte"

@@ -115,7 +115,7 @@ def _without_tags(spec):
     """Return the spec as it was before any of its tagged fields were added."""
 
     def strip(struct):
-        return replace(struct, fields=tuple(one for one in struct.fields if one.tag is None))
+        return replace(struct, fields=tuple(field for field in struct.fields if field.tag is None))
 
     return replace(spec, struct=strip(spec.struct), structs={name: strip(one) for name, one in spec.structs.items()})
 
@@ -125,7 +125,7 @@ def _with_tags(spec):
         version
         for version in spec.valid_versions
         for struct in (spec.struct, *spec.structs.values())
-        if any(one.is_tagged(version) and one.versions == one.tagged_versions for one in struct.fields)
+        if any(field.is_tagged(version) and field.versions == field.tagged_versions for field in struct.fields)
     ]
 
 

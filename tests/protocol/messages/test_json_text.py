@@ -55,7 +55,7 @@ def test_text_is_escaped_as_json_asks():
 def test_numbers():
     cls = message("DescribeTransactionsResponse")
     numbers = [0, 9, 10, -1, -9, -10, 99, 100, 2**63 - 1, -(2**63), -(2**63) + 1, 10**18, -(10**18)]
-    values = [cls.from_json({"throttleTimeMs": 0, "transactionStates": [_state(one)]}, 0) for one in numbers]
+    values = [cls.from_json({"throttleTimeMs": 0, "transactionStates": [_state(number)]}, 0) for number in numbers]
     actual_text, expected_text = both(cls, 0, values)
     assert actual_text == expected_text
     assert [json.loads(text)["transactionStates"][0]["producerId"] for text in actual_text] == numbers

@@ -133,7 +133,8 @@ def test_an_encode_error_names_the_field(change, version, place):
     value = Metadata(**{"topics": [Topic(name="t")], **change})
     if "topics" in change and isinstance(change["topics"], list):
         value.topics = [
-            one.replace(name="t") if isinstance(one, Topic) and one.name == "" else one for one in value.topics
+            topic.replace(name="t") if isinstance(topic, Topic) and topic.name == "" else topic
+            for topic in value.topics
         ]
     with pytest.raises(EncodeError) as caught:
         value.encode(version)

@@ -42,8 +42,8 @@ class _Maker:
         self.classes, self.rng, self.with_tags, self.plain = classes, rng, unknown_tags, plain
 
     def struct(self, plan: StructPlan) -> Any:
-        fields = {one.attribute: self.field(one) for one in plan.fields}
-        fields |= {one.attribute: self.field(one) for one in plan.tagged_fields if self.rng.random() < 0.6}
+        fields = {field.attribute: self.field(field) for field in plan.fields}
+        fields |= {field.attribute: self.field(field) for field in plan.tagged_fields if self.rng.random() < 0.6}
         if self.with_tags and plan.flexible and self.rng.random() < 0.7:
             tags = sorted(self.rng.sample(range(100, 100_000), self.rng.randint(1, 3)))
             fields["unknown_tags"] = [(tag, self.rng.randbytes(self.rng.randint(0, 200))) for tag in tags]

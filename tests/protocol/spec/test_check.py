@@ -45,7 +45,7 @@ def test_a_response_is_as_unreleased_as_its_request():
     changed_spec = source("FooResponse", A, {**A, "name": "B", "versions": "3+"}, type="response")
     for request, verdict in ((unstable, "note"), (REQUEST, "breaking")):
         findings = list(check_sets(specs(request, RESPONSE), specs(request, changed_spec)))
-        assert [(one.rule.name, one.verdict) for one in findings] == [("field-added", verdict)]
+        assert [(finding.rule.name, finding.verdict) for finding in findings] == [("field-added", verdict)]
 
 
 def test_halves_must_agree():

@@ -174,8 +174,8 @@ CHANGES = {
 def test_change(name):
     old, new, expected_findings = CHANGES[name]
     findings = compare(old, new)
-    assert {(one.rule.name, one.where, one.versions) for one in findings} == expected_findings
-    assert all(one.verdict == one.rule.verdict for one in findings)
+    assert {(finding.rule.name, finding.where, finding.versions) for finding in findings} == expected_findings
+    assert all(finding.verdict == finding.rule.verdict for finding in findings)
 
 
 def test_a_common_struct_is_followed_wherever_it_is_used():
@@ -188,7 +188,7 @@ def test_a_common_struct_is_followed_wherever_it_is_used():
 
 def test_an_unstable_version_may_change():
     findings = compare(spec(A, **UNSTABLE), spec(A, with_(X, versions="3+"), **UNSTABLE))
-    assert [(one.rule.name, one.verdict) for one in findings] == [("field-added", "note")]
+    assert [(finding.rule.name, finding.verdict) for finding in findings] == [("field-added", "note")]
     assert worst(compare(spec(A, **UNSTABLE), spec(A, X, **UNSTABLE))) == "breaking"
 
 

@@ -18,7 +18,7 @@ CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
 TEXT = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
 SPECS = {name: catalog.load(name) for api in catalog.apis() for name in (api.request, api.response)}
 DONE = rewrite(SPECS)
-APIS = [pytest.param(one, id=f"{one.response}-v{one.version}") for one in DONE.apis]
+APIS = [pytest.param(api, id=f"{api.response}-v{api.version}") for api in DONE.apis]
 
 
 def pair(*fields, request=None, valid="0-1", flexible="1+", **top):
@@ -52,7 +52,7 @@ def test_every_rewritten_api_is_written_and_read_and_its_old_versions_have_the_s
 def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_message(api):
     """The document's figures, for what stands at the top: an answer of defaults has no elements."""
     old, new = class_of(SPECS[api.response]), class_of(DONE.specs[api.response])
-    top = [one for one in DONE.fields if one.message == api.response and len(one.path) == 1]
+    top = [field for field in DONE.fields if field.message == api.response and len(field.path) == 1]
     saved_bytes = sum(2 if one.kind == "code" else 1 for one in top)
     null = dict.fromkeys(new.spec.struct.field(one.path[0]).snake_name for one in top if one.kind == "message")
     if api.is_flexible_new:  # OffsetDelete: an array's count is shorter by three bytes, and a tag section is new
@@ -92,18 +92,18 @@ def test_what_the_catalogs_rewrite_comes_to():
     }  # fmt: skip
     assert "KAFKA-9577" in kept_reasons["SaslHandshakeResponse"]
     assert "KIP-511" in kept_reasons["ApiVersionsResponse"]
-    assert [one.response for one in DONE.apis if one.is_flexible_new] == ["OffsetDeleteResponse"]
-    assert [one.response for one in DONE.apis if one.version == one.before] == ["InitProducerIdResponse"]
+    assert [api.response for api in DONE.apis if api.is_flexible_new] == ["OffsetDeleteResponse"]
+    assert [api.response for api in DONE.apis if api.version == api.before] == ["InitProducerIdResponse"]
 
 
 def test_as_written_and_by_suffix():
     report = rewrite(SPECS, suffix=True, as_written=True)
     assert len(report.apis) == 94
     assert {"PartitionErrorCode", "AcknowledgeErrorMessage", "BatchIndexErrorMessage"} <= {
-        one.path[-1] for one in report.fields
+        field.path[-1] for field in report.fields
     }
-    assert {one.response: one.version for one in report.apis}["InitProducerIdResponse"] == 7
-    assert "ApiVersionsResponse" in {one.message for one in report.fields}
+    assert {api.response: api.version for api in report.apis}["InitProducerIdResponse"] == 7
+    assert "ApiVersionsResponse" in {field.message for field in report.fields}
     kept_reasons = {".".join((one.message, *one.path)): one.reason for one in report.unchanged}
     assert kept_reasons["CreateTopicsResponse.Topics.TopicConfigErrorCode"] == "it is tag 0 already"
     assert "SaslHandshakeResponse" in kept_reasons
@@ -113,19 +113,21 @@ def test_as_written_and_by_suffix():
 def test_the_checker_calls_all_but_three_defaults_harmless():
     """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
     findings = list(check_sets(SPECS, DONE.specs))
-    breaking = [(one.message, one.where, one.rule.name) for one in findings if one.verdict == "breaking"]
+    breaking = [
+        (finding.message, finding.where, finding.rule.name) for finding in findings if finding.verdict == "breaking"
+    ]
     assert breaking == [
         ("CreateTopicsResponse", "Topics.ErrorMessage", "default-changed"),
         ("DescribeQuorumResponse", "ErrorMessage", "default-changed"),
         ("DescribeQuorumResponse", "Topics.Partitions.ErrorMessage", "default-changed"),
     ]
-    assert sum(one.rule.name == "default-to-null" for one in findings) == 24
+    assert sum(finding.rule.name == "default-to-null" for finding in findings) == 24
 
 
 def test_tags_go_on_where_the_struct_has_some():
     tagged_field = {"name": "T", "type": "int8", "versions": "1+", "tag": 0, "taggedVersions": "1+"}
     report = rewrite(pair(TEXT, tagged_field, CODE))
-    assert [(one.path, one.tag, one.version) for one in report.fields] == [
+    assert [(field.path, field.tag, field.version) for field in report.fields] == [
         (("ErrorMessage",), 1, 2),
         (("ErrorCode",), 2, 2),
     ]
@@ -174,7 +176,10 @@ def test_a_struct_used_twice_is_tagged_once():
     common = {"commonStructs": [{"name": "S", "versions": "0+", "fields": [CODE, TEXT]}]}
     uses = [{"name": name, "type": kind, "versions": "0+"} for name, kind in (("A", "[]S"), ("B", "S"))]
     report = rewrite(pair(*uses, **common))
-    assert [(one.path, one.arrays) for one in report.fields] == [(("A", "ErrorCode"), 1), (("A", "ErrorMessage"), 1)]
+    assert [(field.path, field.arrays) for field in report.fields] == [
+        (("A", "ErrorCode"), 1),
+        (("A", "ErrorMessage"), 1),
+    ]
 
 
 def test_an_inflexible_api_turns_flexible_with_its_headers():
@@ -259,7 +264,7 @@ def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_ta
     specs |= {api.response: add_fields(specs[api.response], code, text)}
     assert find_untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
     again = rewrite(specs, suffix=suffix)
-    assert [one.path for one in again.fields] == [("SecondErrorCode",), ("SecondErrorMessage",)]
+    assert [field.path for field in again.fields] == [("SecondErrorCode",), ("SecondErrorMessage",)]
     assert find_untagged(again.specs[api.response]) == []
 
 

@@ -90,7 +90,7 @@ def test_kip_636_in_a_new_version():
     # that every version carries, so that no bytes stand for it.
     changes = compare(response(False, "0"), response(True, "0-1"))
     assert worst(changes) == "note"
-    assert [(one.rule.name, one.where) for one in changes if one.verdict == "note"] == [
+    assert [(change.rule.name, change.where) for change in changes if change.verdict == "note"] == [
         ("default-to-null", "ErrorMessage")
     ]
     assert worst(compare(response(False, "0-1"), response(True, "0-1"))) == "breaking"  # version 1 has it as a tag

@@ -61,7 +61,7 @@ def batches_of(raw: bytes) -> list[bytes]:
 
 def with_header(choose: random.Random, raw: bytes, layout: HeaderLayout) -> bytes:
     """Write an odd value into one header field; the magic stays."""
-    field = choose.choice([one for one in layout.fields if one.name not in ("magic", "crc", "size")])
+    field = choose.choice([field for field in layout.fields if field.name not in ("magic", "crc", "size")])
     value = choose.choice(INTEGERS[field.format])
     if field.name == "attributes":
         value = raw[layout.end_of("attributes") - 1] & CODEC_MASK | value & 0x7F & ~CODEC_MASK

@@ -75,7 +75,7 @@ def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
         ]
     with lookups(filled_topic, minPartitions="4") as topic_lookups:
         pieces = topic_lookups.ranges({ZERO: 0}, {ZERO: 200})
-        assert [one.first for one in pieces] == [0, *(one.end for one in pieces[:-1])]
+        assert [piece.first for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
         assert len(pieces) == 4
         assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
     with lookups(filled_topic, maxRecordsPerPartition="60") as lookups_used:

@@ -24,7 +24,9 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
     dice = random.Random(seed)
     topics = [f"t{n}" for n in range(3)]
     partitions = [partition(n, topic) for topic in topics for n in range(dice.randrange(1, 5))]
-    planned_ranges = {one: (first := dice.randrange(10), first + dice.choice([0, 0, 7, 40])) for one in partitions}
+    planned_ranges = {
+        partition: (first := dice.randrange(10), first + dice.choice([0, 0, 7, 40])) for partition in partitions
+    }
     ranges = []
     for one, (first, end) in planned_ranges.items():
         cuts = sorted({first, *(dice.randrange(first, end) for _ in range(3) if end > first), end})
@@ -32,7 +34,7 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
     shares = share_out(partitions, ranges, cores=dice.randrange(1, 5), can_grow=True)
     owners = {}
     for _ in range(4):
-        bounds = {one: (first := dice.randrange(30), first + dice.randrange(60)) for one in partitions}
+        bounds = {partition: (first := dice.randrange(30), first + dice.randrange(60)) for partition in partitions}
         bounds |= {partition(n, "t0"): (0, dice.randrange(3)) for n in range(5, 8)}
         bounds |= {partition(0, f"new{dice.randrange(3)}"): (0, 2)}
         bounds.pop(dice.choice(partitions))  # its topic was deleted
@@ -69,6 +71,6 @@ def test_one_task_reads_what_does_not_exist_yet():
 def test_new_partitions_are_spread_over_tasks():
     readers = [NewPartitions({"t": 2}, index, 3) for index in range(3)]
     for number in range(2, 40):
-        assert sum(one.has(partition(number)) for one in readers) == 1
-    assert not any(one.has(partition(number)) for one in readers for number in range(2))
-    assert all(any(one.has(partition(number)) for number in range(2, 40)) for one in readers)
+        assert sum(reader.has(partition(number)) for reader in readers) == 1
+    assert not any(reader.has(partition(number)) for reader in readers for number in range(2))
+    assert all(any(reader.has(partition(number)) for number in range(2, 40)) for reader in readers)

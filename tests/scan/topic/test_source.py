@@ -204,5 +204,5 @@ def test_an_end_after_an_open_transaction_does_not_wait(caplog):
         assert "t-0: the transaction of producer" in caplog.text
         hidden_transactions = []
         plan_shares(topic_options(committed_settings, is_stream=False), cores=1, report=hidden_transactions.append)
-        assert [(one.first_offset, one.end_offset) for one in hidden_transactions] == [(1, 4)]
+        assert [(transaction.first_offset, transaction.end_offset) for transaction in hidden_transactions] == [(1, 4)]
         producer.abort_transaction()

@@ -31,7 +31,7 @@ DOUBLES = (0.0, 0.1, -2.5, 1e300, 3.0)
 
 
 @dataclass
-class Pair:
+class SchemaPair:
     """Two schemas, and values that the first one wrote."""
 
     writer: Any
@@ -47,10 +47,10 @@ class PairMaker:
         self._numbers = 0
         self._logical: dict[str, dict[str, Any]] = {}
 
-    def pairs(self, count: int) -> list[Pair]:
+    def pairs(self, count: int) -> list[SchemaPair]:
         return [self.pair() for _ in range(count)]
 
-    def pair(self) -> Pair:
+    def pair(self) -> SchemaPair:
         choose = self._choose
         self._numbers = 0
         self._logical = {"bytes": {"logicalType": "decimal", "precision": 9, "scale": 2}}
@@ -65,7 +65,7 @@ class PairMaker:
             self._logical[kind] = {"logicalType": logical}
         writer = self._record(2)
         values = [self._bytes(writer) for _ in range(choose.randint(1, 4))]
-        return Pair(writer, self._change_schema(writer), values)
+        return SchemaPair(writer, self._change_schema(writer), values)
 
     # ------------------------------------------------------------------------------------------------------ schemas
 
@@ -389,7 +389,7 @@ def are_equal(ours: Any, javas: Any) -> bool:
     return type(ours) is type(javas) and bool(ours == javas)
 
 
-def differences(pair: Pair, verdicts: list[dict[str, Any]]) -> list[str]:
+def differences(pair: SchemaPair, verdicts: list[dict[str, Any]]) -> list[str]:
     """Return how this package's rows differ from what Java says of a pair's values."""
     import pyarrow as pa
 

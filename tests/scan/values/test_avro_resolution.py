@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.scan.values.avro_pairs import Pair, differences, sized_bytes, zigzag
+from tests.scan.values.avro_pairs import SchemaPair, differences, sized_bytes, zigzag
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
@@ -30,7 +30,9 @@ TIME_MICROS = {"type": "long", "logicalType": "time-micros"}
 
 def record(*fields, name="R"):
     """Return a record's schema of (name, type) or (name, type, default)."""
-    rows = [{"name": one[0], "type": one[1], **({"default": one[2]} if len(one) > 2 else {})} for one in fields]
+    rows = [
+        {"name": field[0], "type": field[1], **({"default": field[2]} if len(field) > 2 else {})} for field in fields
+    ]
     return {"type": "record", "name": name, "fields": rows}
 
 
@@ -52,7 +54,7 @@ def test_verdicts_of_java_on_random_pairs():
         writer, reader, values, verdicts = json.loads(line)
         refused_count += sum("error" in verdict for verdict in verdicts)
         total += len(verdicts)
-        if difference := differences(Pair(writer, reader, [bytes.fromhex(value) for value in values]), verdicts):
+        if difference := differences(SchemaPair(writer, reader, [bytes.fromhex(value) for value in values]), verdicts):
             differences_by_number[number] = difference
     assert differences_by_number == {}
     assert total > 900

@@ -122,7 +122,7 @@ def test_json_keeps_what_its_schema_does_not_know_and_refuses_other_types():
 def test_numbers_and_nulls_are_merged_and_a_conflict_is_text():
     inferred_schema = infer_schema([b'{"a": 1, "b": 1}', b'{"a": 2.5, "b": "x"}', b'{"a": null, "c": []}', b"no"])
     decoder = JsonDecoder(inferred_schema)
-    assert [(one.name, str(one.type)) for one in decoder.fields][:2] == [("a", "double"), ("b", "string")]
+    assert [(field.name, str(field.type)) for field in decoder.fields][:2] == [("a", "double"), ("b", "string")]
     good, bad = rows(decoder, b'{"a": 1, "b": 1}', b'{"b": "x"}')
     assert ([row["b"] for row in good], bad) == (["1", '"x"'], [])
 
@@ -168,7 +168,7 @@ def test_a_registered_avro_schema_takes_in_what_it_names():
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "Line"}, {"name": "b", "type": "Line"}]}
     schema = avro_schema(RegisteredSchema("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
-    assert [one.type for one in avro(schema).fields] == [pa.struct([("sku", pa.string())])] * 2
+    assert [field.type for field in avro(schema).fields] == [pa.struct([("sku", pa.string())])] * 2
 
 
 def test_protobuf_that_has_no_column_is_refused_by_name():

@@ -86,7 +86,7 @@ def find_copies(*paths: Path) -> list[CopySource]:
 
 def merge_copies_of(*paths: Path, check: bool = True):
     copy_sources = find_copies(*paths)
-    copies = [read_copy(one) for one in copy_sources]
+    copies = [read_copy(source) for source in copy_sources]
     return merge(copy_sources[0].partition.topic_partition, copies, FileInspector(copy_sources, copies), check=check)
 
 
@@ -121,11 +121,11 @@ class Broker:
 
     def note_epoch(self, epoch: int, start: int) -> None:
         if not self.epochs or self.epochs[-1][0] < epoch:
-            self.epochs = [*(one for one in self.epochs if one[1] < start), (epoch, start)]
+            self.epochs = [*(epoch for epoch in self.epochs if epoch[1] < start), (epoch, start)]
 
     def truncate(self, end: int) -> None:
         self.log = [batch for batch in self.log if batch.end <= end]
-        self.epochs = [one for one in self.epochs if one[1] < self.end]
+        self.epochs = [epoch for epoch in self.epochs if epoch[1] < self.end]
         self.high_watermark = min(self.high_watermark, self.end)
 
 

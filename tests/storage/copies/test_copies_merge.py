@@ -113,8 +113,8 @@ def test_a_missing_segment_is_taken_from_another_copy(tmp_path, whole):
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:5])}, epochs=[(0, 0)])
     merged_copy = merge_copies_of(one, two)
     assert rows_of(merged_copy) == truth_of(whole)
-    taken_decisions = [one for one in merged_copy.decisions if one.check == "taken-from-copy"]
-    assert [(one.first_offset, one.end_offset) for one in taken_decisions] == [(7, 14)]
+    taken_decisions = [decision for decision in merged_copy.decisions if decision.check == "taken-from-copy"]
+    assert [(decision.first_offset, decision.end_offset) for decision in taken_decisions] == [(7, 14)]
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -205,7 +205,7 @@ def test_without_epochs_the_high_watermark_tells_which_tail_counts(tmp_path, who
     two = write_partition(tmp_path / "2", {0: raw_of(other, magic=magic, codec="gzip")}, high_watermark=13)
     merged_copy = merge_copies_of(one, two)
     assert rows_of(merged_copy) == truth_of(other)
-    assert [one.check for one in merged_copy.decisions] == ["divergent-tail"]
+    assert [decision.check for decision in merged_copy.decisions] == ["divergent-tail"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

@@ -27,7 +27,9 @@ def test_a_directory_has_topics_and_partitions(log):
     assert records.schema.names[:3] == ["topic", "partition", "offset"]
     table = records.read_all()
     counts = table.group_by(["topic", "partition"]).aggregate([("offset", "count"), ("offset", "max")]).to_pylist()
-    assert sorted((one["topic"], one["partition"], one["offset_count"], one["offset_max"]) for one in counts) == [
+    assert sorted(
+        (count["topic"], count["partition"], count["offset_count"], count["offset_max"]) for count in counts
+    ) == [
         ("orders", 0, 10, 9),
         ("orders", 1, 10, 9),
         ("users", 0, 10, 9),

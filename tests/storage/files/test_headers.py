@@ -31,7 +31,7 @@ def by_walk(raw: bytes, **options):
 
 def by_scan(raw: bytes, **options):
     windows = [*scan_segment(reader(raw), size_bytes=len(raw), **options)]
-    rows = [tuple(row) for one in windows for row in one.batches.table.T.tolist()]
+    rows = [tuple(row) for window in windows for row in window.batches.table.T.tolist()]
     return rows, windows[-1].batches.end.position, windows[-1].batches.end.status
 
 

@@ -74,7 +74,7 @@ def test_patterns_and_directories_of_directories():
     by_pattern = discover(str(LOGS / "unclean-half-finished-swap" / "*" / "plain-0"))
     nested_directories = discover(str(LOGS / "unclean-half-finished-swap"))
     assert [Path(one.path).name for one in by_pattern] == ["after", "before"]
-    assert [Path(one.path).name for one in nested_directories] == ["after", "before"]
+    assert [Path(directory.path).name for directory in nested_directories] == ["after", "before"]
     by_segments = discover(str(LOGS / "unclean-half-finished-swap" / "before" / "plain-0" / "*.log"))
     assert len(by_segments[0].partitions[0].segments) == 3
 
@@ -96,14 +96,14 @@ def test_renamed_directories_and_temporary_files_are_told_apart(tmp_path):
         "remote-log-index-cache/0_x.index",
     )
     (directory,) = discover(str(tmp_path))
-    assert [(str(one.topic_partition), one.state) for one in directory.partitions] == [
+    assert [(str(partition.topic_partition), partition.state) for partition in directory.partitions] == [
         ("__cluster_metadata-0", ""),
         ("t-0", ""),
         ("t-0", "delete"),
         ("u-1", "stray"),
     ]
     metadata, live = directory.partitions[:2]
-    assert [one.log.name.leader_epoch for one in metadata.kraft_snapshots] == [1]
+    assert [snapshot.log.name.leader_epoch for snapshot in metadata.kraft_snapshots] == [1]
     assert [file.name.temporary for file in live.temporary] == ["deleted", "cleaned", "swap"]
     assert [file.name.kind for file in live.orphans] == ["index"]
     assert [file.name.offset for file in live.producer_snapshots] == [9]
@@ -116,7 +116,7 @@ def test_the_log_start_offset_is_the_checkpoint_or_the_first_segment(tmp_path):
     make(tmp_path, f"t-0/{base(10)}", f"t-1/{base(10)}", f"t-2/{base(10)}", "t-3/partition.metadata")
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n3\nt 0 15\nt 1 4\nt 3 8\n")
     (directory,) = discover(str(tmp_path))
-    assert [one.log_start_offset for one in directory.partitions] == [15, 10, 10, 8]
+    assert [partition.log_start_offset for partition in directory.partitions] == [15, 10, 10, 8]
 
 
 def test_a_corrupt_checkpoint_is_a_problem_and_hides_nothing(tmp_path):
@@ -164,7 +164,9 @@ def test_a_url_is_read_through_fsspec_and_pyarrow():
         store.pipe_file(f"/backup/{path.relative_to(source)}", path.read_bytes())
     (local,) = discover(str(source))
     (remote,) = discover("memory://backup")
-    assert [one.topic_partition for one in remote.partitions] == [one.topic_partition for one in local.partitions]
+    assert [partition.topic_partition for partition in remote.partitions] == [
+        partition.topic_partition for partition in local.partitions
+    ]
     for one, other in zip(remote.partitions, local.partitions, strict=True):
         assert [s.size_bytes for s in one.segments] == [s.size_bytes for s in other.segments]
         assert one.checkpointed_offsets == other.checkpointed_offsets

@@ -29,8 +29,8 @@ def linked_log(tmp_path):
 def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked_log, tmp_path):
     (tmp_path / "named").symlink_to(linked_log)
     (log_dir,) = discover(str(tmp_path / "named"))
-    assert {one.topic for one in log_dir.partitions} == {"orders", "users"}
-    assert {one.topic for one in discover(f"{linked_log}/*-0")[0].partitions} == {"orders", "users"}
+    assert {partition.topic for partition in log_dir.partitions} == {"orders", "users"}
+    assert {partition.topic for partition in discover(f"{linked_log}/*-0")[0].partitions} == {"orders", "users"}
     assert len(links_under([str(tmp_path / "named")])) == 4
 
 

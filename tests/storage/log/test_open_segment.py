@@ -16,7 +16,7 @@ DAMAGE = DamagedChunkError("a chunk", position=7, file="object", lost=(100, 200)
 
 
 @dataclass
-class Store:
+class RangeStore:
     """A file system that knows one segment and its index."""
 
     size_bytes: int = 400
@@ -39,7 +39,7 @@ def source(damage=None):
 
 def read(stored_source, ends, *, store=None, end=400, on_damage="keep"):
     gaps, starts = [], []
-    segment = OpenSegment(store or Store(), SEGMENT, stored_source)
+    segment = OpenSegment(store or RangeStore(), SEGMENT, stored_source)
     for run in segment.runs(end=end, on_damage=on_damage, on_gap=gaps.append):
         starts.append(run.start)
         run.end = ends[len(starts) - 1]
@@ -59,7 +59,7 @@ def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
 
 @pytest.mark.parametrize(("positions", "end"), [([90, 150], 400), ([90, 300], 300)])
 def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(positions, end):
-    starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN)], store=Store(positions=positions), end=end)
+    starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN)], store=RangeStore(positions=positions), end=end)
     assert (starts, gap.end) == ([0], None)
     assert "nothing behind it is read" in str(gap)
 
@@ -70,7 +70,7 @@ def test_failfast_raises_the_damage():
 
 
 def test_the_damage_is_told_once():
-    segment = OpenSegment(Store(), SEGMENT, source(DAMAGE))
+    segment = OpenSegment(RangeStore(), SEGMENT, source(DAMAGE))
     assert segment.take_damage() is DAMAGE
     assert segment.take_damage() is None
 
@@ -81,4 +81,4 @@ def test_who_wanted_no_more_is_told_of_no_damage():
 
 def test_a_file_that_was_cut_while_it_was_read_is_an_error():
     with pytest.raises(LogDirError, match="shorter since the read was planned"):
-        read(source(), [ScanEnd(300, TORN)], store=Store(size_bytes=300))
+        read(source(), [ScanEnd(300, TORN)], store=RangeStore(size_bytes=300))

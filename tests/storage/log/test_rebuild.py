@@ -27,9 +27,13 @@ def test_the_brokers_own_recovery_wrote_the_same_bytes(case):
         follow = OpenTransactions()
         for cut_segment in plan_recovery(before, partition).segments:
             (expected_file,) = (
-                one for one in truth[partition.topic_partition].segments if one.base_offset == cut_segment.base_offset
+                segment
+                for segment in truth[partition.topic_partition].segments
+                if segment.base_offset == cut_segment.base_offset
             )
-            (original_segment,) = (one for one in partition.segments if one.base_offset == cut_segment.base_offset)
+            (original_segment,) = (
+                segment for segment in partition.segments if segment.base_offset == cut_segment.base_offset
+            )
             truncated_segment = replace(
                 original_segment,
                 log=replace(original_segment.log, path=cut_segment.path, size_bytes=cut_segment.size_bytes),

@@ -59,12 +59,12 @@ def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
             writer.append(records(first, 100, batch_bytes=500, leader_epoch=first // 300))
         written_log = writer.close()
     assert len(written_log.segments) > 3
-    assert all(one.size_bytes <= 5000 for one in written_log.segments)
-    assert [one.base_offset for one in written_log.segments[1:]] == [
-        one.next_offset for one in written_log.segments[:-1]
+    assert all(segment.size_bytes <= 5000 for segment in written_log.segments)
+    assert [segment.base_offset for segment in written_log.segments[1:]] == [
+        segment.next_offset for segment in written_log.segments[:-1]
     ]
     assert written_log.log_end_offset == 1000
-    assert [(one.leader_epoch, one.start_offset) for one in written_log.epochs] == [
+    assert [(epoch.leader_epoch, epoch.start_offset) for epoch in written_log.epochs] == [
         (0, 0),
         (1, 300),
         (2, 600),
@@ -90,7 +90,7 @@ def test_any_offsets_are_kept_and_any_hole(tmp_path_factory, plan, segment_bytes
         written_log = writer.close()
     paths = sorted(directory.glob("*.log"))
     assert b"".join(path.read_bytes() for path in paths) == whole
-    assert [int(path.stem) for path in paths] == [one.base_offset for one in written_log.segments]
+    assert [int(path.stem) for path in paths] == [segment.base_offset for segment in written_log.segments]
     assert written_log.log_end_offset == offset
     for one in written_log.segments:
         assert one.next_offset - one.base_offset <= 2**31

@@ -28,7 +28,7 @@ LOG = LogDirectory(
 )
 def test_what_is_wanted_is_left(topics, partitions, remaining_names):
     (log_dir,) = select_partitions([LOG], topics, partitions)
-    assert tuple(str(one.topic_partition) for one in log_dir.partitions) == remaining_names
+    assert tuple(str(partition.topic_partition) for partition in log_dir.partitions) == remaining_names
 
 
 def test_what_is_not_there_is_named():

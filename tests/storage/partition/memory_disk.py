@@ -229,7 +229,7 @@ class MemoryDisk:
         if not isinstance(node, Directory):
             raise LogDirError("cannot be read", file=path)
         file_stats = [self.stat(f"{path}/{name}") for name in sorted(node.entries)]
-        return [one for one in file_stats if one is not None]
+        return [stat for stat in file_stats if stat is not None]
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         with self.open(path) as read_at:

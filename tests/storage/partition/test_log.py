@@ -34,7 +34,7 @@ def test_a_leader_assigns_offsets_and_its_epoch(tmp_path):
     assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
     assert (second.first_offset, second.last_offset, second.last_leader_epoch) == (3, 4, 4)
     assert log.log_end_offset == 5
-    assert [one.leader_epoch for one in log.epochs.entries] == [4]
+    assert [entry.leader_epoch for entry in log.epochs.entries] == [4]
 
 
 def test_a_log_is_read_up_to_its_watermarks(tmp_path):
@@ -44,9 +44,9 @@ def test_a_log_is_read_up_to_its_watermarks(tmp_path):
     assert log.read(0, max_bytes=1 << 20).records == b""
     log.update_high_watermark(4)
     visible = log.read(0, max_bytes=1 << 20).records
-    assert [record.offset for one in read_values(visible) for record in one.records] == [0, 1, 2, 3]
+    assert [record.offset for batch in read_values(visible) for record in batch.records] == [0, 1, 2, 3]
     everything = log.read(3, max_bytes=1 << 20, isolation=LOG_END).records
-    assert [record.offset for one in read_values(everything) for record in one.records] == [2, 3, 4, 5, 6, 7]
+    assert [record.offset for batch in read_values(everything) for record in batch.records] == [2, 3, 4, 5, 6, 7]
     with pytest.raises(OffsetOutOfRangeError):
         log.read(9, max_bytes=10)
 

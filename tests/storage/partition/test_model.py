@@ -93,7 +93,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         again = bytes(8) + raw[8:]
         is_known = (
-            any(one.last_offset == last for one in state.batches) and state.producer_epoch == header.producer_epoch
+            any(batch.last_offset == last for batch in state.batches) and state.producer_epoch == header.producer_epoch
         )
         try:
             info = self.log.append_as_leader(again, leader_epoch=self.epoch, now_ms=self.now_ms)
@@ -139,7 +139,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.tick(self.now_ms)
         assert self.start <= self.log.log_start_offset <= max(self.watermark, self.start)
         self.start = self.log.log_start_offset
-        self.batches = [one for one in self.batches if one[0] >= self.log.segment_bases[0]]
+        self.batches = [batch for batch in self.batches if batch[0] >= self.log.segment_bases[0]]
 
     @precondition(lambda self: self.batches)
     @rule(place=st.floats(0, 1))
@@ -147,7 +147,7 @@ class LogMachine(RuleBasedStateMachine):
         keep = int(len(self.batches) * place)
         offset = self.batches[keep][0] if keep < len(self.batches) else self.end
         self.log.truncate_to(offset, now_ms=self.now_ms)
-        self.batches = [one for one in self.batches if one[1] < offset]
+        self.batches = [batch for batch in self.batches if batch[1] < offset]
         self.end = offset
         self.start, self.watermark = min(self.start, offset), min(self.watermark, offset)
 
@@ -168,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open()
         end = self.log.log_end_offset
         assert flushed_end <= end <= self.end if power else end == self.end
-        self.batches = [one for one in self.batches if one[1] < end]
+        self.batches = [batch for batch in self.batches if batch[1] < end]
         self.end, self.watermark = end, self.log.high_watermark
 
     # -------------------------------------------------------------------------------------------- what always holds
@@ -176,7 +176,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def it_holds_the_batches(self):
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
-        assert read_all(self.log) == [one for one in self.batches if one[0] >= self.log.segment_bases[0]]
+        assert read_all(self.log) == [batch for batch in self.batches if batch[0] >= self.log.segment_bases[0]]
 
     @invariant()
     def a_read_finds_every_offset(self):

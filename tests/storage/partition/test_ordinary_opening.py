@@ -107,7 +107,7 @@ def outcome(disk: MemoryDisk, checkpoint_state: Checkpointed, settings: LogSetti
         )
     }
     facts |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
-    facts["segments"] = [(one.base_offset, one.size_bytes, one.largest) for one in state.segments]
+    facts["segments"] = [(segment.base_offset, segment.size_bytes, segment.largest) for segment in state.segments]
     facts["producers"] = list(state.producers.entries()), state.producers.open
     facts["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed_files, state.is_linked
     facts["epochs"] = state.epochs.entries

@@ -215,9 +215,15 @@ def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing:
             assert (info.first_offset, log.log_end_offset) == (end, end + 2)
         manager.close(now_ms=NOW_MS, broker_epoch=14)
     report = verify(discover(PATH, filesystem=disk))
-    findings = [one for one in report.findings if "-delete/" not in one.file]  # nobody reads what is deleted
+    findings = [
+        finding for finding in report.findings if "-delete/" not in finding.file
+    ]  # nobody reads what is deleted
     # A crash leaves transactions open, which their producers would end.
-    bad = [str(one) for one in findings if one.severity >= Severity.WARNING and one.check != "open-transaction"]
+    bad = [
+        str(finding)
+        for finding in findings
+        if finding.severity >= Severity.WARNING and finding.check != "open-transaction"
+    ]
     assert not bad, bad
     with open_log_manager(disk) as manager:
         assert manager.was_clean
@@ -241,7 +247,7 @@ def check_log(
         assert log.log_end_offset >= acknowledged_batches[-1][1] + 1 or _is_cut(log, state, key)
     assert log.log_start_offset <= max(state.start.get(key, 0), 0)
     read_batches = read_all(log)
-    expected_batches = [one for one in batches if log.segment_bases[0] <= one[0] < log.log_end_offset]
+    expected_batches = [batch for batch in batches if log.segment_bases[0] <= batch[0] < log.log_end_offset]
     assert read_batches == expected_batches, (read_batches, expected_batches)
     check_state(log, batches, read_batches, start=state.start.get(key, 0))
 
@@ -274,7 +280,7 @@ def check_state(log: PartitionLog, batches: tuple[Batch, ...], read_batches: lis
     for entry in log.epochs.entries:
         assert entry.start_offset <= end
     known_epochs = {header.leader_epoch for header in _headers(read_batches) if header.base_offset >= start}
-    assert known_epochs <= {one.leader_epoch for one in log.epochs.entries}, log.epochs.entries
+    assert known_epochs <= {entry.leader_epoch for entry in log.epochs.entries}, log.epochs.entries
 
 
 def _headers(read_batches: list[Batch]) -> list[BatchHeader]:

@@ -16,11 +16,14 @@ def file(base, kind, temporary="", size_bytes=10):
 @pytest.fixture
 def draft():
     files = [file(0, "log"), file(0, "index"), file(20, "log"), file(20, "log", "swap"), file(20, "snapshot")]
-    return Draft({one.name: one for one in files})
+    return Draft({file.name: file for file in files})
 
 
 def list_actions(draft):
-    return [(one.kind, one.path.rpartition("/")[2], one.to and one.to.rpartition("/")[2]) for one in draft.actions]
+    return [
+        (action.kind, action.path.rpartition("/")[2], action.to and action.to.rpartition("/")[2])
+        for action in draft.actions
+    ]
 
 
 def test_a_file_is_deleted_once(draft):
@@ -51,7 +54,7 @@ def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
 def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
     whole = file(0, "log", size_bytes=100)
     pieces = (FilePart(0, 0, 60, "/logs/t-0/piece-a"), FilePart(9, 60, 100, "/logs/t-0/piece-b"))
-    pieces = tuple(one._replace(path=f"/logs/t-0/{FileName(one.base_offset, 'log')}") for one in pieces)
+    pieces = tuple(piece._replace(path=f"/logs/t-0/{FileName(piece.base_offset, 'log')}") for piece in pieces)
     draft.take_apart(whole, pieces)
     assert [kind for kind, *_ in list_actions(draft)] == [
         ActionKind.SPLIT,

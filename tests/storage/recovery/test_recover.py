@@ -26,7 +26,7 @@ NOW_MS = 1_795_255_143_423
 
 def recover_log(path: Path, name: str = "idem-0") -> RecoveredPartition:
     (directory,) = discover(str(path))
-    (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
+    (partition,) = (partition for partition in directory.partitions if str(partition.topic_partition) == name)
     return compute_files(
         directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024)
     )
@@ -54,7 +54,7 @@ def test_a_poisoned_truth_is_noticed(tmp_path, change):
 
 def to(source: Path, target: Path) -> RecoveredPartition:
     (directory,) = discover(str(source))
-    (partition,) = (one for one in directory.partitions if one.topic == "idem")
+    (partition,) = (partition for partition in directory.partitions if partition.topic == "idem")
     settings = RecoverySettings(NOW_MS, index_interval_bytes=1024)
     return recover_to(directory, plan_recovery(directory, partition), settings, target)
 
@@ -134,7 +134,7 @@ def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatc
     monkeypatch.setattr(recovery_draft, "MAX_HEADERS", most)
     for partition in directory.partitions:
         plan = plan_recovery(directory, partition)
-        unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))
-        assert sum(len(batches) for one in plan.segments for batches in one.headers or ()) <= most
+        unread = replace(plan, segments=tuple(replace(segment, headers=None) for segment in plan.segments))
+        assert sum(len(batches) for segment in plan.segments for batches in segment.headers or ()) <= most
         settings = RecoverySettings(1_760_000_000_000, index_interval_bytes=1024)
         assert compute_files(directory, plan, settings).files == compute_files(directory, unread, settings).files

@@ -54,7 +54,10 @@ def test_messages_of_old_formats_do_not_move_the_end_of_what_is_known_of_produce
     first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0) + rows(2, record_format=1)
     files = recover_log(write_log(tmp_path / "logs", {0: first, 3: rows(3)}))
     snapshots = {int(name[:20]): read_producer_snapshot(raw) for name, raw in files.items() if "snapshot" in name}
-    assert {offset: [one.last_offset for one in entries] for offset, entries in snapshots.items()} == {3: [1], 4: [1]}
+    assert {offset: [entry.last_offset for entry in entries] for offset, entries in snapshots.items()} == {
+        3: [1],
+        4: [1],
+    }
 
 
 def test_an_emptied_control_batch_makes_its_producer_known(tmp_path):

@@ -109,7 +109,7 @@ class TieredStore:
         Path(f"{main}.indexes").write_bytes(indexes)
         manifest = {
             "version": "1",
-            "chunkIndex": self._chunk_index(len(plain), [len(one) for one in stored_pieces]),
+            "chunkIndex": self._chunk_index(len(plain), [len(piece) for piece in stored_pieces]),
             "segmentIndexes": places,
             "compression": self.compress,
             "remoteLogSegmentMetadata": {

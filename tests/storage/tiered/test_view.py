@@ -102,9 +102,9 @@ def test_a_store_may_be_named_by_any_of_its_folders_or_objects():
 
 def test_the_local_log_says_where_the_tiered_one_begins():
     folder = CASES / "deleted-records"
-    starts = [one.log_start_offset for one in open_view(folder / "local", folder / "store").partitions]
+    starts = [partition.log_start_offset for partition in open_view(folder / "local", folder / "store").partitions]
     assert starts == [1117, 990]
-    assert [one.log_start_offset for one in open_view(folder / "store").partitions] == [900, 990]
+    assert [partition.log_start_offset for partition in open_view(folder / "store").partitions] == [900, 990]
 
 
 # ------------------------------------------------------------------------------------------------- a store of our own
@@ -134,7 +134,7 @@ def test_a_prefix_may_end_in_the_first_folders_name(tmp_path):
 def test_several_uploads_of_one_segment_are_one(tmp_path):
     store = store_of(tmp_path, [0, 100, 100, 200])
     (partition,) = open_view(store.root).partitions
-    assert [one.base_offset for one in partition.segments] == [0, 100, 200]
+    assert [segment.base_offset for segment in partition.segments] == [0, 100, 200]
     assert len(partition.notes) == 1
     assert not partition.problems
 
@@ -143,7 +143,7 @@ def test_a_larger_upload_of_the_same_offsets_replaces_smaller_ones(tmp_path):
     store = store_of(tmp_path, [0, 100, 200])
     store.upload(segment_file(tmp_path, 0, 200), end_offset=199, epochs={0: 0}, checkpoint="0\n1\n0 0\n")
     (partition,) = open_view(store.root).partitions
-    assert [(one.base_offset, one.end_offset) for one in partition.segments] == [(0, 199), (200, 299)]
+    assert [(segment.base_offset, segment.end_offset) for segment in partition.segments] == [(0, 199), (200, 299)]
 
 
 def test_offsets_that_no_segment_has_are_told(tmp_path):
@@ -156,14 +156,14 @@ def test_the_newest_history_wins_and_a_local_log_knows_better(tmp_path):
     store = store_of(tmp_path, [0, 100])
     store.upload(segment_file(tmp_path, 50, epoch=1), end_offset=149, epochs={1: 50}, checkpoint="0\n2\n0 0\n1 50\n")
     (partition,) = open_view(store.root).partitions
-    assert [one.base_offset for one in partition.segments] == [50]
+    assert [segment.base_offset for segment in partition.segments] == [50]
     assert len(partition.notes) == 2
     local = tmp_path / "local" / "orders-0"
     local.mkdir(parents=True)
     shutil.copy(segment_file(tmp_path, 200), local)
     (local / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 200\n")
     (partition,) = open_view(local.parent, store.root).partitions
-    assert [one.base_offset for one in partition.segments] == [0, 100]
+    assert [segment.base_offset for segment in partition.segments] == [0, 100]
 
 
 def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
@@ -173,7 +173,7 @@ def test_what_contradicts_itself_is_named_and_left_out(tmp_path):
     manifest = Path(f"{store.written_paths[2]}.rsm-manifest")
     manifest.write_text(manifest.read_text().replace(TOPIC_ID, "AAAAAAAAAAAAAAAAAAAAAA"))
     (partition,) = open_view(store.root).partitions
-    assert [one.base_offset for one in partition.segments] == [300]
+    assert [segment.base_offset for segment in partition.segments] == [300]
     assert f"{store.written_paths[0]}: objects without a manifest (indexes, log)" in partition.notes[0]
     reasons = {problem.file: problem.reason for problem in partition.problems}
     assert "without its .log object" in reasons[f"{store.written_paths[1]}.rsm-manifest"]
@@ -231,7 +231,10 @@ def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(
     old = store_of(tmp_path, [0, 100])
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
-    assert [one.metadata.topic_id for one in open_view(old.root).partitions] == ["AAAAAAAAAAAAAAAAAAAAAA", TOPIC_ID]
+    assert [partition.metadata.topic_id for partition in open_view(old.root).partitions] == [
+        "AAAAAAAAAAAAAAAAAAAAAA",
+        TOPIC_ID,
+    ]
 
 
 def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
@@ -251,7 +254,7 @@ def test_verify_names_what_is_wrong_with_a_store(tmp_path):
     Path(f"{store.written_paths[0]}.rsm-manifest").unlink()
     Path(f"{store.written_paths[1]}.log").unlink()
     report = verify(discover(str(store.root)))
-    findings = {(one.severity.name, one.check, one.file) for one in report.findings}
+    findings = {(finding.severity.name, finding.check, finding.file) for finding in report.findings}
     assert ("NOTE", "tiered-left-out", store.written_paths[0]) in findings
     assert ("ERROR", "tiered", f"{store.written_paths[1]}.rsm-manifest") in findings
     assert not report.is_sound

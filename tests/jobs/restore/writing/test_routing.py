@@ -67,7 +67,10 @@ def test_rows_without_a_key_stay_for_a_batch_then_go_to_the_next():
 def test_topics_of_their_own_and_partitions_that_are_known():
     settings = WriteSettings(now_ms=0, partitions={"known": 8}, num_partitions=2)
     routes = Router(settings, task=0).route(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
-    assert {str(one.partition) for one in routes} == {f"known-{partition_of(b'k', 8)}", f"new-{partition_of(b'k', 2)}"}
+    assert {str(route.partition) for route in routes} == {
+        f"known-{partition_of(b'k', 8)}",
+        f"new-{partition_of(b'k', 2)}",
+    }
 
 
 @pytest.mark.parametrize(

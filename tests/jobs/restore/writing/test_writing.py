@@ -228,7 +228,7 @@ def test_an_overwrite_exchanges_the_directory(tmp_path):
     path.rename(tmp_path / "logs.kafkaframes-old")  # as a commit leaves it that is killed between two renames
     write(path, rows(value=[b"3"]), topic="new")
     assert [record[3] for record in records(path, "new-0")] == [b"2", b"3"]
-    assert {one.name for one in tmp_path.iterdir()} == {"logs", "staging"}
+    assert {path.name for path in tmp_path.iterdir()} == {"logs", "staging"}
 
 
 def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
