@@ -91,7 +91,7 @@ class Asker:
 
 @pytest.fixture(scope="session")
 def kafka_python():
-    """The package ``kafka``, whose import warns."""
+    """Import the package ``kafka``, which warns on import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import kafka

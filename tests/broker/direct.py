@@ -18,7 +18,7 @@ BEGAN_MS = 1_700_000_000_000
 
 
 class PendingAnswer:
-    """An answer that has not come; ``body`` is None until it has."""
+    """An answer that is still pending; ``body`` is None until it is complete."""
 
     def __init__(
         self, dispatcher: Dispatcher, request: Any, connection: ClientConnection, later: DeferredResponse
@@ -40,7 +40,7 @@ def send_over_wire(dispatcher: Dispatcher, request: Any, connection: ClientConne
 
 
 class DirectBroker:
-    """One broker in this thread, with a clock that stands still."""
+    """One broker in this thread, with a stopped clock."""
 
     def __init__(self, data_dir: str | None = None, **config: Any) -> None:
         self.data_dir, self.config = data_dir, {key.replace("_", "."): str(value) for key, value in config.items()}
@@ -59,7 +59,7 @@ class DirectBroker:
         self.open()
 
     def close(self) -> None:
-        """Close the connection; the next request comes on another."""
+        """Close the connection; the next request uses a new connection."""
         for call in self.session.when_closed.values():
             call()
         self.session = Session(peer="127.0.0.1:5000")

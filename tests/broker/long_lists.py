@@ -1,4 +1,4 @@
-"""Requests whose lists are as long as one wants: for every API, every list in it, at its latest version."""
+"""Requests with lists of any length: for every API, each of its lists, at its latest version."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _element(info: Any, version: int, inner: Path, number: int, count: int) -> A
 
 
 def with_long_texts(struct: Any, version: int, text: str) -> Any:
-    """Return a message or struct whose strings are as long as Kafka's can be, with an element in each list."""
+    """Return a message or struct with strings of Kafka's maximum length and one element in each list."""
     values: dict[str, Any] = {}
     for info in struct._fields:
         if not info.spec.versions.contains(version):

@@ -1,4 +1,4 @@
-"""Reading with clients of others, in short waits up to one long limit: nothing depends on how fast a machine is."""
+"""Reading with other clients, in short waits up to one long limit, so that no test depends on the machine's speed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SECONDS = 60.0  # only against hanging
 def poll_with_kafka_python(make: Callable[[], Any], count: int) -> tuple[Any, list[Any]]:
     """Return a ``kafka.KafkaConsumer`` that ``make`` has made, and so many of its records, or more.
 
-    On a busy machine version 3.0 may miss that an answer has come, and then waits to the end of a poll; or, as the
-    leader of its group, it shares out partitions that it does not know yet, which are none, and stays with that. So it
-    polls in short waits, and one that gets nothing at all makes way for another.
+    On a busy machine, version 3.0 may miss a response and then wait until the end of a poll. As a group leader, it may
+    also assign partitions that it does not know yet, and keep an empty assignment. The consumer therefore polls in
+    short waits, and a consumer without any records is replaced by a new one.
     """
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Access rights: what each API declares is what is looked at, and what is denied shows nothing."""
+"""Access rights: each API checks the rights that it declares, and a denied resource is not revealed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADMIN, ALICE = "User:admin", "User:alice"
 NOTHING_NEEDED = {
     "ApiVersions",
     "DescribeCluster",
-    "ExpireDelegationToken",  # who holds a token may
+    "ExpireDelegationToken",  # the holder of a token may expire it
     "GetTelemetrySubscriptions",
     "PushTelemetry",
     "RenewDelegationToken",
@@ -48,7 +48,7 @@ def rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, princi
 
 
 class AliceAndAdmin:
-    """A broker with rules, its administrator, and a client who may do what the rules say."""
+    """A broker with rules, its administrator, and a client with the rights in the rules."""
 
     def __init__(self, make_asker, *rules, **more):
         self.access = AclAccess(rules, super_users=[ADMIN])
@@ -261,9 +261,9 @@ def cluster():
 
 
 class TestWhatAnswersShow:
-    """No name, id or offset of a topic is in an answer to somebody who may do nothing that shows it.
+    """No name, id or offset of a topic is in an answer to a client without a right that reveals it.
 
-    Rights to the cluster show topics (DescribeLogDirs, ListConfigResources): nobody here has one.
+    Rights to the cluster reveal topics (DescribeLogDirs, ListConfigResources); no client here has them.
     """
 
     def check(self, cluster, rules, api, version, number):

@@ -1,4 +1,4 @@
-"""Topics, partitions, settings and what else administrators ask."""
+"""Topics, partitions, settings and other requests of administrators."""
 
 from __future__ import annotations
 

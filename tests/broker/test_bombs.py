@@ -1,4 +1,4 @@
-"""Batches that are small and become large: what a request may have opened of them in all, and turns for others."""
+"""Small batches that decompress to large ones: the memory of a request is limited, and other requests get turns."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_short_way_has_the_same_bound(journal, acks, counted_batches):
 
 @pytest.fixture
 def held_decompression(monkeypatch):
-    """What is decompressed with care waits for the event."""
+    """Block the general decompression path until the event is set."""
     event, decompress = threading.Event(), entry.decompress
 
     def decompress_held(*arguments, **options):
@@ -122,7 +122,7 @@ def test_a_topic_that_is_deleted_while_its_batch_is_opened_takes_nothing(held_de
 
 
 def waiting_connections(broker: Broker) -> list[object]:
-    """Return the connections whose request has no answer yet."""
+    """Return the connections with an unanswered request."""
     return [connection for connection in broker._server.connections if connection.is_waiting]
 
 

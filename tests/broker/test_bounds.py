@@ -1,4 +1,4 @@
-"""What a stranger may cost: memory for answers that nobody reads, and for what is remembered of requests."""
+"""Limits for hostile clients: memory for unread answers, and for the journal of requests."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_memory_of_finished_frames_is_returned_before_a_connection_is_closed(nar
     types = message("ApiVersionsRequest")
     padding = types(client_software_name="a" * 20_000, client_software_version="1").encode(3)
     frame = encode_request(types(client_software_name="a", client_software_version="1"), 3)
-    frame += bytes(6 * MIB - len(frame)) + padding  # what follows a request is not read
+    frame += bytes(6 * MIB - len(frame)) + padding  # the data after the request is not read
     peers = []
     for _ in range(4):
         peer = socket.create_connection(("127.0.0.1", narrow_broker.port), 60)

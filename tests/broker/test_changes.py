@@ -1,4 +1,6 @@
-"""Topics of many partitions are made a partition at a time: others are answered meanwhile, and see all or nothing."""
+"""Topics with many partitions are created one partition at a time. Other requests are answered in between, and see
+either no partition or all of them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 
 class Turns:
-    """What an event loop would call next."""
+    """The calls that an event loop would run next."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""Compaction while the broker runs: what is left, who reads meanwhile, crashes at every step of it, restarts."""
+"""Compaction while the broker runs: remaining records, concurrent readers, crashes at every step, restarts."""
 
 from __future__ import annotations
 

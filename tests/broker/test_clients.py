@@ -1,4 +1,4 @@
-"""Unmodified clients of others, against a broker of each test session: the versions and formats that they choose."""
+"""Unmodified clients against a broker of each test session: the versions and formats that they choose."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_librdkafka_produces_and_consumes(broker, name, settings, magic, codec):
 
 
 def test_the_first_record_of_a_new_group_comes_without_a_second_round(broker):
-    """One JoinGroup (two, where a member id is required) and one SyncGroup: `benchmarks/broker.py` says how long."""
+    """One JoinGroup (two if a member id is required) and one SyncGroup; `benchmarks/broker.py` measures the time."""
     broker.append("quick", [{"value": b"x"}])
     before = len(broker.journal)
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "quick", "auto.offset.reset": "earliest"}

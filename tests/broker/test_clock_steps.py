@@ -19,7 +19,7 @@ STEPS = [-HOUR_MS, HOUR_MS]
 
 
 class SteppedBroker(DirectBroker):
-    """A broker whose wall time and monotonic time the test sets."""
+    """A broker with a wall clock and a monotonic clock that the test sets."""
 
     def __init__(self, data_dir: str | None = None, **config: object) -> None:
         super().__init__(data_dir, **config)

@@ -1,4 +1,4 @@
-"""Produce, Fetch, ListOffsets and what goes with them, at every version and in every format."""
+"""Produce, Fetch, ListOffsets and related APIs, at every version and in every format."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offs
 @pytest.mark.parametrize("setting", ["reassign", "reject", "keep"])
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
 def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting, codec):
-    """Compaction leaves such batches; what is taken is served, and the directory is whole."""
+    """Compaction leaves such batches. Accepted batches are served, and the directory is sound."""
     records = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(kafkaframes_on_noncontiguous=setting)

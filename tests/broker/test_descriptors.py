@@ -1,4 +1,4 @@
-"""Too few file descriptors: connections wait, files are closed and opened again, and no log directory goes offline."""
+"""Too few file descriptors: connections wait, files are closed and reopened, and no log directory goes offline."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_connection_too_many_waits(tmp_path):
         admin.create_topics([NewTopic(name="more", num_partitions=20)])  # the files of topics still find descriptors
         for one in idle[:-1]:
             one.close()
-        assert waiting.recv(8)[4:8] == b"\x00\x00\x00\x07"  # answered once others have gone
+        assert waiting.recv(8)[4:8] == b"\x00\x00\x00\x07"  # answered after other connections have closed
         text = end(process)
         assert text.count("connections wait") == 1
         assert "Traceback" not in text

@@ -1,4 +1,4 @@
-"""A disk that is slow, full, failing or torn, on demand; and what clients are told of it."""
+"""A slow, full, failing or torn disk, on demand, and the errors that clients get."""
 
 from __future__ import annotations
 

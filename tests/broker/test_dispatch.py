@@ -32,7 +32,7 @@ def heartbeat(client_id: bytes, *, flexible: bool = False) -> bytes:
         (b"\x00\x00", ""),
         (b"\xff\xff", None),
         (b"\xff\xfe", None),  # Kafka: every negative length is null
-        (b"\x00\x03a\xffb", "a\ufffdb"),  # Kafka: what is no UTF-8 is replaced
+        (b"\x00\x03a\xffb", "a\ufffdb"),  # Kafka replaces bytes that are not UTF-8
     ],
 )
 def test_a_client_id_is_read_as_kafka_reads_it(asker, raw, client_id, flexible):
@@ -48,7 +48,7 @@ def test_a_header_that_ends_too_early_closes_the_connection(asker, raw):
 
 
 def test_the_header_has_the_version_that_the_specs_ask_for(asker):
-    """KIP-1313's header 3 has a client instance id behind the client id."""
+    """Header 3 of KIP-1313 has a client instance id after the client id."""
     spec = json.loads(to_text(catalog.load("HeartbeatRequest")))
     spec["headerVersions"] = {"0-3": "1", "4+": "3"}
     own = load_message(json.dumps(spec))

@@ -1,4 +1,4 @@
-"""What was acknowledged is there: after ``kill -9`` under load, after a torn tail, and never if the disk has failed."""
+"""Acknowledged records survive ``kill -9`` under load and a torn tail; after a disk failure nothing is acknowledged."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothi
 
 @pytest.mark.parametrize(("timestamp", "is_known"), [(None, True), (-1, False)])
 def test_after_kill_9_a_batch_that_is_sent_again_is_known_by_its_producer(tmp_path, timestamp, is_known):
-    """Kafka 4.3.1, too, drops producers at its start whose last timestamp is older than producer.id.expiration.ms."""
+    """Kafka 4.3.1 also drops a producer at its start if its last timestamp is older than producer.id.expiration.ms."""
     offsets = []
     for _ in range(2):
         process, port = start(tmp_path)
@@ -154,7 +154,7 @@ def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
 
 
 class FailingDisk(LocalDisk):
-    """A disk whose ``fsync`` fails once it is told to."""
+    """A disk whose ``fsync`` can be made to fail."""
 
     is_broken = False
 

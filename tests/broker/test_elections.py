@@ -1,4 +1,4 @@
-"""Replicas on virtual nodes: who is in sync, who leads when nodes go and come back, what is stored of it."""
+"""Replicas on virtual nodes: in-sync replicas, leaders when nodes stop and return, and the stored metadata."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def first_port(broker):
 
 
 def row(broker, topic="orders", index=0):
-    """Return leader, leader epoch, replicas, ISR and offline replicas, which both requests tell alike."""
+    """Return leader, leader epoch, replicas, ISR and offline replicas; both requests return the same."""
     port, types = first_port(broker), message("DescribeTopicPartitionsRequest")
     (topic_row,) = ask(port, "DescribeTopicPartitions", 0, topics=[types.TopicRequest(name=topic)]).topics
     (same,) = (one for one in ask(port, "Metadata", 9, topics=None).topics if one.name == topic)
@@ -91,7 +91,7 @@ def test_preferred_leaders_come_home_by_themselves(is_automatic):
         create(broker, "orders", **on(2, 3, 1))
         create(broker, "alone", **on(1))
         broker.kill(node=2)
-        broker.clock.advance(301)  # there is nobody at home
+        broker.clock.advance(301)  # no node is running
         assert row(broker)[:2] == (3, 1)
         broker.start_node(2)
         broker.clock.advance(200)

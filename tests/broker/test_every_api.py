@@ -46,7 +46,9 @@ def test_every_truncation_closes_the_connection_or_is_answered(asker, api, versi
 @of_each_api
 @of_each_version
 def test_a_byte_too_many_is_not_looked_at(asker, api, version):
-    """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with bytes behind them (asked 2026-11-22)."""
+    """Kafka 4.3.1 answered Metadata 4, ListGroups 0 and ApiVersions 0 with extra bytes after them (tried on
+    2026-11-22).
+    """
     body = message(f"{api.name}Request")()
     frame = encode_request(body, version, client_id="test")
     with_surplus = asker.dispatcher.decode_request(frame + b"\0", asker.session)

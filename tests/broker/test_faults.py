@@ -1,4 +1,4 @@
-"""Faults, the journal and what tests ask of a running broker."""
+"""Faults, the journal and other test functions of a running broker."""
 
 from __future__ import annotations
 

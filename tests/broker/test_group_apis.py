@@ -50,7 +50,7 @@ def join(broker, version: int, member_id: str = "", *, group: str = "g", **chang
 
 
 def member(broker, version: int = 9, **changes: Any) -> Any:
-    """Let one member join and sync; return what it was told."""
+    """Let one member join and sync; return its answer."""
     answer = join(broker, version, **changes)
     if answer.error_code == code("MEMBER_ID_REQUIRED"):
         answer = join(broker, version, answer.member_id, **changes)

@@ -22,7 +22,7 @@ BATCH = build_records({"key": [b"k"] * 3, "value": [b"v"] * 3}, codec="lz4")
 
 
 def fill_message(cls, version, rng, depth=0):
-    """Return a message whose arrays have rows and whose fields have values, as far as its version has them."""
+    """Return a message with filled arrays and fields, as far as its version has them."""
     value = cls()
     for info in cls._fields:
         if not info.spec.versions.contains(version):
@@ -63,7 +63,7 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
     for _ in range(6):
         try:
             frame = bytearray(encode_request(fill_message(cls, version, rng), version, client_id="x"))
-        except Exception:  # a value that this version cannot say
+        except Exception:  # a value that this version cannot encode
             frame = bytearray(encode_request(cls(), version, client_id="x"))
         send(asker, bytes(frame))
         for _ in range(12):

@@ -1,4 +1,4 @@
-"""The one HTTP server: what a web page, a neighbour in the network or a slow client cannot do."""
+"""The one HTTP server: attacks by a web page, a neighbour in the network or a slow client fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaframes.testing import Control, SchemaRegistry
 
 
 def exchange(port, head, body=b""):
-    """Send bytes, return the status and the body of the answer; 0 where there is none."""
+    """Send bytes; return the status and the body of the answer, or 0 without an answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         lines = [head] if "Content-Length" in head else [head, f"Content-Length: {len(body)}"]
         data = b""
@@ -69,7 +69,7 @@ BEARER = "Authorization: Bearer {token}"
         ([OWN, JSON, BEARER, "Origin: null"], 403),
         ([OWN, JSON, BEARER, "Origin: http://localhost:1"], 403),
         ([OWN, JSON, BEARER, "Origin: https://localhost:{port}"], 403),
-        # what a form can send without asking
+        # requests that a form can send without a preflight
         ([OWN, "Content-Type: text/plain", BEARER], 415),
         ([OWN, "Content-Type: application/x-www-form-urlencoded", BEARER], 415),
         ([OWN, "Content-Type: multipart/form-data; boundary=a", BEARER], 415),

@@ -1,4 +1,4 @@
-"""What is said of the clients that were seen: versions by client, and those that Kafka 4 does not take."""
+"""The description of the clients seen: versions by client, and versions that Kafka 4 does not accept."""
 
 from __future__ import annotations
 

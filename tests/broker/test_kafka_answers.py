@@ -1,4 +1,4 @@
-"""What Kafka 4.3.1 answers to requests at the edge of sense; each expectation is its answer to the same request.
+"""Answers of Kafka 4.3.1 to unusual requests. Each expectation is Kafka's answer to the same request.
 
 Asked of a single KRaft node without an authorizer, with the topic ``orders`` of one partition; the release serves every
 version that is used here. ``tests/interop/random_differential`` asks for such requests at random.
@@ -104,7 +104,7 @@ def test_metadata_before_version_12_refuses_ids(broker, version):
 
 
 def test_metadata_with_an_id_looks_at_no_name(broker):
-    """Metadata 12 of orders' id beside the name x, and of the name orders alone: the first one, by its id."""
+    """Metadata 12 with orders' id and the name x, and with the name orders alone: only the first row, by its id."""
     row_type = types("Metadata").MetadataRequestTopic
     topics = [row_type(topic_id=topic_id(broker), name="x"), row_type(name="orders")]
     rows = broker.send("Metadata", 12, topics=topics).topics
@@ -157,7 +157,7 @@ def test_a_session_remembers_the_name_of_a_topic_that_is_gone(broker):
 
 
 def test_a_session_fails_without_a_known_isolation_too(broker):
-    """Fetch 12: a session of orders, then with isolation 2 and no partition named: -1; then it goes on with epoch 2."""
+    """Fetch 12: a session of orders, then isolation 2 without partitions: -1; the session continues with epoch 2."""
     session_id = fetch(broker, 12, {"orders": [0]}, session_epoch=0).session_id
     answer = fetch(broker, 12, {}, session_id=session_id, session_epoch=1, isolation_level=2)
     assert (answer.error_code, answer.session_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, session_id)
@@ -165,7 +165,7 @@ def test_a_session_fails_without_a_known_isolation_too(broker):
 
 
 def test_an_offset_below_the_start_is_out_of_range_though_epochs_diverge(broker):
-    """Fetch 12 of offset 0 behind epoch 0, in a log from offset 1 on: OFFSET_OUT_OF_RANGE."""
+    """Fetch 12 of offset 0 after epoch 0, in a log that starts at offset 1: OFFSET_OUT_OF_RANGE."""
     request_type = types("Produce")
     row = request_type.PartitionProduceData(index=0, records=build_records({"value": [b"v", b"w"]}))
     broker.send("Produce", 8, acks=-1, topic_data=[request_type.TopicProduceData(name="orders", partition_data=[row])])
@@ -192,7 +192,7 @@ def test_a_negative_size_fails_where_there_is_something_to_read(broker):
 
 
 def test_a_fetch_that_reads_fails_without_a_known_isolation(broker):
-    """Fetch 5 with isolation 2: UNKNOWN_SERVER_ERROR for each partition, unless there is none to read."""
+    """Fetch 5 with isolation 2: UNKNOWN_SERVER_ERROR for each partition, unless no partition has data."""
     answer = fetch(broker, 5, {"orders": [0]}, isolation_level=2)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     answer = fetch(broker, 5, {"none": [0]}, isolation_level=2)
@@ -278,7 +278,7 @@ def test_records_are_validated_before_their_sequences(broker, producer):
 
 
 def test_a_batch_waits_for_one_before_it_that_was_refused_for_its_records(broker, producer):
-    """AddPartitionsToTxn 3, then Produce 11 from 1 without a key where one is due, from 2, and from 1 again."""
+    """AddPartitionsToTxn 3, then Produce 11 from 1 without a required key, from 2, and from 1 again."""
     row_type = types("AddPartitionsToTxn").AddPartitionsToTxnTopic
     whose = {"v3_and_below_producer_id": producer.producer_id, "v3_and_below_producer_epoch": producer.producer_epoch}
     topics = [row_type(name="orders", partitions=[0])]
@@ -306,7 +306,8 @@ def test_filters_of_rules_with_unknown_elements_close_the_connection(broker, wro
 def test_describe_topic_partitions_wants_the_cursor_among_its_topics(broker):
     """DescribeTopicPartitions 0 of orders: limit -1 is 1; a cursor at another topic is INVALID_REQUEST.
 
-    With an empty name beside it Kafka fails for all topics (UNKNOWN_SERVER_ERROR); here all are INVALID_REQUEST.
+    If an empty name is in the request as well, Kafka fails for all topics (UNKNOWN_SERVER_ERROR); here all are
+    INVALID_REQUEST.
     """
     request_type = types("DescribeTopicPartitions")
     topics = [request_type.TopicRequest(name="orders")]
@@ -338,7 +339,7 @@ def test_a_page_that_begins_near_the_last_number_is_empty(broker):
 
 
 def test_settings_of_a_new_topic_are_checked_before_its_replicas_and_these_before_its_partitions(broker):
-    """CreateTopics 5: a setting that there is not beside factor 0: 40; factor 0 beside no partition: 38; then 37."""
+    """CreateTopics 5: an unknown setting and factor 0: 40; factor 0 and zero partitions: 38; then 37."""
     request_type = types("CreateTopics")
     wrong = [request_type.CreatableTopicConfig(name="no.such", value="1")]
     rows = [
@@ -388,7 +389,9 @@ def produce(broker, version, partitions):
 
 
 def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
-    """Produce 9 of orders-0 with one record, and with two; then a third whose form is wrong, which is the answer."""
+    """Produce 9 of orders-0 with one record, and with two; then a third with an invalid form, which decides the
+    answer.
+    """
     two = build_records({"value": [b"b", b"c"]}, record_format=2)
     log = broker.state.topics["orders"].partitions[0].log
     (topic,) = produce(broker, 9, {"orders": [(0, BATCH), (0, two)]})
@@ -400,7 +403,7 @@ def test_of_a_partition_that_comes_twice_the_last_is_appended(broker):
 
 
 def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
-    """DeleteRecords 2 of orders-0, up to 1, and up to 0: one row, and the log begins where it began."""
+    """DeleteRecords 2 of orders-0, up to 1 and up to 0: one row, and the log start offset does not change."""
     produce(broker, 9, {"orders": [(0, BATCH)]})
     request_type = types("DeleteRecords")
     topics = [
@@ -460,7 +463,7 @@ def alter_configs(broker, *resources, operation=0):
 
 
 def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
-    """Of the unknown topic none: a wrong value 40, a good one 3; of a/b 17, and of its description."""
+    """For an unknown topic: a wrong value 40, a good one 3; for a/b 17, also for its description."""
     assert alter_configs(broker, (2, "none", "retention.ms", "x")) == [ErrorCode.INVALID_CONFIG]
     assert alter_configs(broker, (2, "none", "retention.ms", "5")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert alter_configs(broker, (2, "", "retention.ms", "5")) == [ErrorCode.INVALID_REQUEST]
@@ -473,7 +476,9 @@ def test_settings_of_a_topic_are_checked_before_the_topic_is_looked_for(broker):
 
 
 def test_a_request_for_settings_fails_whole(broker):
-    """DescribeConfigs of type 99 beside orders: 42 for both; a resource twice: 42; an operation 9: Kafka answers -1."""
+    """DescribeConfigs of type 99 and of orders: 42 for both; a duplicate resource: 42; operation 9: Kafka answers
+    -1.
+    """
     row_type = types("DescribeConfigs").DescribeConfigsResource
     rows = [row_type(resource_type=kind, resource_name="orders") for kind in (99, 2)]
     results = broker.send("DescribeConfigs", 4, resources=rows).results
@@ -483,7 +488,7 @@ def test_a_request_for_settings_fails_whole(broker):
     assert alter_configs(broker, orders, orders) == [ErrorCode.INVALID_REQUEST] * 2
     assert alter_configs(broker, orders, (2, "other", "flush.ms", "5"), operation=9) == [ErrorCode.INVALID_REQUEST] * 2
     codes = alter_configs(broker, (2, "other", "flush.ms", None), orders, operation=[9, 3])
-    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]  # without a value it goes no further
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG]  # without a value the check stops
 
 
 def test_levels_of_loggers_are_checked(broker):
@@ -528,7 +533,7 @@ def quota(broker, kind, name, key, value, *, remove=False):
 
 
 def test_quotas_are_those_of_their_entity_and_above_0(broker):
-    """AlterClientQuotas 1: what can be set, and that anything can be removed."""
+    """AlterClientQuotas 1: valid values are set, and any key can be removed."""
     wrong = ErrorCode.INVALID_REQUEST
     assert quota(broker, "user", "u", "consumer_byte_rate", 5.5) == wrong
     assert quota(broker, "user", "u", "request_percentage", 5.5) == 0
@@ -598,7 +603,7 @@ def test_new_partitions_have_one_replica_each(broker):
 
 
 def test_offsets_make_a_share_group(broker):
-    """AlterShareGroupOffsets 0 of a group that is not there: it is made, empty, at epoch 1."""
+    """AlterShareGroupOffsets 0 of a missing group creates it, empty, at epoch 1."""
     request_type = types("AlterShareGroupOffsets")
     row = request_type.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
     topic = request_type.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[row])
@@ -683,7 +688,7 @@ def test_a_group_whose_first_member_reads_nothing_is_in_its_first_epoch(broker):
 
 
 def test_an_empty_member_id_is_no_member_of_a_consumer_group(broker):
-    """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID, null is nobody, who may fetch."""
+    """OffsetFetch 10 of a consumer group with members: "" is UNKNOWN_MEMBER_ID; null means no member, and may fetch."""
     beat(broker, "g", 0, ["orders"])
     request_type = types("OffsetFetch")
     for member_id, code in (("", ErrorCode.UNKNOWN_MEMBER_ID), (None, 0)):
@@ -760,7 +765,7 @@ def test_offset_delete_drops_topics_without_partitions_unless_they_are_unknown(b
 
 
 def test_earlier_epochs_of_an_empty_log_end_where_it_ends(broker):
-    """OffsetForLeaderEpoch 4 of epochs 0 and -2: (0, 0), (-2, 0); Fetch 12 behind epoch 0: no error."""
+    """OffsetForLeaderEpoch 4 of epochs 0 and -2: (0, 0), (-2, 0); Fetch 12 after epoch 0: no error."""
     request_type = types("OffsetForLeaderEpoch")
     rows = [request_type.OffsetForLeaderPartition(partition=0, leader_epoch=epoch) for epoch in (0, -2)]
     topic = request_type.OffsetForLeaderTopic(topic="orders", partitions=rows)

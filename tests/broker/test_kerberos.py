@@ -1,4 +1,4 @@
-"""GSSAPI on both sides, beside a KDC: who comes in, as whom, and what is said to everybody else."""
+"""GSSAPI on both sides with a KDC: accepted clients, their principals, and the errors of rejected clients."""
 
 import os
 import socket
@@ -75,7 +75,7 @@ def broker(service):
 
 
 def properties(broker: Broker, keytab: str, principal: str = "alice@EXAMPLE.TEST") -> dict[str, str]:
-    """Return what a Java client would be told; it names no mechanism, for GSSAPI is Java's default."""
+    """Return a Java client's properties; they name no mechanism, as GSSAPI is Java's default."""
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -218,7 +218,7 @@ def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_en
 
 
 def silent_copy(keytab, folder):
-    """Return a keytab of which no ticket is held yet."""
+    """Return a copy of the keytab for which no ticket is cached yet."""
     copy = folder / "copy.keytab"
     copy.write_bytes(Path(keytab).read_bytes())
     return copy
@@ -285,7 +285,7 @@ def test_a_broker_that_waits_for_a_thread_answers_others(broker, alice, monkeypa
 
 
 def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
-    """Return the server's side of an exchange that nobody has begun, and the client's first token."""
+    """Return the server's side of a new exchange, and the client's first token."""
     kerberos = Kerberos(keytab=service, principal="kafka/localhost@EXAMPLE.TEST")
     settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
@@ -303,7 +303,7 @@ def without_mutual_authentication(gssapi, keytab):
 
 CHANGES = st.tuples(
     st.floats(0, 1), st.binary(max_size=40), st.integers(0, 3)
-)  # where, what is put in, what is left out
+)  # position, inserted bytes, number of removed bytes
 
 
 @given(st.dictionaries(st.integers(0, 2), CHANGES, max_size=2))
@@ -343,7 +343,7 @@ def test_no_other_layer_is_taken(service, alice, chosen_layer):
     server, _ = exchanges(service, alice)
     gssapi = pytest.importorskip("gssapi")
     context = without_mutual_authentication(gssapi, alice)
-    token = context.step(None)  # without mutual authentication: the layers come at once
+    token = context.step(None)  # without mutual authentication the layers follow at once
     offered_layers = context.unwrap(server.respond(token)).message
     assert (context.complete, offered_layers) == (True, b"\x01\0\0\0")
     with pytest.raises(AuthenticationError, match="layer"):

@@ -1,4 +1,4 @@
-"""What a killed broker comes back with: everything after a crash, what its durability promises after a power cut."""
+"""A killed broker's data after restart: everything after a crash, and the promised part after a power cut."""
 
 from __future__ import annotations
 

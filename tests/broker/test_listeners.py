@@ -1,4 +1,4 @@
-"""Several listeners: each client is told the addresses of the one by which it came; each has its own security."""
+"""Several listeners: each client gets the addresses of its own listener; each listener has its own security."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REALM = "NEW"
         (["RULE:[1:$1]s/a/o/"], "anna@OLD", "onna"),
         (["RULE:[1:$1]s/a/o/g"], "anna@OLD", "onno"),
         (["RULE:[1:$1]s/(a)(n+)/$2$1/"], "anna@OLD", "nnaa"),
-        (["RULE:[1:$1]s/(a)n/$12/"], "anna@OLD", "a2na"),  # there is no group 12
+        (["RULE:[1:$1]s/(a)n/$12/"], "anna@OLD", "a2na"),  # group 12 does not exist
         (["RULE:[1:$1]s/a/\\$1\\\\/"], "anna@OLD", "$1\\nna"),
         (["RULE:[1:$1]s/(x)?a/[$1]/"], "anna@OLD", "[]nna"),
         (["RULE:[1:$1]/L"], "ALICE@OLD", "alice"),

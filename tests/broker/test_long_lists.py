@@ -50,7 +50,7 @@ def calls_for(broker: DirectBroker, name: str, version: int, path: tuple[str, ..
 def test_twice_the_elements_are_twice_the_work(name, version, path):
     broker = DirectBroker()
     try:
-        calls_for(broker, name, version, path, 3)  # what is made once
+        calls_for(broker, name, version, path, 3)  # created once
         once = calls_for(DirectBroker(), name, version, path, COUNT)
         twice = calls_for(DirectBroker(), name, version, path, 2 * COUNT)
     finally:
@@ -129,7 +129,7 @@ def test_settings_of_many_resources_are_written_once(monkeypatch, api, kind, set
 
 
 def test_a_produce_to_many_partitions_gives_turns():
-    """The first append in a partition makes its files: 5,000 partitions held everybody for 2.4 s."""
+    """The first append to a partition creates its files: 5,000 partitions blocked all clients for 2.4 s."""
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", 900)
     types = message("ProduceRequest")
@@ -147,7 +147,7 @@ def test_a_produce_to_many_partitions_gives_turns():
 
 
 def test_markers_that_a_client_writes_give_turns():
-    """5,000 partitions held everybody for 3 s, where EndTxn gave turns."""
+    """5,000 partitions blocked all clients for 3 s, although EndTxn gave turns."""
     broker, due = DirectBroker(), []
     broker.state.create_topic("t", 220)
     types = message("WriteTxnMarkersRequest")
@@ -166,7 +166,7 @@ def test_markers_that_a_client_writes_give_turns():
 
 
 def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
-    """2,000 filters over 20,000 rules held everybody for a minute."""
+    """2,000 filters over 20,000 rules blocked all clients for a minute."""
     broker, due = DirectBroker(), []
     broker.state.access = AclAccess([Acl(2, f"t-{number}", LITERAL, "User:a", "*", 3, ALLOW) for number in range(400)])
     filter_type = message("DeleteAclsRequest").DeleteAclsFilter

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention as often as it is set, or never."""
+"""Periodic work of a broker: retention at its interval, or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KIP-31's migration, step by step: where formats agree, nothing is compressed again."""
+"""KIP-31's migration, step by step: if formats agree, nothing is recompressed."""
 
 from __future__ import annotations
 

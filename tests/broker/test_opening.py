@@ -215,7 +215,7 @@ def test_what_a_recovery_drops_is_told(tmp_path):
 
 
 def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path):
-    """Nothing could be said of its end: 2^63 is no offset."""
+    """Its end offset would be 2^63, which is not an offset."""
     last = (2**63 - 1).to_bytes(8, "big") + Batch("last", 0, 1, 0).raw()[8:]
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
     write_partition(tmp_path, {0: Batch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
@@ -226,7 +226,7 @@ def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path
 
 @pytest.mark.parametrize("base", [5, 2**63 - 1])
 def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_changed(tmp_path, base):
-    """A clean stop promises that nothing has to be looked at; what is found nevertheless is not written to either."""
+    """After a clean stop no file needs a check; a segment that is found nevertheless is not written to."""
     with Broker(data_dir=tmp_path) as owner:
         owner.create_topic("orders")
         with Producer(owner.bootstrap_servers) as producer:
@@ -256,7 +256,7 @@ def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, n
         assert not served_broker.losses
         assert [row[0] for row in consume_rows(served_broker, "orders")] == [0]
     assert tree(tmp_path) == before
-    with pytest.raises(LogDirError):  # who writes to it has to know whose it is
+    with pytest.raises(LogDirError):  # a writer has to know the owner
         Broker(data_dir=tmp_path).start()
 
 
@@ -310,7 +310,7 @@ def test_what_is_no_log_directory_is_refused_by_name(tmp_path):
 
 
 def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
-    """Committed offsets, producers and aborted transactions come out of the merged internal topics."""
+    """Committed offsets, producers and aborted transactions are read from the merged internal topics."""
     first = tmp_path / "first"
     with Broker(data_dir=first) as broker:
         broker.create_topic("orders", partitions=1)

@@ -1,4 +1,4 @@
-"""What is sent on a connection, and how: files go from the disk to the socket, and the bytes are the same."""
+"""The outbox of a connection: file ranges are sent from the disk to the socket, and the bytes are the same."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def connect_peer(broker):
 
 @contextmanager
 def connect_narrow_peer(broker):
-    """Have the system hold no more of what is sent, however much it would like to: most of an answer waits."""
+    """Keep the system's send buffer small, so that most of an answer waits."""
     with socket.socket() as peer:
         peer.settimeout(60)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_BYTES)
@@ -110,7 +110,7 @@ def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tm
     places = ({}, {"data_dir": tmp_path / "sent as a file"}, {"data_dir": tmp_path / "read", "journal": True})
     for how in places:
         with fill_broker(**{"journal": False, **how}) as broker, connect_peer(broker) as peer:
-            peer.sendall(fetch_frame(version, size=1_000_000))  # of what is in memory no answer holds much more
+            peer.sendall(fetch_frame(version, size=1_000_000))  # an answer has little data in memory
             answers.append(take(peer))
     assert len(answers[0]) > 1_000_000
     values = [

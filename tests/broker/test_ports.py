@@ -1,4 +1,4 @@
-"""The ports of a broker that is down for a moment are given to nobody else."""
+"""While a broker is down for a moment, no other process gets its ports."""
 
 import gc
 import random
@@ -10,7 +10,7 @@ from kafkaframes.storage.partition.manager import LogManager
 
 
 def can_bind(port):
-    """Tell whether a socket that does not share gets a port, as the system gives it to whoever asks for any."""
+    """Return whether a socket without SO_REUSEPORT can bind a port."""
     with socket.socket() as other:
         try:
             other.bind(("127.0.0.1", port))
@@ -91,7 +91,7 @@ def test_the_port_of_a_node_that_is_down_is_held():
 
 
 def test_a_broker_that_is_dropped_in_a_circle_leaves_no_socket_open(monkeypatch, recwarn):
-    older = [socket.socket()]  # than what holds it: the collector comes to it first
+    older = [socket.socket()]  # older than its holder: the collector finalizes it first
     monkeypatch.setattr(socket, "socket", lambda *_: older.pop())
     held_ports = HeldPorts()
     held_ports.circle = held_ports

@@ -133,7 +133,7 @@ def test_the_narrowest_quota_counts(broker):
 def test_changes_over_their_quota_are_refused_or_wait(broker):
     with QuotaClient(broker.port) as client:
         client.limit({"user": None}, **{MUTATIONS: 1})
-        answer = client.create("large", 15)  # more than what is left of 11, which is not below 0
+        answer = client.create("large", 15)  # more than the remaining quota, which is not below 0
         assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
         answer = client.create("refused")
         assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -174,7 +174,7 @@ def test_quotas_are_in_force_after_a_restart(tmp_path):
 
 
 def test_a_rate_is_that_of_kafka():
-    """Throttle times of Kafka 4.3.1 for a producer of 10,000 bytes each 100 ms, whose quota was 20,000 a second.
+    """Throttle times of Kafka 4.3.1 for a producer of 10,000 bytes each 100 ms with a quota of 20,000 a second.
 
     They were measured in milliseconds of a clock; the bytes around the records (some 90) are counted, too.
     """
@@ -223,7 +223,7 @@ def test_a_connection_above_the_quota_is_closed_unheard_and_others_go_on(broker)
         admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=1)
         connect_often(broker.port, 10)
         with pytest.raises(AssertionError, match="closed the connection"):
-            connect_often(broker.port, 2)  # the first may come when a sample of a second ends
+            connect_often(broker.port, 2)  # the first connection may be accepted at the end of a sample of one second
         admin.limit({"ip": "127.0.0.1"}, connection_creation_rate=None)
     connect_often(broker.port, 1)
 

@@ -1,6 +1,6 @@
 """Random requests and the answers that Kafka 4.3.1 gave to them, kept in a file: ours are the same.
 
-``python -m tests.interop.random_differential --seed 4301 --requests 800 --record FILE`` writes it anew beside a Kafka;
+``python -m tests.interop.random_differential --seed 4301 --requests 800 --record FILE`` records it again with a Kafka;
 ``make interop`` draws other requests and compares more of them.
 """
 

@@ -52,7 +52,7 @@ def hides(text):
 
 
 def with_secret(cls, path, **values):
-    """Return a message with one element in each array on a path, and values in what the path ends at."""
+    """Return a message with one element in each array on a path, and values in the path's last struct."""
     root_message = cls()
     holder = root_message
     for name in path:

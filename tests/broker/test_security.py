@@ -1,4 +1,4 @@
-"""SASL, TLS and access rules: with clients of others, and frame by frame where a client would not do it."""
+"""SASL, TLS and access rules: with other clients, and with single frames that no client would send."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password,
 
 
 def first_answer(users, name, mechanism="SCRAM-SHA-256"):
-    """Return salt and iterations of what a server answers first."""
+    """Return salt and iterations of the server's first answer."""
     exchange = ScramExchange(mechanism, lambda user: users.find_scram(user, mechanism), lambda: "x")
     fields = dict(part.split("=", 1) for part in exchange.respond(f"n,,n={name},r=abc".encode()).decode().split(","))
     return base64.b64decode(fields["s"]), int(fields["i"])
@@ -100,7 +100,7 @@ def first_answer(users, name, mechanism="SCRAM-SHA-256"):
 def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
     users = Credentials({"alice": "secret"}, secret=b"k" * 32)
     users.scram["bob", mechanism] = credential_of_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
-    guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # what everybody could compute
+    guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # a guess without the secret
     answers = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
     assert len({salt for salt, _ in answers}) == 64
     assert guessed_salt not in {salt for salt, _ in answers} | {first_answer(users, "nobody", mechanism)[0]}
@@ -126,7 +126,7 @@ def test_salts_stay_over_a_restart_and_differ_between_directories(tmp_path):
 
 
 def test_a_user_and_nobody_take_the_same_steps(monkeypatch):
-    """Not by a clock, which lies on a busy machine: the calls that take time are counted."""
+    """Count the expensive calls instead of reading a clock, which is not reliable on a busy machine."""
     users = Credentials({"alice": "secret"})
     users.prepare()
     calls = []

@@ -100,7 +100,7 @@ def test_records_are_fetched_acknowledged_and_gone(broker, version):
     broker.kill()
     assert join(broker).member_epoch == 3
     again = fetch(broker, version, 0)
-    assert read_acquired(again)[0] == (3, 3, 2)  # a delivery counts in the log when something is said of it
+    assert read_acquired(again)[0] == (3, 3, 2)  # the log counts a delivery when its acknowledgement is stored
 
 
 def test_sessions_have_epochs(broker):

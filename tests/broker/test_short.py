@@ -89,7 +89,7 @@ def new_broker(data_dir=None, *, access=None, **config):
 
 
 def contents(state):
-    """What every log holds, and where it ends."""
+    """Return the contents and the end of every log."""
     return {
         str(partition.topic_partition): (
             partition.log.log_end_offset,
@@ -130,7 +130,7 @@ def join_buffers(buffers):
 
 
 def long_answer(dispatcher, frame, state):
-    """What the dispatcher answers; None for nothing, "closed" where the connection is closed."""
+    """Return the dispatcher's answer; None without an answer, "closed" if the connection is closed."""
     try:
         request = dispatcher.decode_request(frame, Session())
         answer = dispatcher.answer(request)
@@ -380,7 +380,7 @@ def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
         _, version, make = rng.choice(CASES)
         raw = bytearray(make(version))
         for _ in range(rng.choice((1, 1, 2, 6))):
-            # near the front, where lengths and counts are, more often than in records
+            # more often near the start, in lengths and counts, than in records
             raw[rng.randrange(8, min(len(raw), rng.choice((40, 90, len(raw)))))] = rng.choice(
                 (0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256))
             )

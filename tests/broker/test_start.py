@@ -1,4 +1,4 @@
-"""What a broker has imported when it answers its first requests: modules are counted, not seconds."""
+"""Imports of a broker before its first answers: the test counts modules, not seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is slow holds up the request that reads it, and nobody else."""
+"""A slow store delays the request that reads it, and no other request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 60
 
 
 class BlockingStore:
-    """A store whose files can be read while ``is_open`` is set; ``was_asked`` is set by a read that waits for it."""
+    """A store with readable files while ``is_open`` is set; a read that waits for it sets ``was_asked``."""
 
     def __init__(self) -> None:
         self.is_open, self.was_asked = threading.Event(), threading.Event()
@@ -137,7 +137,7 @@ def test_a_connection_that_ends_while_a_store_is_read_is_forgotten(served_broker
 
 
 def test_sessions_and_long_polls_go_on_over_a_store(served_broker):
-    """A consumer of today: fetch sessions, that must not be advanced twice where a request runs again."""
+    """A current consumer: a fetch session must not advance twice if a request runs again."""
     with Consumer(served_broker.bootstrap_servers, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20) as consumer:
         consumer.assign({TopicPartition("orders", number): 0 for number in (0, 1)})
         values: dict[int, list[int]] = {0: [], 1: []}
@@ -216,7 +216,7 @@ def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_p
 
         entering = asyncio.ensure_future(enter())
         assert await asyncio.get_running_loop().run_in_executor(None, store.was_asked.wait, PATIENCE_S)
-        assert not entering.done()  # and this loop goes on
+        assert not entering.done()  # the event loop continues
         store.is_open.set()
         return await entering
 

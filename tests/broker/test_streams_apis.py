@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071) at the broker: internal topics are made, a crash loses nothing, users see members."""
+"""Streams groups (KIP-1071) at the broker: internal topics are created, a crash loses nothing, users see members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A broker with specs of its own (KIP-636's rewrite): a client with the same speaks them, others notice nothing."""
+"""A broker with its own specs (KIP-636's rewrite): a client with the same specs uses them, other clients do not
+notice.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SPOKEN = ("Metadata", "Produce", "Fetch", "FindCoordinator", "JoinGroup", "SyncG
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """KIP-636's rewrite of some APIs, as a folder: what is not in it is the catalog's."""
+    """KIP-636's rewrite of some APIs as a folder; the catalog has the other APIs."""
     folder = tmp_path_factory.mktemp("kip-636")
     names = [catalog.api(name) for name in (*SPOKEN, "OffsetDelete")]
     before = {half: catalog.load(half) for api in names for half in (api.request, api.response)}
@@ -121,7 +123,7 @@ def test_a_release_has_no_specs_beside_it(specs):
 
 
 def test_specs_with_a_new_version_only_keep_the_old_ones(tmp_path):
-    folder = write_specs(tmp_path / "specs")  # Heartbeat 5, beside the catalog's 0 to 4
+    folder = write_specs(tmp_path / "specs")  # Heartbeat 5, added to the catalog's 0 to 4
     assert serve_specs(folder).advertised[12] == (0, 5)
     own_catalog = with_catalog(folder)
     heartbeat = catalog.load("HeartbeatRequest")

@@ -64,7 +64,7 @@ def test_requests_before_the_push_interval_are_throttled(broker):
     subscribe(broker, metrics="*", interval_ms="1000")
     answer = get(broker)
     assert get(broker, answer.client_instance_id).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert push(broker, answer) == ErrorCode.NONE  # the first push after a subscription comes at any time
+    assert push(broker, answer) == ErrorCode.NONE  # the first push after a subscription may arrive at any time
     broker.clock.advance(0.999)
     assert push(broker, answer) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     broker.clock.advance(0.001)

@@ -1,4 +1,4 @@
-"""What tests of several commands need."""
+"""Fixtures for tests of several commands."""
 
 from pathlib import Path
 

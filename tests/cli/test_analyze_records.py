@@ -56,7 +56,7 @@ def test_records_of_a_version_that_own_specs_have(tmp_path):
 
 
 def test_records_of_a_capture_are_those_that_calls_count():
-    """Produced and fetched apart; how many there are is what the table of calls says of the same capture."""
+    """Produced and fetched records apart; their number equals that in the table of calls of the same capture."""
     from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 
     for name, status in (("share-groups-broker43.pcap.zst", 0), ("mangled-loss.pcapng.zst", 1)):

@@ -1,4 +1,4 @@
-"""What ``audit`` does: verdicts over captures, request logs and logs on a disk, as text, JSON and a page."""
+"""``audit``: verdicts over captures, request logs and logs on a disk, as text, JSON and a page."""
 
 from __future__ import annotations
 

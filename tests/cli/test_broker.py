@@ -54,7 +54,7 @@ def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
 
 
 def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):
-    """Who starts one reads its first line, where it listens, and often closes the pipe behind it."""
+    """The parent process reads the first line with the address, and often closes the pipe afterwards."""
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", encoding="utf-8") as closed_file:

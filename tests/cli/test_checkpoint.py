@@ -1,4 +1,4 @@
-"""The command ``kafkaframes checkpoint``: where a query stands, and copies for another source."""
+"""The command ``kafkaframes checkpoint``: the progress of a query, and copies for another source."""
 
 import json
 import shutil

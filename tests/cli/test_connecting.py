@@ -1,4 +1,4 @@
-"""Where a cluster is, as commands are given it, and rows as text and JSON."""
+"""The cluster's address as commands accept it, and rows as text and JSON."""
 
 import json
 import socket
@@ -49,7 +49,7 @@ def test_rows_are_aligned_and_a_missing_value_is_empty_or_null(capsys):
 
 @pytest.fixture
 def refused_address():
-    """An address at which nobody listens, and at which nobody else can."""
+    """A closed address that no other process can bind."""
     with socket.socket() as bound_socket:
         bound_socket.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound_socket.getsockname()[1]}"
@@ -90,7 +90,7 @@ def test_quiet_commands_wait_without_a_word_wherever_the_flag_stands(words):
 
 
 def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
-    """It is started once the command has said that it waits."""
+    """The broker starts after the command has reported that it waits."""
     bound_socket = socket.socket()
     bound_socket.bind(("127.0.0.1", 0))
     port = bound_socket.getsockname()[1]
@@ -122,7 +122,7 @@ def test_a_topic_that_nobody_makes_is_told_at_once():
 
 
 def test_a_port_that_wants_sasl_is_told_at_once():
-    """It answers ApiVersions to everybody, and closes the connection at all that follows."""
+    """The port answers ApiVersions to all clients, and closes the connection after any other request."""
     with Broker(security=Security(users={"alice": "secret"})) as broker:
         result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0")
     assert isinstance(result.exception, NetworkError)

@@ -1,4 +1,4 @@
-"""What the rewriting commands share: scratch directories, and options that exclude each other."""
+"""Options of the rewriting commands: scratch directories, and exclusive options."""
 
 import pytest
 from tests.cli.calling import ask_or_raise as run

@@ -1,4 +1,4 @@
-"""What commands that read logs say about several copies of a partition."""
+"""Output of commands that read logs about several copies of a partition."""
 
 import pytest
 

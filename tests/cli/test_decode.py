@@ -1,4 +1,4 @@
-"""``kafkaframes decode``: what a person sees of bytes, whole and broken."""
+"""``kafkaframes decode``: the text for valid and invalid bytes."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def test_broken_bytes_are_shown_up_to_the_break():
     assert code == 1  # the entry point turns the error into one line and status 2
     assert "HeartbeatRequest.GenerationId" in text
     assert isinstance(error, DecodeError)
-    assert "Size " in text  # the frame is shorter than it says, and still known
+    assert "Size " in text  # the frame is shorter than its size, and still recognized
     code, text, error = run("decode", HEARTBEAT[9:] + "ffff")
     assert "2 bytes not understood" in text
     assert "left over" in str(error)

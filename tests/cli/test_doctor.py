@@ -1,4 +1,4 @@
-"""The doctor names what is there, and what to do about what is not."""
+"""The doctor names missing requirements and their remedies."""
 
 import json
 

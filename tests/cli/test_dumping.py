@@ -1,4 +1,4 @@
-"""What ``dump-log`` prints: JSON lines, CSV, Arrow, and kcat's two formats."""
+"""Output of ``dump-log``: JSON lines, CSV, Arrow, and kcat's two formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaframes encode``: the inverse of ``decode``, and what it refuses."""
+"""``kafkaframes encode``: the inverse of ``decode``, and its rejected inputs."""
 
 import json
 

@@ -61,7 +61,7 @@ def _is_alive(pid):
         return False
 
 
-# Its own process waits before it says that all is done: there is time to kill it, however late that is noticed.
+# The command's own process waits before its last report, so that there is time to kill it.
 NEVER_DONE = """
 import time
 from kafkaframes.cli.main import main

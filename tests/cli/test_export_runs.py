@@ -1,4 +1,4 @@
-"""What ``export`` does with its options, its mistakes and damage."""
+"""``export``: its options, errors and damaged logs."""
 
 import pytest
 from tests.cli.export_calls import ask, write_damaged_log

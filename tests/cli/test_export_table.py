@@ -1,4 +1,4 @@
-"""``export --format delta|iceberg`` as people call it; and what they are told."""
+"""``export --format delta|iceberg`` on the command line, and its messages."""
 
 import builtins
 import json
@@ -22,7 +22,7 @@ def ask(*args):
 
 
 def refusal_of(*args):
-    """Return what the error of a command says."""
+    """Return the error message of a command."""
     result = ask(*args)
     assert isinstance(result.exception, KafkaframesError), result.output
     return str(result.exception)

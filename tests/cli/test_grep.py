@@ -1,4 +1,4 @@
-"""``kafkaframes grep``: the same records as a search in plain Python, whatever the pattern; and logs that grow."""
+"""``kafkaframes grep``: the same records as a search in plain Python, for any pattern; and growing logs."""
 
 from __future__ import annotations
 

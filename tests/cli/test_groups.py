@@ -1,4 +1,4 @@
-"""``kafkaframes groups``: what was committed, and who reads what."""
+"""``kafkaframes groups``: committed offsets and assignments."""
 
 import json
 

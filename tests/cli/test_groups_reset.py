@@ -1,4 +1,4 @@
-"""Where ``kafkaframes groups reset`` sends a group, in each of its ways."""
+"""The target offsets of ``kafkaframes groups reset``, in each of its modes."""
 
 import json
 

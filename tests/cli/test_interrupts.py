@@ -1,4 +1,4 @@
-"""A command that is stopped, or loses a process, says so in one line, leaves nothing behind and no process running."""
+"""A command that is interrupted or loses a process reports it in one line and leaves no file and no process."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ COMMAND = "from kafkaframes.cli.main import main; main()"
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log directory whose compression at the highest level takes a minute: it is not done before it is stopped."""
+    """A log directory whose compression at the highest level takes a minute, longer than the test waits."""
     top = tmp_path_factory.mktemp("large") / "log"
     words = np.random.default_rng(1).integers(97, 105, 3 << 20, dtype=np.uint8).tobytes()
     values = [words[at : at + 1000] for at in range(0, len(words), 1000)]
@@ -59,7 +59,7 @@ def start_recompression(log, tmp_path):
 
 
 def read_outcome(process, errors):
-    """Return the exit status, and the lines that are no log lines of Spark's."""
+    """Return the exit status, and the lines other than Spark's log lines."""
     status = process.wait(250)
     errors.seek(0)
     lines = errors.read().splitlines()
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
     )  # a task that ended has sent its accumulators
     os.killpg(process.pid, signal.SIGINT)
     status, lines = read_outcome(process, errors)
-    assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)  # a JVM that ends may say more
+    assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)  # a JVM that stops may print more lines
     assert "Traceback (most recent call last):" not in lines  # of ours: one that the JVM logs has words before it
     assert not [line for line in lines if "cleanly shutdown Spark JVM" in line]
     wait_until_gone(process)
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
 
 @pytest.mark.spark
 def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
-    """A JVM that is half started outlived the command: nobody was left to tell it to end."""
+    """A half-started JVM outlived the command, because no process stopped it."""
     with (tmp_path.parent / "errors.txt").open("w+") as errors:
         arguments = [sys.executable, "-c", COMMAND, "summarize", str(log), "--to", str(tmp_path / "out")]
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C at commands that wait for others: one line and the status of a shell, or a clean stop where that is said."""
+"""Ctrl-C for commands that wait: one line and a shell's exit status, or a clean stop if documented."""
 
 import os
 import signal
@@ -28,8 +28,7 @@ def bootstrap():
         yield broker.bootstrap_servers
 
 
-# Until a command is at its work it may be busy or asleep for as long as the machine likes: each is waited for by what
-# it has done.
+# A command may need any time until it runs on a busy machine, so the test waits for its first effect.
 
 
 def read_error_line(process, out, servers):
@@ -58,7 +57,7 @@ def has_copied(process, out, servers):
 
 
 RECORD = "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng"
-# command -> its arguments, what it is waited for by, its exit status, and its last line on standard error
+# command -> its arguments, the awaited effect, its exit status, and its last line on standard error
 WAITING = {
     "consume": ("consume t -b {servers}", read_output_line, 130, "kafkaframes: interrupted"),
     "produce": ("produce lines -b {servers}", has_sent, 130, "kafkaframes: interrupted"),

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of each command that writes: one line, a shell's status, and nothing half-done where it wrote.
+"""Ctrl-C in the middle of each command that writes: one line, a shell's status, and no partial output.
 
 A signal is sent at the first, the middle and the last of the moments at which a command opens a file for writing,
 makes a directory or renames one, wherever that is in the code.
@@ -38,7 +38,7 @@ WHOLE: dict[str, Callable[[Path, Path], list]] = {
     "redact": lambda log, to: ["redact", CAPTURE, "-o", to],
     "export to one file": lambda log, to: ["export", log, "-o", to, *HERE],
 }
-# They go on where they were, with the next run.
+# The next run continues.
 GOES_ON: dict[str, Callable[[Path, Path], list]] = {
     "export": lambda log, to: ["export", log, "--to", to, *HERE],
     "export to a table": lambda log, to: ["export", log, "--to", to, "--format", "delta", *HERE],
@@ -46,7 +46,7 @@ GOES_ON: dict[str, Callable[[Path, Path], list]] = {
     "mirror": lambda log, to: ["mirror", "--from", log, "--to", to],
 }
 INTERRUPTED = (130, ["kafkaframes: interrupted"])
-STOPPED = {"mirror": [(3, []), (0, [])]}  # it ends what is under way, and says whether that was all
+STOPPED = {"mirror": [(3, []), (0, [])]}  # it completes pending work and reports whether that was all
 
 
 class Hook:

@@ -1,4 +1,4 @@
-"""A command whose request has several items prints the error of each that failed."""
+"""A command whose request has several items prints the error of each failed item."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""``kafkaframes kernels``: what is ready, where new kernels go, and what is dropped."""
+"""``kafkaframes kernels``: ready kernels, the directory of new kernels, and removed kernels."""
 
 import os
 import time

@@ -17,7 +17,7 @@ LETTERS = {
     "-J": "envelopes", "-K": "delimiter", "-m": "--max-count", "-o": "--output",
     "-p": "--partition", "-t": "--topic", "-v": "--verbose", "-X": "properties", "-z": "--codec",
 }  # fmt: skip
-EVERYWHERE = {"-b", "-o", "-t"}  # where a command has the flag, it has the letter
+EVERYWHERE = {"-b", "-o", "-t"}  # if a command has the flag, it has the letter
 
 
 def _options(command, words=()):

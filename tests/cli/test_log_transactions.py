@@ -1,4 +1,4 @@
-"""Commands over a log with transactions: markers decide, and what an open transaction hides is named."""
+"""Commands on a log with transactions: markers decide, and records hidden by an open transaction are reported."""
 
 import json
 import logging

@@ -57,7 +57,7 @@ def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status
     assert b"Traceback" not in process.stderr
 
 
-# As SWALLOWING, where the signal that is sent again comes while the hook that sends it has not returned.
+# Like SWALLOWING, but the repeated signal arrives before the hook that sends it has returned.
 SLOW = """
 import threading, time
 start = threading.Thread.start
@@ -77,8 +77,8 @@ def test_a_signal_is_sent_again_when_it_can_be_heard(name, status):
     assert b"ignored" not in process.stderr
 
 
-# A signal in the time after the command: while threads are waited for (again and again: one that comes just before the
-# main thread begins to wait is seen after it), while Python calls what was left for its end, and while modules go.
+# A signal after the command: while it waits for threads (repeatedly, as a signal just before the wait is seen after
+# it), while Python runs its exit handlers, and while modules are unloaded.
 AFTER = """
 import atexit, os, signal, threading, time
 from kafkaframes.cli import main as module

@@ -1,4 +1,4 @@
-"""Messages name the flags of the command that runs, and Spark's options where it has no flag."""
+"""Messages name the flags of the command that runs, and Spark's options if the command has no flag."""
 
 import click
 import pytest

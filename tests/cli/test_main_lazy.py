@@ -45,7 +45,7 @@ def test_a_pipe_that_closes_is_no_error(command):
 
 
 def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
-    """Python itself would end with 120 for what is left in the buffer of a closed pipe."""
+    """Python itself would exit with 120 because of unflushed data for a closed pipe."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:

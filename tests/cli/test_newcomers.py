@@ -1,4 +1,4 @@
-"""What a newcomer meets: misspelt commands, pipes that close, files that are none, numbers in JSON."""
+"""Mistakes of newcomers: misspelt commands, closed pipes, files that are not logs, numbers in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A missing path has the same words in every command, and a path of the wrong kind is named with what reads it."""
+"""A missing path has the same error text in every command; a path of a wrong kind is named with the command that reads
+it.
+"""
 
 import click
 import pytest
@@ -9,7 +11,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli, main
 from kafkaframes.errors import KafkaframesError, LogDirError
 
-GONE = "GONE"  # stands for the missing path
+GONE = "GONE"  # placeholder for the missing path
 SERVERS = ("-b", "127.0.0.1:1")
 TO = ("--to", "out")
 # For each command and subcommand with a path that must exist: its arguments.

@@ -1,4 +1,4 @@
-"""Secrets in settings come from files and from the environment."""
+"""Settings read secrets from files and from the environment."""
 
 import pytest
 

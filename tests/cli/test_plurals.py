@@ -1,4 +1,4 @@
-"""No command says "1 records": of a log with one record, in words of every command, and in the sources."""
+"""No command prints "1 records": for a log with one record, in the text of every command, and in the sources."""
 
 import re
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_two_open_transactions_in_one_segment_are_two(tmp_path):
 
 
 def test_sources_write_counts_with_the_helper():
-    """A count before a plural noun in an f-string has to come from ``count_text``."""
+    """In an f-string, a count before a plural noun has to use ``count_text``."""
     pattern = re.compile(rf"\{{([^{{}}]*(?:len\(|count|:,)[^{{}}]*)\}} ({NOUNS})\b")
     lines = []
     for folder in ("cli", "capture", "scan", "jobs"):

@@ -67,7 +67,9 @@ def test_json_that_is_nested_without_end_is_refused_in_words(run):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "lines"])
 def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, form, tmp_path):
-    """Whole tables before it are written, and the error says how many records (edenhill/kcat#54)."""
+    """The tables before it are written completely, and the error has the number of written records
+    (edenhill/kcat#54).
+    """
     values = ["v" * 10] * 20_000
     values[15_000] = "x" * 2_000_000
     path = tmp_path / f"records.{form}"

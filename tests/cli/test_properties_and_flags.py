@@ -1,4 +1,4 @@
-"""``-X`` overrides defaults, never a flag that was typed; slow pipes; groups whose members are at work."""
+"""``-X`` overrides defaults, never an explicit flag; slow pipes; groups with active members."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_lines_that_come_slowly_are_sent_as_they_come_and_on_signals(broker, num
 
 
 class StopAfterOneRead(StopSignal):
-    """A signal that comes when the first lines were read."""
+    """A signal that arrives after the first lines were read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The command ``kafkaframes repair``: sound results, counted records, and what it refuses."""
+"""The command ``kafkaframes repair``: sound results, counted records, and rejected inputs."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What ``report`` does before and after it measures: its time, its destination, the file it writes."""
+"""``report`` before and after its measurement: its time, its destination, the file that it writes."""
 
 import pytest
 

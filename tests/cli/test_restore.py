@@ -1,4 +1,4 @@
-"""The command ``restore``: what it prints, with which status it ends, and what it asks of its options."""
+"""The command ``restore``: its output, its exit status, and its option errors."""
 
 from __future__ import annotations
 

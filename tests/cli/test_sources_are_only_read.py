@@ -111,7 +111,7 @@ def test_a_link_is_no_way_around(log, tmp_path):
 
 @pytest.fixture
 def linked_log(log, tmp_path):
-    """A log with links: to a key file, to a partition elsewhere, and to where it stands."""
+    """A log with links: to a key file, to a partition in another directory, and to its own directory."""
     (tmp_path / "secret.pem").write_text("secret")
     other = tmp_path / "elsewhere" / "moved-0"
     other.mkdir(parents=True)

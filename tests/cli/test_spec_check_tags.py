@@ -1,4 +1,4 @@
-"""``spec tags``: the registry, and a proposal beside it."""
+"""``spec tags``: the registry and a proposal."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Where specs are read from: archives, directories, jars and git references."""
+"""Sources of specs: archives, directories, jars and git references."""
 
 import zipfile
 

@@ -1,4 +1,4 @@
-"""The stubs that editors read say what the catalog says, or one's own specs."""
+"""The stubs for editors match the catalog or the user's own specs."""
 
 import ast
 import importlib.util

@@ -1,4 +1,4 @@
-"""``spec rewrite kip-636``: files that every other command takes, and what it refuses to write into."""
+"""``spec rewrite kip-636``: files that every other command accepts, and rejected destinations."""
 
 from __future__ import annotations
 

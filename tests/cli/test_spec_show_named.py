@@ -1,4 +1,4 @@
-"""Which spec a name on the command line means."""
+"""The spec that a name on the command line stands for."""
 
 from tests.cli.calling import ask_spec as run
 

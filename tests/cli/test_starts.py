@@ -1,4 +1,4 @@
-"""What answers without reading a log imports no kernel, no numba, no pyarrow: help, and what was typed wrongly."""
+"""Answers that need no log import no kernel, no numba, no pyarrow: help texts and errors of mistyped commands."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ INNER = _inner()
 
 @pytest.fixture(scope="module")
 def imports_by_command():
-    """Ask every command for its help and for what it has not, in one process; who brings something in is told."""
+    """Ask every command for its help and for missing options, in one process; report the modules that each imports."""
     questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
     questions += [[name, "--help"] for name in COMMANDS]
     questions += [[name, "--no-such-option"] for name in COMMANDS]

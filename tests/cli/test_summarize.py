@@ -1,4 +1,4 @@
-"""The main job: what is printed, what is written, and which mistakes are told before Spark starts."""
+"""The main job: its output, the written files, and mistakes that are reported before Spark starts."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Commands read a log whose cleaning was interrupted as a broker's start would leave it, and say so."""
+"""Commands read a log with an interrupted cleaning as a broker's start would leave it, and report it."""
 
 import pytest
 from tests.cli.calling import ask

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("close_catalogs")
 
 
 class KilledError(BaseException):
-    """What no handler of errors takes."""
+    """An exception that no error handler catches."""
 
 
 # --------------------------------------------------------------------------------------------- live, all formats
@@ -84,7 +84,7 @@ def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
     assert {key: row["offset"] for key, row in rows_by_key.items()} == {b"b": 5, b"c": 9, b"d": 6}
     latest_number = rows_by_key[b"c"]["n"] if value == "json" else json.loads(rows_by_key[b"c"]["value"])["n"]
     assert latest_number == 8
-    send(broker, topic, [None], keys=[b"never there"])  # a commit that changes no row still says how far it came
+    send(broker, topic, [None], keys=[b"never there"])  # a commit without changed rows still records its progress
     assert run_json(*flags)["table"]["offsets"][topic]["0"] == 11
     assert run_json(*flags)["table"]["commits"] == 0
     send(broker, topic, [b'{"n": 9}'], keys=[b"b"], partition=1)  # as after the topic was given more partitions

@@ -1,4 +1,4 @@
-"""What ``table`` does: sources that are topics or paths, settings that do not fit, and commits until a signal."""
+"""``table``: sources that are topics or paths, invalid settings, and commits until a signal."""
 
 import pytest
 from tests.cli.table_calls import BAD, ORDERS, as_json, ask, rows, run_json, run_refused, send
@@ -110,7 +110,7 @@ def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
 
 
 def test_a_second_run_without_the_mode_names_the_option(broker, topic, tmp_path):
-    """It used to say that the table has lost the column value."""
+    """Previously the error said that the table has lost the column value."""
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     run_json(*flags, "--mode", "json")

@@ -1,4 +1,4 @@
-"""Text of others: names that steer a terminal or are not UTF-8 are shown as escapes, by every command."""
+"""Foreign text: every command escapes names that control a terminal or are not UTF-8."""
 
 from __future__ import annotations
 

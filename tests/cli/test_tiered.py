@@ -1,4 +1,6 @@
-"""Commands on a store of tiered segments: the key is asked for by name, what is left out is said, results are whole."""
+"""Commands on a store of tiered segments: the error for a missing key names the option, skipped data is reported, and
+results are complete.
+"""
 
 import json
 from pathlib import Path

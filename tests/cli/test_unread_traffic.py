@@ -1,4 +1,4 @@
-"""What ``audit``, ``redact`` and ``report`` say of captures and request logs that they cannot read, or only in part."""
+"""The reports of ``audit``, ``redact`` and ``report`` about unreadable or partly readable captures and request logs."""
 
 from __future__ import annotations
 

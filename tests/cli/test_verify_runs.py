@@ -1,4 +1,4 @@
-"""What ``verify`` prints."""
+"""The output of ``verify``."""
 
 from tests.cli.calling import ask_or_raise as ask
 

@@ -48,7 +48,7 @@ NEVER: frozenset[str] = frozenset()
 
 
 def start_broker(nodes: int = 3) -> Broker:
-    """Return a broker whose users are ``root``, who may do everything, and ``stranger``, who may do nothing."""
+    """Return a broker with the users ``root``, who has all rights, and ``stranger``, who has none."""
     security = Security(mechanisms=("PLAIN",), authorizer=True, users={"root": "r", "stranger": "s"})
     config: dict[str, str | int] = {
         "node.id": 0,
@@ -101,13 +101,13 @@ class Scene:
             wait_for(lambda: name not in self.root.list_topics())
 
     def create_topic(self, name: str) -> None:
-        """Create a topic anew, with one partition."""
+        """Create a topic with one partition again."""
         self.drop_topic(name)
         self.root.create_topics([NewTopic(name, 1, self.new_topic.replication_factor)])
         wait_for(lambda: name in self.root.list_topics())
 
     def create_topic_on_one_node(self) -> None:
-        """Create a topic whose only replica is on the second node."""
+        """Create a topic with its only replica on the second node."""
         self.create_topic("moving")
         self.root.alter_partition_reassignments({MOVING: [self.node_ids[1 % len(self.node_ids)]]})
         wait_for(lambda: not self.root.list_partition_reassignments())

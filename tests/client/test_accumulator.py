@@ -1,4 +1,4 @@
-"""Records that gather: each is in one batch, in order, and whoever drains is woken in time, whatever is added when."""
+"""The accumulator: each record is in one batch, in order, and the draining task is woken in time."""
 
 import pytest
 from hypothesis import settings
@@ -20,7 +20,7 @@ TOPICS = st.sampled_from("ab")
 
 
 class Gathers(RuleBasedStateMachine):
-    """A producer's threads, its loop, and what each knows.
+    """A producer's threads, its loop, and the state of each.
 
     Attributes:
         waiting: records that were taken and not drained, by partition, in order.
@@ -65,7 +65,7 @@ class Gathers(RuleBasedStateMachine):
         self.learn(topic, count)
 
     def learn(self, topic, count):
-        """Metadata come anew, with as many partitions or more."""
+        """Receive new metadata, with the same number of partitions or more."""
         if self.is_closed:
             return
         before = self.cluster.topics.get(topic)
@@ -139,7 +139,7 @@ class Gathers(RuleBasedStateMachine):
             batch.results.finish([PartResult(0, len(batch.values), self.number)])
             offsets = [self.futures.pop(value).result(0).offset for value in batch.values]
             assert offsets == list(range(self.number, self.number + len(offsets)))
-        if now is not None:  # what has waited long enough is gone
+        if now is not None:  # expired batches are removed
             assert all(now - rows[0][2] < LINGER_S for rows in self.waiting.values() if rows)
 
     @rule()
@@ -155,7 +155,7 @@ class Gathers(RuleBasedStateMachine):
     @precondition(lambda self: self.number > 20)
     @rule()
     def close(self):
-        """As the producer does: what gathers is dropped, then nothing is taken."""
+        """Close as the producer does: pending records are dropped, and new ones are rejected."""
         for batch in self.accumulator.close():
             batch.results.drop(NetworkError("closed"))
             for value in batch.values:
@@ -170,7 +170,7 @@ class Gathers(RuleBasedStateMachine):
 
     @invariant()
     def somebody_comes_for_what_gathers(self):
-        """Full batches at once, the others when they have lingered."""
+        """Drain full batches at once, other batches after their linger time."""
         for rows in self.waiting.values():
             if rows and not self.is_woken:
                 assert self.timer is not None

@@ -1,7 +1,7 @@
 """Addresses of brokers: how they are written. All addresses of a name are tried, each with its share of time.
 
-Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 in and without brackets (KAFKA-2719,
-librdkafka), and a name whose first address does not answer (KIP-302, KAFKA-6863).
+Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 with and without brackets
+(KAFKA-2719, librdkafka), and a name whose first address is unreachable (KIP-302, KAFKA-6863).
 """
 
 import socket

@@ -1,6 +1,6 @@
 """Admin methods with several items: each item has its own result, and only items with a retriable error are sent again.
 
-A table of each method with a good and a bad item, and of requests whose first response is partly retriable.
+A table of each method with a valid and an invalid item, and of requests with a partly retriable first response.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def test_an_except_of_the_class_of_all_errors_catches_a_partial_failure(admin):
 
 
 class PartlyRetriable(NamedTuple):
-    """A request whose first response has a retriable error for the second item.
+    """A request with a retriable error for the second item in its first response.
 
     Attributes:
         api: API of the request.

@@ -109,7 +109,7 @@ def test_the_configuration_of_a_group_is_described(admin):
 
 @pytest.mark.parametrize("node_id", range(3))
 def test_the_configuration_of_a_broker_is_asked_and_changed_at_that_broker(node_id, broker, admin):
-    """IBM/sarama#1571, kafkajs#649: the request went to the controller."""
+    """IBM/sarama#1571, kafkajs#649: the client sent the request to the controller."""
     with broker.on("DescribeConfigs", optional=True) as descriptions:
         admin.describe_configs("broker", str(node_id))
     with broker.on("IncrementalAlterConfigs", optional=True) as changes:
@@ -118,7 +118,7 @@ def test_the_configuration_of_a_broker_is_asked_and_changed_at_that_broker(node_
 
 
 def test_offsets_of_a_share_group_are_asked_at_the_group_coordinator(broker, admin):
-    """franz-go#1330: the request went to the share coordinator, and Kafka 4.2 answered INVALID_REQUEST."""
+    """franz-go#1330: the client sent the request to the share coordinator, and Kafka 4.2 answered INVALID_REQUEST."""
     admin.alter_share_group_offsets("queue", {PARTITION: 0})
     for node_id in (2, 0, 1):
         broker.move_coordinator("queue", node_id)

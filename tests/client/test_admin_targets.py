@@ -1,4 +1,6 @@
-"""Which of three nodes gets each request of Admin, before and after a leader, coordinator or controller has moved."""
+"""The target node of each request of Admin, out of three, before and after a leader, coordinator or controller has
+moved.
+"""
 
 import pytest
 

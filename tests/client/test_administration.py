@@ -116,7 +116,7 @@ def test_access_rules_are_created_described_and_deleted(admin):
     deny = AclBinding("topic", f"{prefix}-secret", "User:alice", "all", permission="deny", host="10.0.0.1")
     group = AclBinding("group", prefix, "User:alice", "read")
     admin.create_acls([read, deny, group, read])
-    admin.create_acls([read])  # a rule that exists is no error
+    admin.create_acls([read])  # an existing rule is not an error
     reads(lambda: set(admin.describe_acls(AclFilter(resource_type="topic", principal="User:alice"))), {read, deny})
     applies = AclFilter(resource_type="topic", resource_name=f"{prefix}-secret", pattern_type="match")
     assert set(admin.describe_acls(applies)) == {read, deny}
@@ -528,7 +528,7 @@ def test_without_rights_each_method_raises(strangers_admin, call):
 
 @pytest.fixture(scope="module")
 def strangers_admin():
-    """A client whose principal has no rights at all, on a broker with the topic ``a``."""
+    """A client without any rights, on a broker with the topic ``a``."""
     security = Security(mechanisms=("PLAIN",), authorizer=True, users={"root": "r", "stranger": "s"})
     with Broker(config={"super.users": "User:root"}, security=security) as broker:
         login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}

@@ -1,4 +1,4 @@
-"""Producer, consumer and admin beside the embedded broker."""
+"""Producer, consumer and admin with the embedded broker."""
 
 import asyncio
 import socket
@@ -133,7 +133,7 @@ def test_closing_waits_for_tables_that_are_queued(servers, topic, enters):
 
 
 def test_tables_go_out_in_the_order_of_their_calls_while_the_producer_starts(servers, topic, monkeypatch):
-    """The last call comes when the start is done, and the one before it still waits for that."""
+    """The last call is made after the start is complete, while the one before it still waits for the start."""
 
     async def write():
         async with asyncio.TaskGroup() as calls:
@@ -340,7 +340,7 @@ def test_two_members_share_a_group_and_one_takes_over(servers, topic):
     ids=["poll", "fetch", "fetch_arrow", "iteration"],
 )
 def test_an_old_consumer_raises_at_each_read_of_a_format_that_it_does_not_support(servers, topic, read):
-    """KIP-31: an old consumer that meets a newer format gets "unsupported version"; no record is skipped."""
+    """KIP-31: an old consumer that reads a newer format gets "unsupported version"; no record is skipped."""
     with Producer(servers) as producer:
         producer.send(topic, b"new", partition=0).result()
     partition = TopicPartition(topic, 0)
@@ -470,7 +470,7 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
     place = TopicPartition(topic, 0)
     with Consumer(servers, auto_offset_reset="none", enable_auto_commit=False) as consumer:
         consumer.assign({place: 999})
-        while consumer._twin._positions.stuck_error() is None:  # the broker says that there is no such offset
+        while consumer._twin._positions.stuck_error() is None:  # the broker answers that the offset does not exist
             time.sleep(0.01)
         consumer.assign({place: 0})
         fetched_batches = consumer.fetch(60_000)
@@ -517,7 +517,7 @@ def fetch_offsets(broker):
 
 
 def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, topic):
-    """Large answers come into memory that is used again, but not before its last holder lets go."""
+    """Large answers are received into reusable memory, but only after its last holder has released it."""
     rows = pa.table({"value": [bytes([65 + n % 26]) * 1000 for n in range(2000)], "partition": [0] * 2000})
     with Producer(servers) as producer:
         producer.send_arrow(rows, topic=topic)
@@ -540,7 +540,7 @@ def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, to
 
 
 def test_each_request_has_its_own_time_to_be_answered():
-    """A later request may have less patience than an earlier one; what is late ends the connection, all at once."""
+    """A later request may have a shorter timeout than an earlier one; a late response closes the connection for all."""
 
     is_gone = asyncio.Event()
 
@@ -604,7 +604,7 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
             assert consumer.committed(places) == {places[1]: CommittedOffset(5, metadata="here")}
             requests = broker.journal.requests("OffsetFetch")[-1], broker.journal.requests("OffsetCommit")[-1]
             assert [call.version for call in requests] == [10, 10]
-            admin.delete_topics(["t"])  # made anew: its id is another, and what was known of it is forgotten
+            admin.delete_topics(["t"])  # created again: it has another id, and its cached state is dropped
             admin.create_topics([NewTopic(name="t", num_partitions=2)])
             assert consumer.committed(places) == {}
         assert admin.group_offsets("g") == {}
@@ -624,7 +624,7 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
 def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, message, resets):
     """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken.
 
-    Where bytes are left unread that resets it.
+    Unread bytes reset the connection.
     """
 
     is_gone = asyncio.Event()

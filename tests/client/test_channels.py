@@ -9,7 +9,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, TopicPartition
 
 TARGET = TopicPartition("numbers", 0)
-HELD_MS = 600_000  # as long as a fetch is held back: what waits for it ends in a NetworkError after 30 s
+HELD_MS = 600_000  # as long as a fetch is held; a request that waits for it ends in a NetworkError after 30 s
 SETTINGS = {"group_id": "g", "auto_offset_reset": "earliest", "fetch_max_wait_ms": HELD_MS}
 CALLS = {
     "commit": lambda consumer: consumer.commit(),

@@ -1,6 +1,6 @@
 """Clients that are closed, called back, forked, moved to another event loop or shared by threads while they work.
 
-What users reported: kafka-python's ``close`` that leaves threads waiting, confluent-kafka's hang after ``fork`` in
+Reports of users: kafka-python's ``close`` that leaves threads waiting, confluent-kafka's hang after ``fork`` in
 gunicorn and celery, Java's ``KafkaProducer.close`` inside a callback (KAFKA-2169), "KafkaConsumer is not safe for
 multi-threaded access" (``ConcurrentModificationException``).
 """
@@ -175,7 +175,7 @@ def test_a_producer_waits_for_its_records_until_they_have_ended_or_its_timeout_i
 
 
 def test_a_failed_record_is_sent_to_another_topic_by_its_callback(broker):
-    """A dead letter topic whose metadata are not known yet, and a buffer that is full."""
+    """Send to a dead letter topic without cached metadata while the buffer is full."""
     broker.create_topic("dead-letters")
     with Producer(broker.bootstrap_servers, buffer_memory=20_000) as producer:
         letters = []
@@ -294,7 +294,7 @@ def test_what_a_callback_raises_comes_out_of_poll(broker, error):
 
 
 def in_child(work):
-    """Run a function in a forked child; return its result or its error, and what the child wrote to standard error."""
+    """Run a function in a forked child; return its result or its error, and its standard error output."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

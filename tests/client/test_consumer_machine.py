@@ -53,7 +53,7 @@ def test_a_case_finds_a_broken_rule(name):
     [(2, 0, False), (2, 1, False), (1, 1, True), (0, 1, True), (3, 0, True), (3, 1, False)],
 )
 def test_a_static_leader_that_returns_joins_again_if_its_assignment_is_outdated(size, others, joins):
-    """Topics changed in its absence (KIP-814). What it cannot know is whether the others own the new partition."""
+    """Topics changed in its absence (KIP-814). It cannot know whether the other members own the new partition."""
     machine = machine_of("default", "a")
     add_topic(machine.cluster, size)
     members = {name: Member(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}

@@ -1,4 +1,6 @@
-"""A coordinator that is gone is looked for anew: its group or transaction is another broker's by now."""
+"""If a coordinator is gone, the client looks it up again: another broker coordinates the group or transaction by
+now.
+"""
 
 import asyncio
 import socket
@@ -13,7 +15,7 @@ from kafkaframes.client.metadata import Node
 
 @pytest.fixture
 def unreachable_broker():
-    """Return a broker whose port nobody listens on."""
+    """Return a broker whose port is closed."""
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         yield Node(7, *free_socket.getsockname())

@@ -1,6 +1,6 @@
 """Batches that a leader refuses as too large although their records fit: divided and sent again (KIP-126).
 
-What users reported: KAFKA-3995 (compressed batches that grow), KAFKA-8350 (the topic's limit is below batch.size), and
+Reports of users: KAFKA-3995 (compressed batches that grow), KAFKA-8350 (the topic's limit is below batch.size), and
 librdkafka's and aiokafka's producers, which fail all records of such a batch.
 """
 

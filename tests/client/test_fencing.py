@@ -1,4 +1,4 @@
-"""Fences (KIP-98, KIP-360) that a leader or a coordinator reports, and what the producer raises afterwards.
+"""Fences (KIP-98, KIP-360) that a leader or a coordinator reports, and the errors that the producer raises afterwards.
 
 In Java's producer, a fence is an error that no further transaction can follow, also if the response to an offset commit
 reports it (KAFKA-10631). In librdkafka, it is a fatal error (librdkafka#3928).

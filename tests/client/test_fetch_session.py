@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is told once, what again, and what happens when a broker forgets."""
+"""Fetch sessions (KIP-227): fields sent once, fields sent again, and the effect of a broker that drops a session."""
 
 from uuid import UUID
 
@@ -100,7 +100,8 @@ def test_a_broker_that_has_forgotten_is_told_everything_again(code):
             assert read(consumer, 1) == [b"first"]
             with broker.on("Fetch").error(code).once() as rule:
                 producer.send("t", b"second").result()
-                assert read(consumer, 1) == [b"second"]  # perhaps by a fetch that waited before the rule was made
+                # perhaps by a fetch that was pending before the rule was created
+                assert read(consumer, 1) == [b"second"]
                 producer.send("t", b"third").result()
                 assert read(consumer, 1) == [b"third"]
                 assert rule.count

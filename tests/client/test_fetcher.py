@@ -1,4 +1,4 @@
-"""What a consumer does with errors of a fetch: it asks again where that can help, and else it raises."""
+"""A consumer's reaction to errors of a fetch: it retries retriable errors and raises others."""
 
 import pytest
 

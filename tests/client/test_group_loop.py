@@ -1,4 +1,4 @@
-"""What a consumer does between polls, in both group protocols: heartbeats, take-overs that fail, pauses, new topics."""
+"""A consumer between polls, in both group protocols: heartbeats, failed rebalances, pauses, new topics."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ def consumer_of(broker, protocol="classic", **settings):
 
 
 def read(broker, consumer, count):
-    """Poll until as many records have come; return their offsets."""
+    """Poll until so many records are returned; return their offsets."""
     records = []
     broker.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count)
     return [record.offset for record in records]
@@ -91,7 +91,7 @@ def test_a_member_that_polls_too_late_loses_its_partitions_and_comes_back(instan
             broker.wait_for(lambda: broker.journal.requests("ConsumerGroupHeartbeat")[-1].body.member_epoch == epoch)
         with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
             consumer.commit()
-        assert events == ["assign"]  # callbacks come in the caller's polls
+        assert events == ["assign"]  # callbacks run in the caller's polls
         assert read(broker, consumer, 10) == list(range(10))  # nothing was committed
         assert events == ["assign", "lost", "assign"]
 

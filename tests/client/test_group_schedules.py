@@ -1,7 +1,7 @@
-"""Groups of our consumers under schedules by chance: who comes, goes, is put out, polls, and what is written meanwhile.
+"""Groups of our consumers under random schedules: members join, leave, are removed and poll, while records are written.
 
-What holds at every moment: each record below a committed offset was handed out, and no committed offset goes back. In
-the end every partition has one reader, and every record was read.
+Invariants: each record below a committed offset was returned, and no committed offset goes back. In the end every
+partition has one reader, and every record was read.
 """
 
 import asyncio

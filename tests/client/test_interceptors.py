@@ -74,7 +74,7 @@ class Recorder:
 
 
 class Failing:
-    """An interceptor whose methods raise, or return what cannot be used."""
+    """An interceptor whose methods raise or return invalid values."""
 
     def __init__(self, result=None):
         self._result = result
@@ -376,7 +376,7 @@ def test_fetch_arrow_hands_out_the_table_of_the_interceptors(broker, topic, capl
     recorder = Recorder()
     with consumer_of(broker, topic, 20, interceptors=[recorder, Failing(pa.table({"a": [1]})), Failing()]) as consumer:
         table = consumer.fetch_arrow(30_000)
-    assert table.num_rows == 1  # as the recorder returns; the others fail
+    assert table.num_rows == 1  # the recorder's return value; the others fail
     assert recorder.threads["on_consume_table"] is threading.current_thread()
     assert caplog.text.count("interceptor Failing failed in on_consume_table") == 2
 

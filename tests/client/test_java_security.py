@@ -1,4 +1,6 @@
-"""Security as Java's clients are told it, beside our broker with SASL and TLS: what opens, and what is refused how."""
+"""Security settings of Java's clients with our broker, SASL and TLS: valid settings connect, invalid ones are
+rejected.
+"""
 
 import http.server
 import json

@@ -1,4 +1,4 @@
-"""Event loops of clients: a function that needs one beside a loop that runs, and tasks that are ended."""
+"""Event loops of clients: a function that needs a loop while another loop runs, and cancelled tasks."""
 
 import asyncio
 import concurrent.futures
@@ -123,7 +123,7 @@ def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
     thread = LoopThread("test")
     given_up = thread.begin(asyncio.sleep(600))
     given_up.cancel()
-    with pytest.raises(concurrent.futures.CancelledError):  # who cancels a future knows why
+    with pytest.raises(concurrent.futures.CancelledError):  # the canceller of a future knows the reason
         given_up.result(60)
     thread.close()
 
@@ -166,6 +166,6 @@ def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_clo
     assert has_started.wait(10)
     future.cancel()
     thread.end(closing)
-    del future  # it keeps its task, whose end tells of an error that nobody has looked at
+    del future  # it keeps its task, which reports an unretrieved exception when it is destroyed
     gc.collect()
     assert not caplog.records

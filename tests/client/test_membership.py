@@ -1,4 +1,4 @@
-"""Members of classic groups: what one that was put out does not do any more, and who counts as reading."""
+"""Members of classic groups: a removed member stops its work, and every read counts as a poll."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ async def remove_member(cluster: ClusterClient, member: GroupMember) -> None:
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
 @pytest.mark.parametrize("strategies", ["range", "cooperative-sticky", "range,cooperative-sticky"])
 def test_who_was_put_out_commits_nothing_and_goes_on_where_the_group_is(strategies, by, broker):
-    """As Kafka's consumer: its partitions were lost, others have gone past what it knows."""
+    """Like Kafka's consumer: its partitions were lost, and other members have committed later offsets."""
     settings = {
         "group_id": "g",
         "auto_offset_reset": "earliest",

@@ -1,4 +1,4 @@
-"""What a client keeps of Metadata responses."""
+"""The client's cache of Metadata responses."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ def test_topics_that_were_not_asked_for_are_ignored():
 
 @pytest.fixture
 def broker_of_many():
-    """A broker whose Metadata responses have 30,000 partitions."""
+    """A broker with 30,000 partitions in its Metadata responses."""
     cls = message("MetadataResponse")
     with Broker() as broker:
         host, port = broker.bootstrap_servers.split(":")

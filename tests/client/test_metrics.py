@@ -1,4 +1,4 @@
-"""Metrics of the clients: Java's names, counted by response and batch, equal to what was sent and read."""
+"""Metrics of the clients: Java's names, counted by response and batch, equal to the sent and read records."""
 
 import asyncio
 import math

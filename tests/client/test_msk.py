@@ -1,4 +1,4 @@
-"""Amazon MSK's IAM login as Java's clients are told it: which token is asked for, and how often."""
+"""Amazon MSK's IAM login with the settings of Java's clients: the requested token, and the number of requests."""
 
 import sys
 import types
@@ -21,7 +21,7 @@ JAVA = {
 
 @pytest.fixture
 def signed(monkeypatch):
-    """The signer of Amazon's, which says what it was called with."""
+    """Amazon's signer, which records its arguments."""
     calls = []
 
     def sign(name, expires_ms):

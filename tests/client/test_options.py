@@ -1,4 +1,4 @@
-"""Keywords of the clients are typed: mypy names one that does not exist, or whose value is of a wrong type."""
+"""Keywords of the clients are typed: mypy reports unknown keywords and wrong types."""
 
 import ast
 import inspect
@@ -47,7 +47,7 @@ def test_mypy_finds_names_and_types_that_do_not_fit(tmp_path):
 
 
 def test_each_option_says_what_it_means_and_what_it_is_by_default():
-    """Editors show what stands below a name (Pylance and pyright do, for keywords of an ``Unpack``)."""
+    """Editors show the docstring below a name (Pylance and pyright do, for keywords of an ``Unpack``)."""
     tree = ast.parse(inspect.getsource(options))
     for name, settings in (
         ("Client", ClientSettings),

@@ -1,4 +1,4 @@
-"""What goes wrong on our own side reaches the caller as it is, once, and is not taken for a lost connection."""
+"""Internal errors reach the caller unchanged, once, and do not count as a lost connection."""
 
 import time
 
@@ -79,7 +79,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
 
     monkeypatch.setattr(AsyncProducer, "_encode", fail_to_build)
     with Producer(servers) as producer:
-        for _ in range(2):  # what gathers records goes on
+        for _ in range(2):  # the sending task continues
             with pytest.raises(MemoryError):
                 producer.send("numbers", b"lost", partition=0).result()
 

@@ -259,7 +259,7 @@ def gather(leaders: list[int], **settings) -> Accumulator:
 
 
 def choose_partitions(accumulator: Accumulator, batches: int) -> Counter:
-    """Fill batches with records without a key; return how many went to each partition."""
+    """Fill batches with records without a key; return the number of batches of each partition."""
     counts: Counter = Counter()
     for _ in range(batches * 10):
         assert accumulator.add(("t", None, b"", (), None, 0, 100)) is not None
@@ -268,7 +268,9 @@ def choose_partitions(accumulator: Accumulator, batches: int) -> Counter:
 
 
 def test_batches_that_linger_share_a_partition_until_it_has_a_batchs_worth_of_bytes():
-    """KIP-794: a slow partition got more records than others when each batch, large or small, moved on."""
+    """KIP-794: a slow partition got more records than others because each batch, large or small, switched
+    partitions.
+    """
     accumulator = gather([1] * 5)
     order = []
     for _ in range(100):
@@ -284,7 +286,7 @@ def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_the
     allowed_partitions: set[TopicPartition] = set()
     for _ in range(20):
         record = ("t", None, b"", (), None, 0, 5_000)
-        for _ in range(3):  # as ``send`` does: what the record needs is prepared, and it is added
+        for _ in range(3):  # as in ``send``: the record is prepared and added
             if accumulator.add(record) is not None:
                 break
             allowed_partitions.add(accumulator.target("t", None, None))

@@ -1,4 +1,4 @@
-"""What users of other clients have reported about pause, resume, seek and commits of revoked partitions."""
+"""Reports of users of other clients about pause, resume, seek and commits of revoked partitions."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_a_partition_that_was_paused_in_on_assign_is_read_from_its_start(broker)
 
 
 def test_pausing_partitions_in_turn_skips_nothing(broker):
-    """kafka-python#2011: after pause and resume, reading went on two thousand records later."""
+    """kafka-python#2011: after pause and resume, reading continued two thousand records later."""
     offsets = {ONE: [], TWO: []}
     with Consumer(broker.bootstrap_servers, **SETTINGS) as consumer:
         consumer.assign({ONE: 0, TWO: 0})
@@ -74,7 +74,7 @@ def test_pausing_partitions_in_turn_skips_nothing(broker):
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_revoked_partitions_are_committed_with_auto_commit(broker, protocol):
-    """Dekaf#2063: what was read since the last commit was read again. steveo#1054: one partition was committed."""
+    """Dekaf#2063: records read since the last commit were read again. steveo#1054: only one partition was committed."""
     settings = {"group_id": "g", "group_protocol": protocol, "auto_commit_interval_ms": 600_000, **SETTINGS}
     with Consumer(broker.bootstrap_servers, **settings) as consumer:
         consumer.subscribe("numbers")

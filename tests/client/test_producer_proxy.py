@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.soak.producer_proxy import campaign
 
-# Of ``idempotent`` those that went wrong while batches of unknown fate were numbered anew.
+# Mutants of ``idempotent`` in which batches of unknown fate got new sequences.
 SEEDS = {"idempotent": (3, 8, 11, 14), "transactions": (1, 2), "one": (1, 2), "none": (1, 2)}
 
 

@@ -1,4 +1,4 @@
-"""What users of other clients write in a constructor, and what becomes of every setting that Java's clients have."""
+"""Settings that users of other clients write in a constructor, and the treatment of every setting of Java's clients."""
 
 import logging
 import typing

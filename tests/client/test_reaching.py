@@ -17,13 +17,13 @@ from kafkaframes.errors import BrokerError, NetworkError
 
 @pytest.fixture(autouse=True)
 def _slow_is_not_silent(monkeypatch):
-    """Whoever takes a second to answer on a slow machine is not told of as one who hangs."""
+    """Do not report a slow answer of one second as an unresponsive broker."""
     monkeypatch.setattr(reaching, "_REPORT_DELAY_S", 3600.0)
 
 
 @pytest.fixture
 def free_port():
-    """A port that nobody listens on, and that stays so."""
+    """A port that stays closed."""
     with socket.socket() as free_socket:
         free_socket.bind(("127.0.0.1", 0))
         yield free_socket.getsockname()[1]
@@ -37,11 +37,11 @@ def reach_lines(broker: Broker, **rest) -> list[str]:
 
 
 class HeardEnoughError(Exception):
-    """Ends a wait whose words have been heard."""
+    """Ends a wait after its message was reported."""
 
 
 def first_line(broker: Broker) -> str:
-    """Return the line that is said when the first attempt has failed."""
+    """Return the line that is reported after the first failed attempt."""
     lines: list[str] = []
 
     def hear(line: str) -> None:

@@ -1,4 +1,6 @@
-"""What ``send`` refuses: before anything is queued, with the argument's name, and good records go on."""
+"""Rejected arguments of ``send``: before a record is queued, with the argument's name, and without an effect on other
+records.
+"""
 
 import asyncio
 import datetime

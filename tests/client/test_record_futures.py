@@ -1,4 +1,4 @@
-"""The future of a record that a plain producer sends: Python's own, whatever is done with it."""
+"""The future of a record that a synchronous producer sends: Python's own class, for any use."""
 
 import asyncio
 import concurrent.futures
@@ -110,7 +110,7 @@ def test_records_of_many_threads_are_written_once_each(servers):
         while len(values) < 2_000:
             values += [(record.partition, record.value) for record in consumer.poll(60_000)]
     assert len({value for _, value in values}) == 2_000
-    for partition in range(3):  # what a thread sent stays in order
+    for partition in range(3):  # records of one thread stay in order
         for thread in range(4):
             numbers = [int(v.split(b"-")[1]) for p, v in values if p == partition and v.startswith(b"%d-" % thread)]
             assert numbers == sorted(numbers)
@@ -121,7 +121,7 @@ def test_a_full_buffer_makes_send_wait_for_the_brokers():
         broker.create_topic("numbers")
         with Producer(broker.bootstrap_servers, buffer_memory=2_000, linger_ms=60_000) as producer:
             futures = [producer.send("numbers", bytes(500)) for _ in range(20)]
-            assert futures[0].result(60).offset == 0  # nothing lingers where there is no memory left
+            assert futures[0].result(60).offset == 0  # without free memory no batch lingers
 
 
 def test_send_waits_no_longer_than_max_block_ms_and_says_what_for():

@@ -1,4 +1,4 @@
-"""Rows of a table find their partitions: by their own column, by key, and in runs where they have neither."""
+"""Rows of a table are assigned to partitions: by their own column, by key, or in runs without either."""
 
 import pyarrow as pa
 import pytest

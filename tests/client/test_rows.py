@@ -1,4 +1,4 @@
-"""Records as Python values: what `to_pylist` would give, made one by one, and a position that goes with them."""
+"""Records as Python values, equal to those of `to_pylist`, created one by one, with the position."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""A few batches of a partition, and what they say of the rest."""
+"""A sample of a partition's batches, and estimates from it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TIME = 1_760_000_000_000
 
 @pytest.fixture(scope="module")
 def consumer():
-    """Of a broker whose topic has two batches, of five records and of two."""
+    """Return a consumer on a topic with two batches, of five records and of two."""
 
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name="t", num_partitions=1)])

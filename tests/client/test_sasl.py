@@ -1,4 +1,4 @@
-"""SASL exchanges against the examples of the RFCs, and against servers that lie."""
+"""SASL exchanges against the examples of the RFCs, and against dishonest servers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a producer may send, and what answers mean: single cases, and schedules that hypothesis chooses."""
+"""The order of a producer's batches, and its reaction to responses: single cases, and schedules from Hypothesis."""
 
 import pytest
 from hypothesis import strategies as st
@@ -218,7 +218,7 @@ def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
     one.expire(10.0)
     put_batches(one, 1, created_s=10.0)
     behind = one.take(TARGET, SECOND, 10.0)
-    assert one.take(TARGET, SECOND, 10.0) is None  # not before the fate of the one behind is known
+    assert one.take(TARGET, SECOND, 10.0) is None  # not before the result of the batch after it is known
     one.process_acknowledgement(behind, 2, -1)
     assert sequences(take_all(one, SECOND)) == [(0, 3)]
 
@@ -233,7 +233,7 @@ def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew(
         one.process_loss(batch, NetworkError("cut"), 5.0)
     refuse(one, absent, OUT_OF_ORDER)
     one.expire(10.0)
-    refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still come to the leader, late
+    refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still reach the leader, late
     assert [ended_batch.batch for ended_batch in one.finished_batches] == [expired_batch, in_doubt]
     assert errors(one) == [MaybeWrittenError] * 2
     assert one.take(TARGET, SECOND, 10.0) is absent
@@ -328,7 +328,7 @@ SIZES = st.lists(st.integers(1, 2), max_size=2)
 
 
 class Schedules(RuleBasedStateMachine):
-    """The events of a simulation in any order; what must hold is checked at the end."""
+    """The events of a simulation in any order; the invariants are checked at the end."""
 
     simulation: ProducerSimulation | None = None
 

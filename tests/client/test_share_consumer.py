@@ -1,4 +1,4 @@
-"""The share consumer beside the embedded broker: each record is given to one member and ends acknowledged, once."""
+"""The share consumer with the embedded broker: each record is delivered to one member and acknowledged once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def share(servers, topic, **settings):
 
 
 def read(consumer, count):
-    """Poll until so many records have come."""
+    """Poll until so many records are returned."""
     records, deadline = [], time.monotonic() + PATIENCE_S
     while len(records) < count:
         assert time.monotonic() < deadline, f"{len(records)} of {count} records"
@@ -120,7 +120,7 @@ def test_release_gives_a_record_again_and_reject_does_not(servers, topic):
 
 
 def read_explicit(consumer, count, kind_of):
-    """Poll until so many records have come, and acknowledge each."""
+    """Poll until so many records are returned, and acknowledge each."""
     records, deadline = [], time.monotonic() + PATIENCE_S
     while len(records) < count:
         assert time.monotonic() < deadline

@@ -85,7 +85,7 @@ def test_a_failed_fetch_reports_its_acknowledgements():
 
 
 def test_a_restart_without_a_request_in_flight_is_noticed_by_the_commit(tmp_path):
-    """KAFKA-20330: the client went on with the session, and acknowledgements were lost without a callback."""
+    """KAFKA-20330: the client kept the session, and acknowledgements were lost without a callback."""
     with Broker(data_dir=str(tmp_path)) as broker:
         servers, results = broker.bootstrap_servers, []
         with Admin(servers) as admin:
@@ -174,7 +174,7 @@ def test_the_callback_is_called_when_the_consumer_closes(broker):
 
 
 def test_records_of_a_handler_that_raises_are_released(broker):
-    """Dekaf 3030: closing the consumer accepted them, and nobody handled them again."""
+    """Dekaf 3030: closing the consumer accepted the records, and no member handled them again."""
     first = []
     with suppress(RuntimeError), share(broker.bootstrap_servers, TOPIC) as consumer:
         consumer.subscribe(TOPIC)

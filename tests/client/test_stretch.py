@@ -1,4 +1,4 @@
-"""A stretch of one partition, answer by answer; what a broker may say to it, by a stand-in for the consumer."""
+"""Reads of one partition, answer by answer, with a scripted consumer in place of the broker."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ def answer(first, count, *, log_start=-1):
 
 @dataclass
 class Scripted:
-    """Gives the answers of a list, then none; knows where the log begins and ends."""
+    """Returns the answers of a list, then none; knows the log start and end."""
 
     answers: list
     start: int = 0
@@ -76,7 +76,7 @@ def test_what_nothing_follows_but_a_gap_is_at_its_end():
 
 
 def test_offsets_that_are_there_after_all_are_asked_for_again():
-    """As where a follower that has become the leader does not know of its newest records yet."""
+    """As with a follower that has become the leader and does not know its newest records yet."""
     consumer = Scripted([answer(0, 4), OUT_OF_RANGE, answer(4, 6)])
     assert read(consumer) == [0, 4]
     assert consumer.at == [0, 4]

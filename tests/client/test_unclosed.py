@@ -1,4 +1,4 @@
-"""Clients that nobody closes: at the end of the program what they hold is sent, and they are named; before, too."""
+"""Unclosed clients: at the end of the program, or before, they send their pending records, and a warning names them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What was read and not handled is not committed: after an exception, and after the end of an iteration."""
+"""A record that was read and not handled is not committed: after an exception, and after the end of an iteration."""
 
 import asyncio
 

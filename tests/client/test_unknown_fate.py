@@ -1,4 +1,4 @@
-"""What no answer was got for: the result says so, and what follows is written once and in order."""
+"""Batches without a response: the result says so, and later records are written once and in order."""
 
 import pytest
 

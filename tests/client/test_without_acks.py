@@ -1,4 +1,4 @@
-"""With acks 0 a result says that a record was written, and closing sends what is written."""
+"""With acks 0 a result reports a written record, and closing sends all pending records."""
 
 import time
 

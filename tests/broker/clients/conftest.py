@@ -1,4 +1,4 @@
-"""Clients from PyPI, as they are: what they warn of, and leave open, is not ours."""
+"""Unmodified clients from PyPI. Their warnings and leaked resources are not ours."""
 
 import warnings
 

@@ -30,7 +30,7 @@ def broker():
 
 
 def quiet(broker: Broker, **config: Any) -> dict[str, Any]:
-    """A configuration of librdkafka; what it says when the broker stops is nobody's concern."""
+    """Return a configuration of librdkafka that ignores its messages about the broker's stop."""
     names = {key.replace("_", "."): value for key, value in config.items()}
     return {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0} | names
 
@@ -75,7 +75,7 @@ def counts(*members: confluent.Consumer) -> list[int]:
 
 
 def test_a_new_group_waits_for_nothing_before_its_first_record():
-    """On a clock that stands still only what is put off by no time at all happens."""
+    """Run on a stopped clock: only work with no delay runs."""
     with Broker(clock=Clock(is_frozen=True)) as broker:
         broker.append("orders", [{"value": b"x"}])
         for number in range(3):

@@ -74,5 +74,5 @@ def test_every_record_is_given_to_one_member_of_two(broker):
 
 
 def starts(broker: Broker) -> list[int]:
-    """List where the records begin that nobody has accepted yet, by partition."""
+    """Return the first record without an acceptance, by partition."""
     return broker.call(lambda state: [partition.start for partition in state.share_groups.partitions.values()])

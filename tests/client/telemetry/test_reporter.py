@@ -1,4 +1,4 @@
-"""Clients that push their metrics to a broker, and what a broker, or its plugin, can do to them.
+"""Clients that push their metrics to a broker, and the effects of the broker and its plugin on them.
 
 Public reports that these tests play: KAFKA-17731 (closing waits 30 s for the last push), KAFKA-16759 (a response while
 the client closes), KAFKA-19747 and its review (warnings on brokers without telemetry), KAFKA-20898 (a last push with an
