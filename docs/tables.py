@@ -42,7 +42,7 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.settings import AuditSettings, CompactSettings, RewriteSettings
+from kafkaframes.jobs.settings import AuditSettings, CompactSettings, ConvertSettings
 from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.layout import CODECS
@@ -439,7 +439,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "redaction": (ROOT / "docs" / "recording.md", redaction_table),
     "restore-settings": (JOB_SETTINGS, partial(settings_table, "restore", RestoreSettings)),
     "mirror-settings": (JOB_SETTINGS, partial(settings_table, "mirror", MirrorSettings)),
-    "rewrite-settings": (JOB_SETTINGS, partial(settings_table, "convert", RewriteSettings)),
+    "rewrite-settings": (JOB_SETTINGS, partial(settings_table, "convert", ConvertSettings)),
     "compact-settings": (JOB_SETTINGS, partial(settings_table, "compact", CompactSettings)),
     "export-settings": (JOB_SETTINGS, partial(settings_table, "export", ExportSettings)),
     "table-settings": (JOB_SETTINGS, partial(settings_table, "table", TableSettings)),

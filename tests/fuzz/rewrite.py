@@ -20,7 +20,7 @@ from tests.records import mutations
 from kafkaframes import read_records
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings, RewriteSettings
 from kafkaframes.records.layout import CODECS
 
 COLUMNS = ["offset", "timestamp", "key", "value"]
@@ -32,7 +32,9 @@ def some_settings(choose: random.Random) -> RewriteSettings:
     codec = choose.choice([None, *(name for name in CODECS if name != "zstd" or magic in (None, 2))])
     level = choose.choice([None, None, 1, 6]) if codec in ("gzip", "lz4", "zstd") else None
     mode = choose.choice(("keep",) * 4 + ("fail",))
-    return RewriteSettings(record_format=magic, codec=codec, level=level, on_loss="drop", on_damage=mode)
+    if magic is None:
+        return RecompressSettings(codec=codec or "none", level=level, on_damage=mode)
+    return ConvertSettings(record_format=magic, codec=codec, level=level, on_loss="drop", on_damage=mode)
 
 
 def rewrite_segment(folder: Path, data: bytes, settings: RewriteSettings) -> bool:

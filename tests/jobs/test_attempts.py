@@ -15,7 +15,6 @@ import pytest
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import Split
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.convert.segment import RewriteSettings
 from kafkaframes.jobs.export.planning import plan_export
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.task import Settings
@@ -23,6 +22,7 @@ from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.parquet import restore_parquet
 from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.storage.cleaner import CleanerSettings
@@ -86,7 +86,7 @@ def compact_staged(source, to, run):
 
 
 def convert_all(log, to, run):
-    convert(str(log), str(to), RewriteSettings(record_format=1), run=run)
+    convert(str(log), str(to), ConvertSettings(record_format=1), run=run)
 
 
 JOBS = {

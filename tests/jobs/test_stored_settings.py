@@ -8,7 +8,7 @@ import pytest
 from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import settings_as_json
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 
 REWRITE = {
     "record_format": None,
@@ -54,8 +54,8 @@ RESTORE = {
 @pytest.mark.parametrize(
     ("settings", "stored_values"),
     [
-        (RewriteSettings(codec="zstd"), REWRITE | {"codec": "zstd"}),
-        (RewriteSettings(record_format=2, on_damage="keep"), REWRITE | {"record_format": 2, "mode": "PERMISSIVE"}),
+        (RecompressSettings(codec="zstd"), REWRITE | {"codec": "zstd"}),
+        (ConvertSettings(record_format=2, on_damage="keep"), REWRITE | {"record_format": 2, "mode": "PERMISSIVE"}),
         (RestoreSettings(), RESTORE),
         (RestoreSettings(on_damage="drop"), RESTORE | {"mode": "DROPMALFORMED"}),
     ],

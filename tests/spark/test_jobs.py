@@ -12,7 +12,7 @@ from kafkaframes.jobs.compact.compaction import compact, prove_gone
 from kafkaframes.jobs.compact.stages import RewriteTask
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.spark.runtime.jobs import make_split, runner
 from kafkaframes.storage.cleaner import CleanerSettings
@@ -32,7 +32,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
     run = runner(spark)
-    up = RewriteSettings(record_format=2)
+    up = ConvertSettings(record_format=2)
     here = convert(str(LOGS / "zk-0102-v1"), tmp_path / "here", up)
     there = convert(str(LOGS / "zk-0102-v1"), tmp_path / "there", up, run=run)
     assert there.partitions == here.partitions
@@ -116,6 +116,6 @@ def test_damage_is_the_same_error_and_leaves_nothing(spark, tmp_path):
     data = build_records({"value": [b"a"]}) + b"\0" * 40
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(data)
     with pytest.raises(LogDirError, match="nothing was written") as caught:
-        convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(codec="gzip"), run=runner(spark))
+        convert(str(tmp_path / "in-0"), tmp_path / "out", RecompressSettings(codec="gzip"), run=runner(spark))
     assert caught.value.file == str(tmp_path / "in-0" / f"{0:020}.log")
     assert {path.name for path in tmp_path.iterdir()} == {"in-0"}

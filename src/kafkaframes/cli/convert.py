@@ -7,11 +7,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,8 +28,14 @@ from kafkaframes.cli.options import (
 from kafkaframes.cli.text import print_table, printable, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.jobs.settings import CompactSettings, RewriteSettings, SourceSettings
-from kafkaframes.records.layout import CODECS
+from kafkaframes.jobs.settings import (
+    CompactSettings,
+    ConvertSettings,
+    RecompressSettings,
+    RewriteSettings,
+    SourceSettings,
+    choices_of,
+)
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, Proof
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.convert.segment import PartitionReport
 
 
-RECORD_FORMATS: Mapping[str, Literal[0, 1, 2]] = {"v0": 0, "v1": 1, "v2": 2}
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 in_place_options = with_options(
     click.option("--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new one."),
@@ -46,10 +51,12 @@ in_place_options = with_options(
 )
 
 
-def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Command], Command]:
+def run_options(
+    kind: type[SourceSettings], *leave_out: str, complete: Callable[[dict[str, Any]], None] = lambda flags: None
+) -> Callable[[Command], Command]:
     """Add the flags of a job's settings, and the flags that select local processes or Spark."""
     shared = (json_option, workers_option, master_option, opens_batches)
-    return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out))
+    return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out, complete=complete))
 
 
 def choose_split(master: str | None, jobs: int | None) -> Split:
@@ -140,29 +147,30 @@ def _show(report: JobReport, *, warn: bool) -> None:
     say(report.ending)
 
 
+def _read_format(flags: dict[str, Any]) -> None:
+    """Read the values of ``--to``: one directory, and a record format if ``--record-format`` is not given."""
+    directories = list(flags.pop("directories"))
+    formats = choices_of(ConvertSettings, next(one for one in fields(ConvertSettings) if one.name == "record_format"))
+    if flags["record_format"] is None:
+        flags["record_format"] = next((number for number in formats if f"v{number}" in directories), None)
+        directories = [one for one in directories if one != f"v{flags['record_format']}"]
+    if len(directories) > 1:
+        raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
+    flags["to"] = directories[0] if directories else None
+
+
 @click.command("convert")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option(
-    "--record-format",
-    type=click.Choice(tuple(RECORD_FORMATS)),
-    help="The record format; `--to v2` says it, too.",
-)
 @click.option(
     "--to",
     "directories",
     multiple=True,
     metavar="DIR",
-    help="The new directory; it must not exist, and appears complete.",
+    help="The new directory; it must not exist, and appears complete. `--to v2` also sets the record format.",
 )
 @in_place_options
-@run_options(RewriteSettings, "record_format", "index_interval_bytes")
-def command(
-    sources: tuple[str, ...],
-    record_format: str | None,
-    directories: tuple[str, ...],
-    settings: RewriteSettings,
-    **options: Any,
-) -> None:
+@run_options(ConvertSettings, "index_interval_bytes", complete=_read_format)
+def command(sources: tuple[str, ...], settings: ConvertSettings, **options: Any) -> None:
     """Write a log in another record format, with the same offsets, order, timestamps, keys and values.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one log:
@@ -171,30 +179,15 @@ def command(
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
-    record_format, to = _read_form(record_format, directories)
-    settings = replace(settings, record_format=RECORD_FORMATS[record_format])
-    rewrite(sources, settings, to=to, **options)
-
-
-def _read_form(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
-    """Return record format and directory. ``--to v2`` specifies the format if ``--record-format`` does not."""
-    directories = list(flags)
-    if record_format is None:
-        record_format = next((one for one in flags if one in RECORD_FORMATS), None)
-        if record_format is None:
-            raise OptionError(f"give --record-format: {', '.join(RECORD_FORMATS)}")
-        directories.remove(record_format)
-    if len(directories) > 1:
-        raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
-    return record_format, directories[0] if directories else None
+    rewrite(sources, settings, **options)
 
 
 @click.command("recompress")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @to_option
 @in_place_options
-@run_options(RewriteSettings, "record_format", "on_loss", "index_interval_bytes")
-def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: Any) -> None:
+@run_options(RecompressSettings, "index_interval_bytes")
+def recompress(sources: tuple[str, ...], settings: RecompressSettings, **options: Any) -> None:
     """Compress a log with another codec or level; each batch keeps its format, its header and its records.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one
@@ -203,8 +196,6 @@ def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: A
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
-    if settings.codec is None:
-        raise OptionError(f"give --codec: {', '.join(CODECS)}")
     rewrite(sources, settings, **options)
 
 
@@ -257,6 +248,7 @@ def compact(
                     to,
                     settings.cleaner(time.time_ns() // 1_000_000),
                     topics=settings.topics,
+                    partitions=settings.partitions,
                     run=run,
                     work_split=choose_split(master, jobs),
                     scratch=directory,

@@ -229,7 +229,7 @@ def command(
     Exit status: 0, or 1 if a segment cannot be read.
     """
     discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
-    directories = select_partitions(discovered, settings.topics, settings.partitions)
+    directories = select_partitions(discovered, settings.topic_names, settings.partition_numbers)
     if replicas == MERGE and has_copies(directories, paths):
         merged_log = one_log(directories, paths, check=False, options=settings.storage)
         directories, decisions = merged_log.directories, merged_log.decisions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from functools import wraps
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -171,13 +171,31 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
     return added
 
 
-_LISTS = (Sequence[str], Sequence[int], tuple[str, ...], tuple[int, ...])
+_NAMES, _NUMBERS = str | Sequence[str], int | Sequence[int]
+_LISTS = (Sequence[str], Sequence[int], _NAMES, _NUMBERS)
+
+
+class RecordFormat(click.Choice[str]):
+    """A record format as Kafka writes it, v2 for format 2."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number of the format."""
+        return value if isinstance(value, int) else int(super().convert(value, param, ctx).removeprefix("v"))
 
 
 def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
     """Add a flag for each setting of a job, except some, with the setting's name, type, default and help."""
     chosen = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
     return with_options(*(_flag(settings, entry) for entry in chosen))
+
+
+def _is_required(entry: Field[Any]) -> bool:
+    return entry.default is MISSING and entry.default_factory is MISSING
+
+
+def _choice_texts(settings: type, entry: Field[Any]) -> list[str]:
+    """Return the values of a flag: texts, or record formats as Kafka writes them."""
+    return [f"v{one}" if isinstance(one, int) else str(one) for one in choices_of(settings, entry)]
 
 
 _TYPES = {POSITION: position, "PATH": ExistingPath()}
@@ -192,7 +210,14 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     if not entry.repr:  # the value may contain a password
         options |= {"help": f"{facts['meaning']} {HELP}", "callback": _resolve_secret}
     options["show_default"] = entry.default not in (None, False, ())
-    if choices := choices_of(settings, entry):
+    if _is_required(entry):
+        options |= {"default": None, "show_default": False}
+    choices = choices_of(settings, entry)
+    if choices and all(isinstance(one, int) for one in choices):
+        options["type"] = RecordFormat(_choice_texts(settings, entry))
+        if isinstance(entry.default, int):
+            options["default"] = f"v{entry.default}"
+    elif choices:
         options["type"] = click.Choice(choices)
     elif facts["shown"] == "SIZE":
         options |= {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
@@ -200,7 +225,7 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
         options["type"] = _TYPES[facts["shown"]]
     elif kind is float:
         options["type"] = click.FloatRange(facts["least"])
-    elif kind in (int, int | None, Sequence[int]):
+    elif kind in (int, int | None, Sequence[int], _NUMBERS):
         options["type"] = int if facts["least"] is None else click.IntRange(facts["least"])
     elif kind is bool:
         options["is_flag"] = True
@@ -221,12 +246,16 @@ selection_options = (settings_options(PartitionSettings, "key_files", "follow_li
 
 
 def reads(
-    *names: str, kind: type[SourceSettings] | None = None, leave_out: Sequence[str] = ()
+    *names: str,
+    kind: type[SourceSettings] | None = None,
+    leave_out: Sequence[str] = (),
+    complete: Callable[[dict[str, Any]], None] = lambda flags: None,
 ) -> Callable[[Command], Command]:
     """Add the flags of settings to a command that reads logs. The command gets ``settings`` instead of their values.
 
     Symbolic links below its paths (the parameters ``names``) are not followed; they are listed on standard error.
-    Without a ``kind`` of settings the command gets ``storage``, the options for reading sources.
+    Without a ``kind`` of settings the command gets ``storage``, the options for reading sources. ``complete`` may set
+    flags from others before the settings are created. A required setting that is missing then is an ``OptionError``.
     """
     made = kind or SourceSettings
     own = [entry.name for entry in fields(made) if entry.name not in leave_out]
@@ -234,6 +263,10 @@ def reads(
     def added(command: Command) -> Command:
         @wraps(command)
         def run(**flags: Any) -> Any:
+            complete(flags)
+            for entry in filter(_is_required, fields(made)):
+                if flags[entry.name] is None:
+                    raise OptionError(f"give `{entry.name}`: {', '.join(_choice_texts(made, entry))}")
             settings = made(**{name: flags.pop(name) for name in own})
             if not settings.follow_links:
                 name_links([path for name in names for path in _as_list(flags[name])])

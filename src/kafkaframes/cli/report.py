@@ -149,7 +149,8 @@ def _report_logs(
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
 
-    result = select_partitions(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    directories = discover(paths, options=settings.storage)
+    result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
     options = settings.storage
     with runner(None, jobs, label="measuring") as work:
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)

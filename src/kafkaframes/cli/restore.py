@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.convert import RECORD_FORMATS, run_options
+from kafkaframes.cli.convert import run_options
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
 
 EXIT_LOST = 1
-# Settings whose flags several commands share.
-_ELSEWHERE = ("record_format",)
 
 
 @click.command("restore")
@@ -31,16 +29,9 @@ _ELSEWHERE = ("record_format",)
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
-    "--record-format",
-    type=click.Choice(tuple(RECORD_FORMATS)),
-    default="v2",
-    show_default=True,
-    help="From Parquet.",
-)
-@click.option(
     "--into-cluster-ids", metavar="FILE", help="For an existing cluster: the output of its kafka-topics --describe."
 )
-@run_options(RestoreSettings, *_ELSEWHERE)
+@run_options(RestoreSettings)
 def command(
     sources: tuple[str, ...],
     to: str | None,
@@ -73,7 +64,7 @@ def command(
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
     kind = flags.pop("kind")
-    settings = _settings(settings, flags)
+    settings = _with_topic_ids(settings, flags.pop("into_cluster_ids"))
     with runner(master, jobs, label="restoring") as run:
         report = restore(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run)
     if as_json:
@@ -84,11 +75,8 @@ def command(
         sys.exit(EXIT_LOST)
 
 
-def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettings:
-    """Return the settings together with those whose flags several commands share."""
-    flags["record_format"] = RECORD_FORMATS[flags["record_format"]]
-    ids_file = flags.pop("into_cluster_ids")
-    settings = replace(settings, **flags)
+def _with_topic_ids(settings: RestoreSettings, ids_file: str | None) -> RestoreSettings:
+    """Return the settings for an existing cluster, with its topic ids from a file; unchanged without a file."""
     if ids_file is None:
         return settings
     settings = _with_ids_in(ids_file, settings)
@@ -105,7 +93,7 @@ def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
         raise LogDirError(f"cannot be read: {error}", file=path) from error
     ids = read_topic_ids(text, file=path)
     olds = {new: old for old, new in settings.topic_map}
-    topics = settings.topics or tuple(olds.get(name, name) for name in ids)
+    topics = settings.topic_names or tuple(olds.get(name, name) for name in ids)
     topics_to_restore = {settings.new_name(name) for name in topics}
     selected_ids = tuple((name, topic_id) for name, topic_id in ids.items() if name in topics_to_restore)
     return replace(settings, topics=topics, topic_ids=(*selected_ids, *settings.topic_ids))

@@ -62,10 +62,13 @@ def command(
     be merged, and whether the merged log has every offset undamaged.
     """
     from kafkaframes.jobs.verify.verify import verify
+    from kafkaframes.scan.log.log_range import resolve_ranges
 
-    result = select_partitions(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    directories = discover(paths, options=settings.storage)
+    result = select_partitions(directories, settings.topic_names, settings.partition_numbers)
+    ranges = resolve_ranges(settings.selection, result, paths)
     with runner(master, jobs, label="verifying", small=True) as work:
-        report = verify(result, deep=settings.deep, run=work)
+        report = verify(result, ranges=ranges, deep=settings.deep, run=work)
     merged_log = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
     if merged_log is not None:
         report.findings += [decision.as_finding() for decision in merged_log.decisions]

@@ -54,8 +54,10 @@ _MAX_LINES = 20  # number of findings in a result's text
 def verify_log(
     paths: Paths,
     *,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
     deep: bool = False,
     key_files: Sequence[str] = (),
     follow_links: bool = False,
@@ -69,6 +71,10 @@ def verify_log(
         paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         topics: topic names or patterns. Default: all.
         partitions: partition numbers to read from each topic. Default: all.
+        start: first batch to verify in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
+            with one of these for each partition.
+        end: end of the verification (exclusive), as in ``scan_log``. Checks of whole logs, such as checkpoints above
+            the log end, are omitted with a range.
         deep: also decompress and parse every record.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
@@ -78,18 +84,23 @@ def verify_log(
 
     Raises:
         LogDirError: a path does not exist or does not contain a log.
-        OptionError: a topic does not exist.
+        OptionError: a topic, a partition or an offset of the range does not exist.
     """
     from kafkaframes.jobs.verify.verify import verify
+    from kafkaframes.scan.log.log_range import resolve_ranges
 
     settings = VerifySettings(
         topics=topics,
         partitions=partitions,
+        start=start,
+        end=end,
         deep=deep,
         key_files=key_files,
         follow_links=follow_links,
     )
-    report = verify(_select_logs(paths, settings), deep=settings.deep)
+    directories = _select_logs(paths, settings)
+    ranges = resolve_ranges(settings.selection, directories, paths_of(paths))
+    report = verify(directories, ranges=ranges, deep=settings.deep)
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
     counts_text = ", ".join(starmap(count_text, amounts))
     summary = count_text(len(report.findings), "finding") if report.findings else "nothing found"
@@ -100,8 +111,8 @@ def verify_log(
 def describe_log(
     paths: Paths,
     *,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     deep: bool = False,
     key_files: Sequence[str] = (),
     follow_links: bool = False,
@@ -152,8 +163,8 @@ def describe_log(
 def report_log(
     paths: Paths,
     *,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     to: Path | None = None,
     format: Literal["html", "json"] = "html",  # noqa: A002 (as the command's flag)
     key_files: Sequence[str] = (),
@@ -308,6 +319,10 @@ def convert_log(
     source: Paths,
     to: Path,
     *,
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
     record_format: Literal[0, 1, 2],
     codec: CodecName | None = None,
     level: int | None = None,
@@ -327,6 +342,11 @@ def convert_log(
     Args:
         source: a log directory, a partition or a segment. Several are read as one log, and their copies are merged.
         to: the output directory, which must not exist. It appears under this name only after it is complete.
+        topics: topic names or patterns to write. Default: the whole log, with everything else in its directory.
+        partitions: partition numbers to write of each topic. Default: all.
+        start: first record to write in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
+            with one of these for each partition.
+        end: end of the records to write (exclusive), as in ``scan_log``.
         record_format: record format of the output.
         codec: codec of the output. Default: each batch keeps its codec.
         level: compression level. Default: Kafka's.
@@ -345,6 +365,10 @@ def convert_log(
         OptionError: ``to`` is inside ``source``, or a setting is missing or invalid.
     """
     settings = ConvertSettings(
+        topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
         record_format=record_format,
         codec=codec,
         level=level,
@@ -362,6 +386,10 @@ def recompress_log(
     source: Paths,
     to: Path,
     *,
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
     codec: CodecName,
     level: int | None = None,
     on_damage: Literal["fail", "keep"] = "fail",
@@ -374,6 +402,11 @@ def recompress_log(
 
     Args:
         source, to: as in ``convert_log``.
+        topics: topic names or patterns to write. Default: the whole log, with everything else in its directory.
+        partitions: partition numbers to write of each topic. Default: all.
+        start: first record to write in each partition, as in ``scan_log``: earliest, an offset, a time, or a mapping
+            with one of these for each partition.
+        end: end of the records to write (exclusive), as in ``scan_log``.
         codec: codec of the output.
         level: compression level. Default: Kafka's.
         on_damage: how to handle a damaged batch: fail stops, keep copies it byte for byte.
@@ -386,6 +419,10 @@ def recompress_log(
         LogDirError, EncodeError, OptionError: as ``convert_log``.
     """
     settings = RecompressSettings(
+        topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
         codec=codec,
         level=level,
         on_damage=on_damage,
@@ -394,14 +431,15 @@ def recompress_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    return _rewrite(source, to, settings.rewrite)
+    return _rewrite(source, to, settings)
 
 
 def compact_log(
     source: Paths,
     to: Path | None = None,
     *,
-    topics: Sequence[str] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     broker_release: Literal["2.8", "3.9", "4.x"] = "4.x",
     delete_retention_ms: int = 86400000,
     min_compaction_lag_ms: int = 0,
@@ -414,7 +452,8 @@ def compact_log(
         source: a log directory or a partition. Several are read as one log, and their copies are merged.
         to: the output directory, which must not exist. Default: None, which writes nothing and only reports the records
             that compaction would remove.
-        topics: topic names or patterns. Default: the topics that brokers have compacted.
+        topics: topic names or patterns. Default: the topics that brokers have compacted. Other topics are copied.
+        partitions: partition numbers to compact in each topic. Default: all. Other partitions are copied.
         broker_release: Kafka release whose cleaning rules apply.
         delete_retention_ms: value of the topic setting ``delete.retention.ms``.
         min_compaction_lag_ms: value of the topic setting ``min.compaction.lag.ms``.
@@ -430,6 +469,7 @@ def compact_log(
 
     settings = CompactSettings(
         topics=topics,
+        partitions=partitions,
         broker_release=broker_release,
         delete_retention_ms=delete_retention_ms,
         min_compaction_lag_ms=min_compaction_lag_ms,
@@ -437,7 +477,14 @@ def compact_log(
         follow_links=follow_links,
     )
     target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
-    report = compact(_source(source), target, cleaner, topics=settings.topics, storage=settings.storage)
+    report = compact(
+        _source(source),
+        target,
+        cleaner,
+        topics=settings.topics,
+        partitions=settings.partitions,
+        storage=settings.storage,
+    )
     written_line = f"written to {report.destination}" if report.destination else "nothing was written"
     return JobResult(report, report.as_json(), (report.counted, written_line))
 
@@ -502,8 +549,8 @@ def restore_log(
     sources: Paths,
     to: Path,
     *,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     topic_map: Sequence[tuple[str, str]] = (),
     topic_ids: Sequence[tuple[str, str]] = (),
     topic_configs: Sequence[tuple[str, str]] = (),
@@ -710,7 +757,8 @@ def _rewrite(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[Jo
 def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
     from kafkaframes.storage.log.discover import discover, select_partitions
 
-    return select_partitions(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
+    directories = discover(paths_of(paths), options=settings.storage)
+    return select_partitions(directories, settings.topic_names, settings.partition_numbers)
 
 
 def _source(paths: Paths) -> str | list[str]:

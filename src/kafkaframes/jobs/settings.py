@@ -25,6 +25,8 @@ from typing import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import SPARK_MODES
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, Bound, Limit, PartitionOffsets, nest_by_topic
+from kafkaframes.scan.selection import Selection
 
 if TYPE_CHECKING:
     from kafkaframes.storage.cleaner.plan import CleanerSettings
@@ -124,8 +126,12 @@ class Checked:
         Raises:
             OptionError: a value is rejected; the message names the setting.
         """
+        self._normalize()
         check(self)
         self._refuse()
+
+    def _normalize(self) -> None:
+        """Replace values by equal ones in the form that the settings store."""
 
     def _refuse(self) -> None:
         """Reject settings that contradict each other."""
@@ -185,15 +191,99 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSettings(SourceSettings):
+class PartitionSettings(SourceSettings, Checked):
     """Settings that select topic partitions of the sources. Default: all."""
 
-    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
-    partitions: Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
+    topics: str | Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+    partitions: int | Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
+
+    def _normalize(self) -> None:
+        for name, single in (("topics", str), ("partitions", int)):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, single) else tuple(value))
+
+    def _refuse(self) -> None:
+        _ = self.selection
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the settings.
+
+        Raises:
+            OptionError: a value is invalid.
+        """
+        return Selection(topics=self.topics, partitions=self.partitions)
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The topic names and patterns."""
+        return self.selection.topic_names
+
+    @property
+    def partition_numbers(self) -> frozenset[int]:
+        """The partition numbers; empty for all."""
+        return self.selection.partition_numbers or frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifySettings(PartitionSettings):
+class RangeSettings(PartitionSettings):
+    """Settings that select topic partitions, and a range of offsets or time in each."""
+
+    start: Limit = setting(
+        None,
+        "Start in each partition at this offset, or at the first record that reaches this time.",
+        shown=POSITION,
+        recorded=False,
+    )
+    end: Limit = setting(
+        None,
+        "Stop in each partition before this offset, or before the first record that reaches this time.",
+        shown=POSITION,
+        recorded=False,
+    )
+
+    @property
+    def selection(self) -> Selection:
+        """The selection of the settings.
+
+        Raises:
+            OptionError: a value is invalid.
+        """
+        return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
+
+    def _refuse(self) -> None:
+        if LATEST in _bound_values(self.selection.log_range[0]):
+            raise OptionError("`start` cannot be latest: give earliest, an offset or a time")
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only a part of the sources is selected: some partitions, or a range."""
+        return bool(self.topic_names or self.partition_numbers) or self.selection.log_range != (EARLIEST, LATEST)
+
+
+def _bound_values(bound: Bound) -> tuple[int, ...]:
+    if isinstance(bound, AtTime):
+        return ()
+    return (bound,) if isinstance(bound, int) else tuple(bound.values())
+
+
+def stored_bound(bound: Bound) -> Any:
+    """Return the start or end of a range as a JSON value, for a job's report.
+
+    >>> stored_bound(AtTime(86400000)), stored_bound({("orders", 0): 5})
+    ({'time': 86400000}, {'orders': {'0': 5}})
+    """
+    if isinstance(bound, AtTime):
+        return {"time": _stored_offsets(bound.times)}
+    return _stored_offsets(bound)
+
+
+def _stored_offsets(offsets: int | PartitionOffsets) -> Any:
+    return offsets if isinstance(offsets, int) else nest_by_topic(offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySettings(RangeSettings):
     """Settings of ``verify_log``."""
 
     deep: bool = setting(False, "Also decompress and read every record.")
@@ -215,15 +305,16 @@ class ReportSettings(PartitionSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteSettings(SourceSettings, Checked):
-    """Settings of a conversion. They are picklable, because they are sent to worker processes."""
+class RewriteSettings(RangeSettings):
+    """Settings that ``convert_log`` and ``recompress_log`` share. They are picklable, because workers receive them."""
 
-    record_format: Literal[0, 1, 2] | None = setting(None, "The format to write; each batch keeps its own by default.")
-    codec: CodecName | None = setting(None, "The codec to write. Default: each batch keeps its own.")
-    level: int | None = setting(None, "Compression level. Default: Kafka's.")
-    on_loss: Literal["error", "warn", "drop"] = setting(
-        "error", "When the older format cannot hold something: stop, count and warn, or drop it silently."
+    topics: str | Sequence[str] = setting(
+        (), "Only this topic: a name or pattern; repeatable.", flag="-t --topic", recorded=False
     )
+    partitions: int | Sequence[int] = setting(
+        (), "Only this partition; repeatable.", least=0, flag="-p --partition", recorded=False
+    )
+    level: int | None = setting(None, "Compression level. Default: Kafka's.")
     on_damage: Literal["fail", "keep"] = setting(
         "fail", "At a damaged batch: stop, or copy it byte for byte.", stored=STORED_MODE
     )
@@ -232,7 +323,37 @@ class RewriteSettings(SourceSettings, Checked):
     )
     index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
 
+    @property
+    def record_format(self) -> Literal[0, 1, 2] | None:
+        """The format to write; None keeps the format of each batch."""
+        return None
+
+    @property
+    def codec(self) -> CodecName | None:
+        """The codec to write; None keeps the codec of each batch."""
+        return None
+
+    @property
+    def on_loss(self) -> Literal["error", "warn", "drop"]:
+        """Handling of data that an older format cannot represent."""
+        return "error"
+
+    def stored_values(self) -> dict[str, Any]:
+        """Return the settings of both jobs under the keys that all reports have. A selection adds a key."""
+        values: dict[str, Any] = {"record_format": self.record_format, "codec": self.codec, "on_loss": self.on_loss}
+        if self.is_limited:
+            start, end = self.selection.log_range
+            numbers = sorted(self.partition_numbers)
+            values["selection"] = {
+                "topics": sorted(self.topic_names),
+                "partitions": numbers,
+                "start": stored_bound(start),
+                "end": stored_bound(end),
+            }
+        return values
+
     def _refuse(self) -> None:
+        RangeSettings._refuse(self)  # slots=True creates the class again, so super() would fail
         if self.codec == "zstd" and self.record_format in (0, 1):
             raise OptionError(f"zstd needs format 2, not {self.record_format}")
         if self.level is not None:
@@ -253,33 +374,26 @@ class ConvertSettings(RewriteSettings):
     """Settings of ``convert_log``, which requires a record format."""
 
     record_format: Literal[0, 1, 2] = required("The format to write.")
+    codec: CodecName | None = setting(None, "The codec to write. Default: each batch keeps its own.")
+    on_loss: Literal["error", "warn", "drop"] = setting(
+        "error", "When the older format cannot hold something: stop, count and warn, or drop it silently."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecompressSettings(SourceSettings, Checked):
+class RecompressSettings(RewriteSettings):
     """Settings of ``recompress_log``, which requires a codec and keeps each batch's format."""
 
     codec: CodecName = required("The codec to write.")
-    level: int | None = setting(None, "Compression level. Default: Kafka's.")
-    on_damage: Literal["fail", "keep"] = setting(
-        "fail", "At a damaged batch: stop, or copy it byte for byte.", stored=STORED_MODE
-    )
-    batch_bytes: int = setting(
-        BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
-    )
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
-
-    @property
-    def rewrite(self) -> RewriteSettings:
-        """The same settings for the conversion job."""
-        return RewriteSettings(**{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactSettings(SourceSettings, Checked):
-    """Settings of ``compact_log``: topics, and the cleaning rules to apply."""
+class CompactSettings(PartitionSettings):
+    """Settings of ``compact_log``: topic partitions, and the cleaning rules to apply.
 
-    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+    A range is not selectable: the last record of a key is only known from all later records.
+    """
+
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
     delete_retention_ms: int = setting(86_400_000, "As the topics' setting of this name.", least=0)
     min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)

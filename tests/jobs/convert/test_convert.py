@@ -18,7 +18,7 @@ from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.convert import segment
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.convert.segment import _starts
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, codec_of, compress
@@ -67,7 +67,7 @@ def without_timestamp_type(records_by_file: dict[str, list]) -> dict[str, list]:
 @pytest.mark.parametrize("case", ["zk-28-mixed", "zk-0102-v1"])
 @pytest.mark.parametrize("codec", [None, "zstd", "none"])
 def test_up_to_format_2_everything_stays(case, codec, tmp_path):
-    report = convert(str(LOGS / case), tmp_path / "out", RewriteSettings(record_format=2, codec=codec))
+    report = convert(str(LOGS / case), tmp_path / "out", ConvertSettings(record_format=2, codec=codec))
     assert headers(tmp_path / "out", "magic") <= {2}
     assert without_timestamp_type(records(LOGS / case)) == records(tmp_path / "out")
     assert sum(partition.records for partition in report.partitions) == sum(map(len, records(LOGS / case).values()))
@@ -82,7 +82,7 @@ def test_up_to_format_2_everything_stays(case, codec, tmp_path):
 
 def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_path):
     source = LOGS / "zk-28-mixed"
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     before = {str(file.relative_to(source)): file for file in source.rglob("*") if file.is_file()}
     after = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*") if file.is_file()}
     assert after.keys() - before.keys() == {"_SUCCESS"}
@@ -97,7 +97,7 @@ def test_everything_but_segments_is_carried_over_and_the_result_is_sound(tmp_pat
 @pytest.mark.parametrize("magic", [0, 1])
 def test_down_and_what_is_lost(magic, tmp_path):
     source = LOGS / "kraft-4x-transactions"
-    report = convert(str(source), tmp_path / "out", RewriteSettings(record_format=magic, **DOWN))
+    report = convert(str(source), tmp_path / "out", ConvertSettings(record_format=magic, **DOWN))
     lost_columns = ("headers", "timestamp_type", *(("timestamp",) if magic == 0 else ()))
     topics = [path.name for path in source.iterdir() if path.is_dir() and not path.name.startswith("__cluster")]
     for topic in topics:
@@ -112,15 +112,15 @@ def test_down_and_what_is_lost(magic, tmp_path):
     assert report.lost["aborted records that become visible"]
     assert bool(report.lost["timestamps"]) == (magic == 0)
     with pytest.raises(EncodeError, match=r"cannot say everything: .*control batches"):
-        convert(str(source), tmp_path / "other", RewriteSettings(record_format=magic, codec="gzip"))
+        convert(str(source), tmp_path / "other", ConvertSettings(record_format=magic, codec="gzip"))
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("other")]
 
 
 @pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0), (2, 1), (1, 2)])
 def test_between_all_formats_and_back(first, then, tmp_path):
     source = LOGS / "zk-28-mixed"
-    convert(str(source), tmp_path / "one", RewriteSettings(record_format=first, **DOWN))
-    convert(str(tmp_path / "one"), tmp_path / "two", RewriteSettings(record_format=then, codec="lz4", on_loss="drop"))
+    convert(str(source), tmp_path / "one", ConvertSettings(record_format=first, **DOWN))
+    convert(str(tmp_path / "one"), tmp_path / "two", ConvertSettings(record_format=then, codec="lz4", on_loss="drop"))
     lost_columns = ("headers", "timestamp_type", *(("timestamp",) if 0 in (first, then) else ()))
     assert records(tmp_path / "two", without=lost_columns) == records(source, control=False, without=lost_columns)
     assert headers(tmp_path / "two", "magic") == {then}
@@ -129,7 +129,7 @@ def test_between_all_formats_and_back(first, then, tmp_path):
 @pytest.mark.parametrize("codec", CODECS)
 def test_recompressing_format_2_keeps_headers_and_records(codec, tmp_path):
     source = LOGS / "kraft-4x-transactions"
-    convert(str(source), tmp_path / "out", RewriteSettings(codec=codec, level=1 if codec == "zstd" else None))
+    convert(str(source), tmp_path / "out", RecompressSettings(codec=codec, level=1 if codec == "zstd" else None))
     assert records(tmp_path / "out") == records(source)
     for file in segments(source):
         before = scan(as_array(file.read_bytes()))
@@ -152,7 +152,7 @@ def test_recompressing_format_2_keeps_headers_and_records(codec, tmp_path):
 
 def test_nothing_to_do_is_a_copy_byte_for_byte(tmp_path):
     source = LOGS / "kraft-4x-transactions"
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     for file in source.rglob("*"):
         if file.is_file():
             assert (tmp_path / "out" / file.relative_to(source)).read_bytes() == file.read_bytes()
@@ -172,7 +172,7 @@ def partition(path: Path, data: bytes, name: str = "orders-0") -> Path:
 def test_uncompressed_messages_are_joined_a_wrapper_is_one_batch(tmp_path):
     data = messages(1000) + messages(300, codec="gzip", base_offset=1000, batch_bytes=10**6)
     source = partition(tmp_path / "in", data)
-    convert(str(source), tmp_path / "out-0", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out-0", ConvertSettings(record_format=2))
     counts = scan(as_array(segments(tmp_path / "out-0")[0].read_bytes())).column("count").tolist()
     assert counts[-1] == 300
     assert sum(counts[:-1]) == 1000
@@ -188,7 +188,7 @@ def test_append_time_stays_with_each_message(tmp_path):
         for n, stamp in enumerate([5, 5, 7, 7, 7, 6])
     )
     source = partition(tmp_path / "in", data)
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert records(tmp_path / "out") == records(source)
     assert scan(as_array(segments(tmp_path / "out")[0].read_bytes())).column("count").tolist() == [2, 3, 1]
 
@@ -223,11 +223,11 @@ def test_damage_stops_or_is_kept(tmp_path):
     data[at + 80] ^= 1
     source = partition(tmp_path / "in", bytes(data) + b"torn tail of some bytes")
     with pytest.raises(LogDirError, match="CRC") as caught:
-        convert(str(source), tmp_path / "out", RewriteSettings(codec="zstd"))
+        convert(str(source), tmp_path / "out", RecompressSettings(codec="zstd"))
     assert caught.value.position == at
     assert caught.value.file.endswith(".log")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    report = convert(str(source), tmp_path / "out", RewriteSettings(codec="zstd", on_damage="keep"))
+    report = convert(str(source), tmp_path / "out", RecompressSettings(codec="zstd", on_damage="keep"))
     written_segment = segments(tmp_path / "out")[0].read_bytes()
     assert bytes(data[at : at + int(batches.column("size")[3])]) in written_segment
     assert written_segment.endswith(b"torn tail of some bytes")
@@ -235,8 +235,16 @@ def test_damage_stops_or_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("to", [{"record_format": 2}, {"codec": "lz4"}, {"record_format": 0}], ids=str)
-def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "to"),
+    [
+        (ConvertSettings, {"record_format": 2, "on_loss": "drop"}),
+        (RecompressSettings, {"codec": "lz4"}),
+        (ConvertSettings, {"record_format": 0, "on_loss": "drop"}),
+    ],
+    ids=str,
+)
+def test_a_wrong_message_in_a_wrapper_is_damage(magic, kind, to, tmp_path):
     """A batch that is written anew has no CRC of the message any more: what was wrong would look right."""
     columns = {"timestamp": [1] * 4, "key": [b"k"] * 4, "value": [b"v"] * 4}
     good = build_records(columns, record_format=magic, codec="gzip")
@@ -246,9 +254,9 @@ def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
     (tmp_path / "in-0").mkdir()
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(good + bad)
     with pytest.raises(LogDirError, match="inside") as error_info:
-        convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(on_loss="drop", **to))
+        convert(str(tmp_path / "in-0"), tmp_path / "out", kind(**to))
     assert error_info.value.position == len(good)
-    report = convert(str(tmp_path / "in-0"), tmp_path / "kept", RewriteSettings(on_loss="drop", on_damage="keep", **to))
+    report = convert(str(tmp_path / "in-0"), tmp_path / "kept", kind(on_damage="keep", **to))
     assert (tmp_path / "kept" / f"{0:020}.log").read_bytes().endswith(bad)
     assert [position for _, position, _ in report.partitions[0].damaged] == [len(good)]
 
@@ -286,18 +294,18 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(atomic, "open_new", failing)
     with pytest.raises(LogDirError, match="No space left"):
-        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+        convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
     monkeypatch.undo()
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert records(tmp_path / "out") == records(source)
 
 
 def test_two_jobs_on_one_destination(tmp_path):
     source = partition(tmp_path / "in", messages(5))
     with atomic.hold_lock(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
-        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+        convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert not list(tmp_path.glob("*lock*"))
 
 
@@ -307,7 +315,7 @@ def _slow_convert(source: str, target: str) -> None:
             yield function(task)
             time.sleep(290)
 
-    convert(source, target, RewriteSettings(record_format=2), run=run)
+    convert(source, target, ConvertSettings(record_format=2), run=run)
 
 
 def test_killed_half_way_then_run_again(tmp_path):
@@ -323,26 +331,26 @@ def test_killed_half_way_then_run_again(tmp_path):
     job.join()
     assert (tmp_path / "out.kafkaframes-unfinished").exists()
     assert not (tmp_path / "out").exists()
-    convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert records(tmp_path / "out") == records(source)
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
 
 
 def test_a_second_run_does_nothing_another_job_is_refused(tmp_path):
     source = partition(tmp_path / "in", messages(500))
-    first = convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    first = convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     stamp = segments(tmp_path / "out")[0].stat().st_ino
-    again = convert(str(source), tmp_path / "out", RewriteSettings(record_format=2))
+    again = convert(str(source), tmp_path / "out", ConvertSettings(record_format=2))
     assert again.done_before
     assert again.partitions == first.partitions
     assert segments(tmp_path / "out")[0].stat().st_ino == stamp
     with pytest.raises(LogDirError, match="exists already"):
-        convert(str(source), tmp_path / "out", RewriteSettings(record_format=2, codec="lz4"))
+        convert(str(source), tmp_path / "out", ConvertSettings(record_format=2, codec="lz4"))
 
 
 def test_a_segment_alone(tmp_path):
     source = partition(tmp_path / "in", messages(50))
-    convert(str(segments(source)[0]), tmp_path / "one", RewriteSettings(record_format=2))
+    convert(str(segments(source)[0]), tmp_path / "one", ConvertSettings(record_format=2))
     assert records(tmp_path / "one") == records(source)
 
 
@@ -358,7 +366,7 @@ def test_a_segment_alone(tmp_path):
 )
 def test_settings_that_fit_no_log(wrong):
     with pytest.raises(OptionError):
-        RewriteSettings(**wrong)
+        ConvertSettings(**{"record_format": 2, **wrong})
 
 
 def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
@@ -368,5 +376,5 @@ def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     path = tmp_path / "t-0" / f"{0:020}.log"
     path.write_bytes(build_records([{"value": b"x" * 50}] * 9, record_format=1, batch_records=1))
     with pytest.raises(LogDirError, match="9 records were read"):
-        convert(str(path.parent), tmp_path / "out", RewriteSettings(record_format=2, codec="gzip", batch_bytes=100))
+        convert(str(path.parent), tmp_path / "out", ConvertSettings(record_format=2, codec="gzip", batch_bytes=100))
     assert [path.name for path in tmp_path.iterdir()] == ["t-0"]

@@ -13,11 +13,11 @@ from kafkaframes import restore_log
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.convert.job import convert, convert_in_place
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.files import atomic
 
-UP = RewriteSettings(record_format=2)
+UP = ConvertSettings(record_format=2)
 
 
 @pytest.fixture

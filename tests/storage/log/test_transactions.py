@@ -6,7 +6,7 @@ import pytest
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import Split
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import Batches, ScanEnd
@@ -73,7 +73,7 @@ def test_jobs_that_write_a_log_build_a_wrong_index_again(wrong_index, tmp_path, 
     """Kafka builds the index again when it recovers a segment. A copy that it opens cleanly keeps a wrong one."""
     new = tmp_path / "new"
     if job == "convert":
-        report = convert(str(wrong_index), new, RewriteSettings(record_format=2))
+        report = convert(str(wrong_index), new, ConvertSettings(record_format=2))
     else:  # nothing is cleaned, because the first segment has an open transaction
         report = compact(str(wrong_index), new, CleanerSettings(now_ms=1))
     assert [note for note in report.partitions[0].notes if "txnindex" in note]

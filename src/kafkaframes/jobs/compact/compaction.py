@@ -35,6 +35,8 @@ from kafkaframes.jobs.job import (
 from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array
+from kafkaframes.scan.ranges import check_partitions
+from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan
@@ -270,7 +272,8 @@ def compact(
     destination: str | Path | None,
     settings: CleanerSettings,
     *,
-    topics: Sequence[str] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     run: Runner = run_here,
     work_split: Split | None = None,
     scratch: Path | None = None,
@@ -282,9 +285,10 @@ def compact(
         source: paths or URLs of the log.
         destination: output directory, which must not exist.
         settings: settings of the cleaner.
-        topics: topic names or patterns. Default: the topics that a broker's cleaner has compacted before
-            (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is compacted by
-            default, because compaction removes records without a key.
+        topics: topic names or patterns; others are copied. Default: the topics that a broker's cleaner has compacted
+            before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is compacted
+            by default, because compaction removes records without a key.
+        partitions: partition numbers in each topic; others are copied. Default: all.
         run: runs the tasks.
         work_split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
             ``run`` runs them one by one. Without it, a partition is one task with all its keys in memory. The output
@@ -299,8 +303,11 @@ def compact(
         OptionError: no topic is to be compacted, or ``destination`` is inside ``source``.
     """
     log = one_log(source, storage=storage)
-    selected_partitions = _select_partitions(log, topics)
-    settings_json = settings_as_json(settings) | {"topics": sorted(topics)}
+    selection = Selection(topics=topics, partitions=partitions)
+    selected_partitions = _select_partitions(log, selection)
+    settings_json = settings_as_json(settings) | {"topics": sorted(selection.topic_names)}
+    if selection.partition_numbers:
+        settings_json["partitions"] = sorted(selection.partition_numbers)
     del settings_json["now_ms"]  # the time differs between two runs of the same job
     paths = paths_of(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
@@ -316,7 +323,8 @@ def compact(
     )
 
 
-def _select_partitions(log: Log, topics: Sequence[str]) -> list[Partition]:
+def _select_partitions(log: Log, selection: Selection) -> list[Partition]:
+    topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
         raise OptionError("a segment alone cannot be compacted: name its partition's directory")
     partitions = log.rewritten
@@ -335,6 +343,9 @@ def _select_partitions(log: Log, topics: Sequence[str]) -> list[Partition]:
             or names.CLEANER_CHECKPOINT in one.checkpointed_offsets
             or one.topic in INTERNAL_COMPACTED
         ]
+    if numbers is not None:
+        check_partitions(numbers, {one.partition for one in selected_partitions})
+        selected_partitions = [one for one in selected_partitions if one.partition in numbers]
     if not selected_partitions:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
     return selected_partitions

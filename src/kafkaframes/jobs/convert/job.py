@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,14 +26,25 @@ from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import PartitionReport, SegmentTask, rewrite_segment
 from kafkaframes.jobs.job import Done, Runner, counts_text, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.scan.log.log_range import resolve_ranges
+from kafkaframes.scan.log.narrowing import OffsetRange, select_segments_in_range
+from kafkaframes.scan.ranges import NO_END
 from kafkaframes.storage.files import atomic, names
+from kafkaframes.storage.files.checkpoints import (
+    read_offset_checkpoint,
+    truncate_epochs,
+    write_leader_epochs,
+    write_offset_checkpoint,
+)
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.local_disk import flush_path, take_lock
-from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
+from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
+from kafkaframes.storage.log.transactions import find_hidden_records, rebuild_txn_indexes, transactions_of
 
 Source = str | Sequence[str]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
@@ -83,20 +95,41 @@ def convert(
         LogDirError: a source is damaged or cannot be read, or the destination exists or cannot be written. Incomplete
             output is removed.
         EncodeError: a batch cannot be represented in the format (``on_loss="error"``).
-        OptionError: ``destination`` is inside ``source``.
+        OptionError: ``destination`` is inside ``source``, or the selection does not exist in it.
     """
     target, paths = Path(destination), paths_of(source)
     atomic.refuse_inside(target, paths)
     log = one_log(source, storage=storage)
     report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
-    return run_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
+    selected_log = select_partitions(log, settings)
+    ranges = resolve_ranges(settings.selection, [selected_log], paths)
+    return run_once(report, lambda directory: rewrite_into(log, directory, settings, report, run, ranges))
 
 
-def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
-    """Write the whole log to an empty directory."""
+def select_partitions(log: Log, settings: RewriteSettings) -> LogDirectory:
+    """Return the log directory with only the selected partitions.
+
+    Raises:
+        OptionError: a topic or partition does not exist.
+    """
+    rewritten = replace(log.directory, partitions=tuple(log.rewritten))
+    return selected([rewritten], settings.topic_names, settings.partition_numbers)[0]
+
+
+def rewrite_into(
+    log: Log,
+    directory: Path,
+    settings: RewriteSettings,
+    report: JobReport,
+    run: Runner,
+    ranges: Mapping[str, OffsetRange],
+) -> None:
+    """Write the partitions that have a range to an empty directory. Without a selection, copy everything else too."""
     tasks: list[tuple[PartitionReport, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
-    for result in log.rewritten:
+    selected_partitions = [one for one in log.rewritten if one.directory in ranges]
+    for result in selected_partitions:
+        offsets = ranges[result.directory]
         filesystem, partition = split_partition(log.filesystem, result)
         target = log.target(directory, partition)
         with atomic.name_path_in_errors(target):
@@ -106,17 +139,72 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         entry = PartitionReport(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
         txn_indexes = rebuild_txn_indexes(partition, transactions.aborted_transactions, findings)
+        if offsets.is_limited:
+            txn_indexes = _txn_indexes_in_range(partition, transactions.aborted_transactions, offsets)
         aborted_transactions = () if keeps_transactions else transactions.aborted_transactions
-        for segment in partition.segments:
+        segments = select_segments_in_range(partition.segments, offsets) or partition.segments[-1:]
+        for segment in segments:
             txn_index = txn_indexes.get(segment.base_offset)
-            tasks.append(
-                (entry, SegmentTask(filesystem, segment, settings, str(target), aborted_transactions, txn_index))
-            )
+            task = SegmentTask(filesystem, segment, settings, str(target), aborted_transactions, txn_index, offsets)
+            tasks.append((entry, task))
         if log.kind != "segment":
-            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps_transactions)
-    log.copy_rest(directory, report)
+            keeps = keeps_transactions and not offsets.is_limited
+            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps)
+    if settings.is_limited:
+        log.copy_identity(directory, {one.directory for one in selected_partitions}, report)
+    else:
+        log.copy_rest(directory, report)
     for (entry, _), segment_result in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
         entry.add(segment_result)
+    for entry, result in zip(report.partitions, selected_partitions, strict=True):
+        if ranges[result.directory].is_limited:
+            _finish_range(log, result, directory, entry, ranges[result.directory])
+
+
+def _txn_indexes_in_range(
+    partition: Partition, transactions: Sequence[AbortedTransaction], offsets: OffsetRange
+) -> dict[int, bytes]:
+    """Return the transaction index of each segment, with the aborted transactions whose markers are in the range."""
+    bases = [*(segment.base_offset for segment in partition.segments), NO_END]
+    return {
+        base: write_txn_index(
+            [
+                one
+                for one in transactions
+                if max(base, offsets.first_offset) <= one.last_offset < min(after, offsets.end_offset)
+            ]
+        )
+        for base, after in pairwise(bases)
+    }
+
+
+def _finish_range(log: Log, source: Partition, directory: Path, entry: PartitionReport, offsets: OffsetRange) -> None:
+    """Limit the checkpoints of a partition to its range, and report transactions that the range leaves open."""
+    target = log.target(directory, source)
+    (written,) = discover([str(target)])
+    (partition,) = written.partitions
+    start, end = partition.log_start_offset, log_end_offset(written.filesystem, partition)
+    if source.leader_epochs is not None and (target / names.LEADER_EPOCH_CHECKPOINT).exists():
+        epochs = truncate_epochs(source.leader_epochs, start_offset=start, end_offset=end)
+        _replace_file(target / names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(epochs))
+    if log.kind == "directory":
+        for name, values in log.directory.offset_checkpoints.items():
+            if source.topic_partition in values:
+                path = directory / name
+                limited = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
+                limited[source.topic_partition] = min(max(values[source.topic_partition], start), end)
+                _replace_file(path, write_offset_checkpoint(limited))
+    state = transactions_of(written.filesystem, partition)
+    if state.open.items() - transactions_of(log.filesystem, source).open.items():
+        hidden_records = find_hidden_records(written.filesystem, partition, state)
+        entry.notes.append(f"the range ends inside a transaction: {hidden_records}")
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    with atomic.writing(path):
+        path.unlink(missing_ok=True)
+    with atomic.new_file(path) as out:
+        out.write(content)
 
 
 def _copy_small(
@@ -196,6 +284,25 @@ class Log:
             if report is not None and (is_left_out or info.name not in rewritten_names):
                 (report.left_out if is_left_out else report.copied).append(info.path)
 
+    def copy_identity(self, directory: Path, partitions: set[str], report: JobReport) -> None:
+        """Copy ``meta.properties`` and the selected partitions' checkpointed offsets of a log directory.
+
+        Other entries are omitted: they describe partitions that the new directory does not have.
+        """
+        if self.kind != "directory":
+            return
+        written_names = {split_path(path)[1] for path in partitions}
+        for info in self.filesystem.list_directory(self.path):
+            if info.name == names.META_PROPERTIES:
+                copy_entry(self.filesystem, info, directory / info.name)
+                report.copied.append(info.path)
+            elif info.name not in written_names and info.name not in names.OFFSET_CHECKPOINTS:
+                report.left_out.append(info.path)
+        topic_partitions = {one.topic_partition for one in self.rewritten if one.directory in partitions}
+        for name, offsets in self.directory.offset_checkpoints.items():
+            with atomic.new_file(directory / name) as out:
+                out.write(write_offset_checkpoint({one: at for one, at in offsets.items() if one in topic_partitions}))
+
 
 def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
     """Return the log to rewrite.
@@ -246,8 +353,14 @@ def convert_in_place(
 
     Raises:
         LogDirError: a broker is using the directory or did not shut down cleanly, the backup exists, or as ``convert``.
-        OptionError: the source is not a whole log directory, or the backup would be on another disk.
+        OptionError: the source is not a whole log directory, the settings select only a part of it, or the backup would
+            be on another disk.
     """
+    if settings.is_limited:
+        raise OptionError(
+            "in place, a whole log directory is rewritten: `topics`, `partitions`, `start` and `end` would remove "
+            "records; write the selection to a new directory"
+        )
     old, backup_path = Path(source).absolute(), Path(backup).absolute()
     report = exchange(old, backup_path, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
     return replace(report, destination=str(old))

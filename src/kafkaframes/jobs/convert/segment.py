@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.convert.trim import trim_batch
 from kafkaframes.jobs.job import Values, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
@@ -44,6 +45,7 @@ from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.records.reasons import FAIL, TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -57,6 +59,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 Flags = npt.NDArray[np.bool_]
 CONTROL_RECORDS = "control records, which the older format does not have"
+OUTSIDE = "outside the selected offsets or times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class SegmentTask:
         directory: existing output directory of the partition.
         aborted: the partition's aborted transactions, if the older format would make them visible.
         txn_index: contents of the new transaction index; None to copy the existing one.
+        offsets: range of offsets to write.
     """
 
     filesystem: FileSystem
@@ -75,6 +79,12 @@ class SegmentTask:
     directory: str
     aborted: tuple[AbortedTransaction, ...] = ()
     txn_index: bytes | None = None
+    offsets: OffsetRange = ALL_OFFSETS
+
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the new segment: the first offset of the range if that is inside the segment."""
+        return max(self.segment.base_offset, self.offsets.first_offset)
 
 
 @dataclass(slots=True)
@@ -117,7 +127,7 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
         EncodeError: a batch cannot be represented in the format.
     """
     report = PartitionReport(task.segment.path, segments=1)
-    path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
+    path = Path(task.directory, names.segment_file_name(task.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
         rewrite = _Rewrite(task, report, out, memory.array)
         try:
@@ -126,7 +136,7 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
             error.file = task.segment.path
             raise
     check_row_counts(report.records, report.records_written, report.left_out, where=report.name)
-    report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
+    report.bytes_read, report.bytes_written = rewrite.bytes_read, path.stat().st_size
     if report.bytes_written > MAX_INT32:
         reason = f"would become {count_text(report.bytes_written, 'byte')}; a segment has at most 2^31 - 1"
         raise LogDirError(reason, file=task.segment.path)
@@ -140,25 +150,32 @@ class _Rewrite:
     Attributes:
         columns: batch columns of each written piece, for the indexes.
         is_changed: whether any byte differs from the source.
+        bytes_read: size of the part of the source that has the batches of the range.
     """
 
     def __init__(self, task: SegmentTask, report: PartitionReport, out: BinaryIO, allocate: Allocate) -> None:
         self._task, self._report, self._out, self._allocate = task, report, out, allocate
         self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted)
         self._position = 0
-        self.is_changed = False
+        self.is_changed = task.offsets.is_limited
+        self.bytes_read = task.segment.size_bytes
+        self._is_first = True
         self.columns: list[Ints] = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
         report.lost = self._losses.counts
 
     def all_windows(self) -> None:
         """Write all batches, and the data after the last batch if damage is kept."""
         task, report = self._task, self._report
-        with task.filesystem.open(task.segment.path) as read_at:
-            segment = task.segment
-            for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
+        segment, start, limit = task.segment, 0, task.segment.size_bytes
+        if task.offsets.is_limited:
+            start, limit = narrow_segment(task.filesystem, segment, task.offsets)
+            self.bytes_read = limit - start
+        with task.filesystem.open(segment.path) as read_at:
+            windows = scan_segment(read_at, size_bytes=limit, position=start, whole=True, file=segment.path)
+            for window in windows:
                 self._window(window)
                 end = window.batches.end
-                if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
+                if end.corrupt or (end.status == TORN and end.position < limit):
                     if task.settings.on_damage == FAIL:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.name)
                     report.damaged.append((report.name, end.position, end.reason))
@@ -171,10 +188,39 @@ class _Rewrite:
             return
         data, batches = as_array(window.data), window.in_data()
         self._report.batches_read += len(batches)
-        for content in decode.decode_steps(data, batches, allocate=self._allocate):
-            positions, sizes = content.batches.column("position"), content.batches.column("size")
-            before = data[int(positions[0]) : int(positions[-1] + sizes[-1])]
-            self._write(self._rewrite_window(content, window.start), before)
+        for part, part_batches, start in self._parts_in_range(data, batches, window.start):
+            for content in decode.decode_steps(part, part_batches, allocate=self._allocate):
+                positions, sizes = content.batches.column("position"), content.batches.column("size")
+                before = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
+                self._write(self._rewrite_window(content, start), before)
+
+    def _parts_in_range(self, data: Bytes, batches: Batches, start: int) -> Iterator[tuple[Bytes, Batches, int]]:
+        """Yield runs of batches whose records are all in the range, with the position of their data in the file."""
+        first = 0
+        for row in np.flatnonzero(self._crosses_range(batches)).tolist():
+            if first < row:
+                yield data, batches.part(first, row), start
+            first = row + 1
+            trimmed, removed = trim_batch(data, batches, row, self._task.offsets)
+            if removed:
+                self._report.left_out[OUTSIDE] += removed
+                self._report.records += removed
+            if len(trimmed):
+                yield trimmed, scan_all(trimmed, rules=FILE), start + int(batches.column("position")[row])
+        if first < len(batches):
+            yield data, batches.part(first, len(batches)) if first else batches, start
+
+    def _crosses_range(self, batches: Batches) -> Flags:
+        """Return the batches that may have records outside of the range. A wrapper's header has only its last offset,
+        so the first wrapper of the range may have earlier records.
+        """
+        offsets = self._task.offsets
+        bases, lasts = batches.column("base_offset"), batches.column("last_offset")
+        crosses: Flags = (lasts >= offsets.end_offset) | (bases < offsets.first_offset)
+        if self._is_first and offsets.is_limited:
+            crosses[0] |= batches.is_wrapper[0]
+        self._is_first = False
+        return crosses
 
     def _write(self, data: Bytes, before: Bytes) -> None:
         """Write batches. ``before`` contains the same batches as in the source."""
@@ -214,7 +260,7 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
 
     Offsets do not change, so a transaction index is copied too, unless the markers contradict it.
     """
-    segment, settings = task.segment, task.settings
+    segment, settings, base_offset = task.segment, task.settings, task.base_offset
     keeps_transactions = settings.record_format in (None, 2)
     index_files = [segment.txn_index] if keeps_transactions and task.txn_index is None else []
     if task.txn_index:
@@ -224,7 +270,7 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
         index_files += [segment.index, segment.time_index]
     else:
         table, interval_bytes = np.concatenate(rewrite.columns, axis=1), settings.index_interval_bytes
-        offset_index, time_index = build_indexes(segment.base_offset, *table, interval_bytes=interval_bytes)
+        offset_index, time_index = build_indexes(base_offset, *table, interval_bytes=interval_bytes)
         for kind, raw in write_indexes(offset_index, time_index).items():
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)

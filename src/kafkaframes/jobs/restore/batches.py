@@ -1,7 +1,7 @@
 """Select the records of a partition to restore, and assign their offsets, batch by batch.
 
-With kept offsets, batches are copied byte for byte. Only the batch that contains ``until_offset`` is truncated. The
-batch that contains ``from_offset`` stays whole, and the log start offset hides its first records, as after
+With kept offsets, batches are copied byte for byte. Only the batch that contains the end of the range is truncated. The
+batch that contains the start of the range stays whole, and the log start offset hides its first records, as after
 DeleteRecords.
 
 With reassigned offsets, a batch without gaps gets its new offset in the header (KIP-31), even if it is compressed. A
@@ -22,15 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.restore.settings import RestoreSettings
+from kafkaframes.jobs.convert.segment import OUTSIDE
+from kafkaframes.jobs.convert.trim import build_part
+from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
-from kafkaframes.records.batch import sequence_of
-from kafkaframes.records.build import build_batch
 from kafkaframes.records.decode import count_records, decode, decode_steps
 from kafkaframes.records.decoded import Decoded, Index
-from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.reasons import DROP
 from kafkaframes.records.rows import Rows
@@ -76,7 +74,6 @@ class Translation:
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 END = 2**63 - 1
-OUTSIDE = "outside the selected offsets or times"
 UNDECODABLE = "in batches that cannot be decoded"
 
 
@@ -110,17 +107,19 @@ class Renumbering:
         left_out: number of omitted records, by reason.
     """
 
-    def __init__(self, settings: RestoreSettings, *, log_start_offset: int, translation: Translation) -> None:
+    def __init__(
+        self, settings: RestoreSettings, limits: Limits, *, log_start_offset: int, translation: Translation
+    ) -> None:
         self.next_offset = settings.start_offset
-        self.first_offset = max(log_start_offset, settings.from_offset or 0)
-        self.end_offset = END if settings.until_offset is None else settings.until_offset
+        self.first_offset = max(log_start_offset, limits.first_offset or 0)
+        self.end_offset = END if limits.end_offset is None else limits.end_offset
         self.is_done = False
         self.seen_end = 0
         self.dropped: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
         self._settings = settings
         self._translation = translation
-        self._from_time, self._to_time = settings.from_timestamp_ms, settings.until_timestamp_ms
+        self._from_time, self._to_time = limits.start_time, limits.end_time
 
     @property
     def waits_for_time(self) -> bool:
@@ -223,31 +222,15 @@ class Renumbering:
 
     def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
         """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
-        magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
-        fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
-        if magic >= 2:
-            fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
-            if base_offset is None:  # a record's sequence number is the base sequence plus its offset delta
-                gone = int(opened.offsets[0] - batches.column("base_offset")[row])
-                fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
-        codec = attributes & CODEC_MASK
-        return build_batch(
-            opened.rows, record_format=magic, codec=codec, fields=fields, start=opened.start, stop=opened.stop
-        )
-
-    def _header(self, batches: Batches, row: int, fields: BatchFields) -> BatchFields:
-        names = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "attributes")
-        leader_epoch, producer_id, producer_epoch, base_sequence, base_timestamp, attributes = (
-            int(batches.column(name)[row]) for name in names
-        )
-        return fields._replace(
-            leader_epoch=leader_epoch if self._settings.leader_epoch is None else self._settings.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            transactional=bool(attributes & TRANSACTIONAL),
-            control=bool(attributes & CONTROL),
-            delete_horizon_ms=base_timestamp if attributes & DELETE_HORIZON else None,
+        return build_part(
+            batches,
+            row,
+            opened.rows,
+            start=opened.start,
+            stop=opened.stop,
+            first_offset=int(opened.offsets[0]),
+            base_offset=base_offset,
+            leader_epoch=self._settings.leader_epoch,
         )
 
     # ---------------------------------------------------------------------------------------------------- decoding

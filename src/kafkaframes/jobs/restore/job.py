@@ -196,6 +196,7 @@ class _Job:
                 directory=str(directory),
                 topic_id=self._plan.topic_ids[one.target.topic],
                 settings=self._settings,
+                limits=self._settings.limits_of(one.source.topic, one.source.partition),
                 parts=one.parts,
                 log_start_offset=one.log_start_offset,
                 committed=committed_offsets.get(one.source, ()),

@@ -32,6 +32,7 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, merge_far_times
+from kafkaframes.scan.ranges import per_partition
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 from kafkaframes.wire.integers import MAX_INT32
@@ -96,10 +97,12 @@ def restore_parquet(
         one: TopicPartition(settings.new_name(one.topic), one.partition)
         for one in sorted(table.by_partition)
         if settings.wants_topic(one.topic, is_internal=one.topic.startswith("__"))
-        and (not settings.partitions or one.partition in settings.partitions)
+        and (not settings.partition_numbers or one.partition in settings.partition_numbers)
     }
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
+    for setting, bound in zip(("start", "end"), settings.selection.log_range, strict=True):
+        per_partition(setting, bound, {(one.topic, one.partition) for one in targets})
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
     topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
@@ -136,7 +139,7 @@ def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
         EncodeError: a value is out of range. The message has the partition.
     """
     with begin_attempt(task.directory, str(task.target)) as directory:
-        writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
+        writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id, source=task.source)
         try:
             for rows in _in_order(task):
                 writer.add(rows)
@@ -225,9 +228,9 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
     """
     have = set(schema.names)
     lacking = [name for name in ("topic", "partition", "value") if name not in have]
-    if (settings.from_offset, settings.until_offset) != (None, None) and "offset" not in have:
+    if settings.has_offset_range and "offset" not in have:
         lacking.append("offset")
-    if (settings.from_timestamp_ms, settings.until_timestamp_ms) != (None, None) and "timestamp" not in have:
+    if settings.has_time_range and "timestamp" not in have:
         lacking.append("timestamp")
     if lacking:
         raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.attempts import Attempt, begin_attempt
+from kafkaframes.jobs.convert.segment import OUTSIDE
 from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
-from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.jobs.restore.batches import Renumbering, Translation
 from kafkaframes.jobs.restore.cluster import Ends
 from kafkaframes.jobs.restore.groups import GroupsReport
-from kafkaframes.jobs.restore.settings import ABORT, RestoreSettings
+from kafkaframes.jobs.restore.settings import ABORT, NO_LIMITS, Limits, RestoreSettings
 from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
@@ -50,6 +50,7 @@ class RestoreTask:
         log_start_offset: log start offset of the source.
         committed: committed offsets of the source's groups.
         now_ms: timestamp of added markers, in milliseconds.
+        limits: range of the source partition to restore.
     """
 
     target: TopicPartition
@@ -60,6 +61,7 @@ class RestoreTask:
     log_start_offset: int = 0
     committed: tuple[int, ...] = ()
     now_ms: int = 0
+    limits: Limits = NO_LIMITS
 
     @property
     def size_bytes(self) -> int:
@@ -158,7 +160,9 @@ class _Restoring:
         self._directory = directory
         self._report = PartitionReport(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
         self._translation = Translation(task.committed if settings.moves_offsets else ())
-        self._renumbering = Renumbering(settings, log_start_offset=task.log_start_offset, translation=self._translation)
+        self._renumbering = Renumbering(
+            settings, task.limits, log_start_offset=task.log_start_offset, translation=self._translation
+        )
         self._writer: PartitionWriter | None = None
 
     def run(self) -> PartitionReport:
@@ -322,14 +326,22 @@ class RowsWriter:
 
     Args:
         topic_id: topic id for ``partition.metadata``; None leaves this file to the caller.
+        source: topic partition in the rows. Default: ``target``.
     """
 
     def __init__(
-        self, directory: Path, target: TopicPartition, settings: RestoreSettings, *, topic_id: str | None = None
+        self,
+        directory: Path,
+        target: TopicPartition,
+        settings: RestoreSettings,
+        *,
+        topic_id: str | None = None,
+        source: TopicPartition | None = None,
     ) -> None:
         self._directory, self._settings, self._topic_id = directory, settings, topic_id
         self._report = PartitionReport(target.topic, target.partition)
-        self._range = RowRange(settings)
+        rows_of = source or target
+        self._range = RowRange(settings.limits_of(rows_of.topic, rows_of.partition))
         self._builder = BatchBuilder(
             base_offset=settings.start_offset,
             reassign=settings.moves_offsets,
@@ -406,27 +418,26 @@ class RowRange:
     As for segments, a time means the offset of the first record that reaches it.
     """
 
-    def __init__(self, settings: RestoreSettings) -> None:
-        self._from_offset, self._until_offset = settings.from_offset, settings.until_offset
-        self._from_time, self._until_time = settings.from_timestamp_ms, settings.until_timestamp_ms
+    def __init__(self, limits: Limits) -> None:
+        self._first_offset, self._end_offset, self._start_time, self._end_time = limits
         self._is_done = False
 
     def take(self, table: pa.Table) -> pa.Table:
         """Return the selected rows of the next table."""
         if self._is_done:
             return table.slice(0, 0)
-        if self._from_time is not None:
-            first = _first_reaching(table, self._from_time)
+        if self._start_time is not None:
+            first = _first_reaching(table, self._start_time)
             table = table.slice(table.num_rows if first is None else first)
-            self._from_time = self._from_time if first is None else None
-        if self._until_time is not None:
-            stop = _first_reaching(table, self._until_time)
+            self._start_time = self._start_time if first is None else None
+        if self._end_time is not None:
+            stop = _first_reaching(table, self._end_time)
             self._is_done = stop is not None
             table = table if stop is None else table.slice(0, stop)
-        if self._from_offset is not None:
-            table = table.filter(pc.greater_equal(table.column("offset"), self._from_offset))
-        if self._until_offset is not None:
-            table = table.filter(pc.less(table.column("offset"), self._until_offset))
+        if self._first_offset is not None:
+            table = table.filter(pc.greater_equal(table.column("offset"), self._first_offset))
+        if self._end_offset is not None:
+            table = table.filter(pc.less(table.column("offset"), self._end_offset))
         return table
 
 

@@ -20,12 +20,15 @@ from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC
 from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import MAX_OFFSET, SegmentPart
 from kafkaframes.records.reasons import DROP
+from kafkaframes.scan.log.log_range import check_offsets
+from kafkaframes.scan.ranges import check_partitions, per_partition
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import one_log_of
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.discover import check_topics
 from kafkaframes.storage.recovery.plan import plan_layout
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -96,6 +99,7 @@ def plan_restore(
         OptionError: no partition is to be restored, or a topic of the topic map does not exist.
     """
     plan = RestorePlan()
+    _check_selection(directories, settings)
     log = one_log_of([_select_partitions(directory, settings, plan) for directory in directories], options=storage)
     plan.decisions = log.decisions
     _refuse_undecided(plan.decisions, settings)
@@ -106,6 +110,7 @@ def plan_restore(
         else:
             copies[partition.topic_partition] = (directory, partition)
     _check_names(copies, settings)
+    _check_range(copies, settings)
     for source, (directory, partition) in sorted(copies.items()):
         target = replace(source, topic=settings.new_name(source.topic))
         plan.partitions.append(_plan_partition(target, directory, partition))
@@ -114,6 +119,15 @@ def plan_restore(
     plan.topic_ids = _topic_ids(copies, settings, new_id)
     plan.partitions.sort(key=lambda log: log.target)
     return plan
+
+
+def _check_selection(directories: Sequence[LogDirectory], settings: RestoreSettings) -> None:
+    """Reject topics and partitions that the sources do not have. The topics with ids may be those of a cluster."""
+    partitions = [one for directory in directories for one in directory.partitions]
+    if not settings.topic_ids:
+        check_topics(settings.topic_names, (one.topic for one in partitions))
+    selected_partitions = [one for one in partitions if settings.wants_topic(one.topic, is_internal=False)]
+    check_partitions(settings.partition_numbers, {one.partition for one in selected_partitions})
 
 
 def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
@@ -154,7 +168,7 @@ def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
         return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
     if not settings.wants_topic(topic, is_internal=topic in names.INTERNAL_TOPICS):
         return "not selected"
-    if settings.partitions and partition.partition not in settings.partitions:
+    if settings.partition_numbers and partition.partition not in settings.partition_numbers:
         return "not selected"
     return ""
 
@@ -171,8 +185,7 @@ def is_as_it_was(settings: RestoreSettings) -> bool:
         settings.open_transactions == ABORT,
         settings.bootstrap != KRAFT,
     )
-    ranges = (settings.from_offset, settings.until_offset, settings.from_timestamp_ms, settings.until_timestamp_ms)
-    return not any(changes) and all(one is None for one in ranges)
+    return not any(changes) and not settings.is_limited
 
 
 def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
@@ -186,6 +199,17 @@ def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
         if new in topics and settings.new_name(new) == new:
             raise OptionError(f"the topic map makes two topics {new}")
         check_topic_name(new)
+
+
+def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
+    """Reject a range with offsets that a partition does not have, or that does not name every partition."""
+    if not settings.has_offset_range or settings.on_damage == DROP:  # damage hides the end of a log
+        names_to_restore = {(one.topic, one.partition) for one in copies}
+        for setting, bound in zip(("start", "end"), settings.selection.log_range, strict=True):
+            per_partition(setting, bound, names_to_restore)
+        return
+    directories = [replace(directory, partitions=(partition,)) for directory, partition in copies.values()]
+    check_offsets(settings.selection, directories)
 
 
 def check_topic_name(name: str) -> None:

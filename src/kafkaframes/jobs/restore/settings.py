@@ -8,20 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import (
     BATCH_BYTES,
     INDEX_INTERVAL_BYTES,
-    POSITION,
     STORED_MODE,
-    Checked,
     CodecName,
-    PartitionSettings,
+    RangeSettings,
     setting,
+    stored_bound,
 )
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound, offset_of_bound, time_of_bound
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    Bound,
+    Name,
+    offset_of_bound,
+    per_partition,
+    restrict_bound,
+    time_of_bound,
+)
 from kafkaframes.wire.integers import MAX_INT32
 
 KEEP: Final = "keep"
@@ -49,8 +58,35 @@ DEFAULT_RELEASE: Final = "3.9"
 Pairs = Sequence[tuple[str, str]]
 
 
+class Limits(NamedTuple):
+    """The range of one source partition. Each end is an offset, a time or None. The end is exclusive.
+
+    Attributes:
+        first_offset, end_offset: offsets of the source.
+        start_time, end_time: times in milliseconds since 1970; the first record that reaches a time is meant.
+    """
+
+    first_offset: int | None = None
+    end_offset: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+
+
+NO_LIMITS: Final = Limits()
+
+
+def _limit_of(setting: str, bound: Bound, name: Name) -> tuple[int | None, int | None]:
+    """Return the offset or the time of a bound in a partition."""
+    value = per_partition(setting, restrict_bound(bound, {name}), {name})[name]
+    if isinstance(bound, AtTime):
+        return None, value
+    if value == EARLIEST and setting == "end":
+        return 0, None
+    return (value if value >= 0 else None), None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSettings(PartitionSettings, Checked):
+class RestoreSettings(RangeSettings):
     """Settings of ``restore_log``. They are picklable, because they are sent to worker processes.
 
     ``record_format``, ``codec``, ``level`` and ``batch_bytes`` apply to batches that are built from rows (Parquet,
@@ -71,12 +107,6 @@ class RestoreSettings(PartitionSettings, Checked):
         KEEP, "Keep the offsets, or number the records of each partition anew, without holes."
     )
     start_offset: int = setting(0, "With --offsets reassign: the first offset.", least=0)
-    start: Limit = setting(
-        None, "Where to begin in each partition: an offset of the source or a time.", shown=POSITION, recorded=False
-    )
-    end: Limit = setting(
-        None, "Where to end in each partition; the end itself is not restored.", shown=POSITION, recorded=False
-    )
     on_damage: Literal["fail", "drop"] = setting(
         "fail", "At a damaged batch: stop, or leave it out and report it.", stored=STORED_MODE
     )
@@ -112,6 +142,7 @@ class RestoreSettings(PartitionSettings, Checked):
     )
 
     def _refuse(self) -> None:
+        RangeSettings._refuse(self)  # slots=True creates the class again, so super() would fail
         if self.start_offset and self.offsets != REASSIGN:
             raise OptionError("`start_offset` is for offsets that are reassigned")
         if self.segment_bytes is not None and self.segment_bytes > MAX_INT32:
@@ -121,37 +152,47 @@ class RestoreSettings(PartitionSettings, Checked):
             raise OptionError("a topic map names a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
-        for name, limit in (("start", self.start), ("end", self.end)):
-            if isinstance(limit, Mapping):
-                raise OptionError(f"`{name}` is one offset or time; restore partitions with other ranges separately")
-            log_bound(name, limit, unset=EARLIEST)
-        if log_bound("start", self.start, unset=EARLIEST) == LATEST:
-            raise OptionError("`start`: a restore cannot start at latest")
+
+    def limits_of(self, topic: str, partition: int) -> Limits:
+        """Return the range of a source partition.
+
+        Raises:
+            OptionError: the range is specified by partition and does not name this one.
+        """
+        (first_offset, start_time), (end_offset, end_time) = (
+            _limit_of(setting, bound, (topic, partition))
+            for setting, bound in zip(("start", "end"), self.selection.log_range, strict=True)
+        )
+        return Limits(first_offset, end_offset, start_time, end_time)
 
     @property
-    def from_offset(self) -> int | None:
-        """The first offset to restore; None if ``start`` is not an offset."""
-        return offset_of_bound(log_bound("start", self.start, unset=EARLIEST))
+    def has_offset_range(self) -> bool:
+        """Whether the range starts or ends at an offset."""
+        return any(bound not in (EARLIEST, LATEST) and not isinstance(bound, AtTime) for bound in self._bounds)
 
     @property
-    def until_offset(self) -> int | None:
-        """The end offset of the restore (exclusive); None if ``end`` is not an offset."""
-        return offset_of_bound(log_bound("end", self.end, unset=LATEST))
+    def has_time_range(self) -> bool:
+        """Whether the range starts or ends at a time."""
+        return any(isinstance(bound, AtTime) for bound in self._bounds)
 
     @property
-    def from_timestamp_ms(self) -> int | None:
-        """The timestamp at which the restore starts, in milliseconds; None if ``start`` is not a time."""
-        return time_of_bound(log_bound("start", self.start, unset=EARLIEST))
-
-    @property
-    def until_timestamp_ms(self) -> int | None:
-        """The timestamp at which the restore ends (exclusive), in milliseconds; None if ``end`` is not a time."""
-        return time_of_bound(log_bound("end", self.end, unset=LATEST))
+    def _bounds(self) -> tuple[Bound, Bound]:
+        return self.selection.log_range
 
     def stored_values(self) -> dict[str, Any]:
-        """Return the range under the keys that reports of all releases use."""
-        names = ("from_offset", "until_offset", "from_timestamp_ms", "until_timestamp_ms")
-        return {name: getattr(self, name) for name in names}
+        """Return the range under the keys that reports of all releases use. A range by partition adds two keys."""
+        start, end = self._bounds
+        values: dict[str, Any] = {
+            "from_offset": offset_of_bound(start),
+            "until_offset": offset_of_bound(end),
+            "from_timestamp_ms": time_of_bound(start),
+            "until_timestamp_ms": time_of_bound(end),
+        }
+        if isinstance(self.start, Mapping) or isinstance(self.end, Mapping):
+            values |= {"start": stored_bound(start), "end": stored_bound(end)}
+        elif end == EARLIEST:
+            values["until_offset"] = EARLIEST
+        return values
 
     @property
     def moves_offsets(self) -> bool:

@@ -1,4 +1,4 @@
-"""Verify whole partitions: each segment by itself, and then relations between segments.
+"""Verify partitions, or a range of their offsets: each segment by itself, and then relations between segments.
 
 ``verify_segment`` is expensive and independent for each segment, so ``run`` may use many processes. The rest only needs
 batch headers: offsets and leader epochs across segments, producer sequences, transaction indexes and markers, small
@@ -7,15 +7,18 @@ files. No file is modified.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, select_segments_in_range
+from kafkaframes.scan.ranges import NO_END
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
@@ -28,15 +31,17 @@ from kafkaframes.storage.log.transactions import Marker, OpenTransactions, Trans
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends batches of producers, always with sequence 0
+NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})
 _SEQUENCES = 2**31
 
 
 class Task(NamedTuple):
-    """A segment to verify. ``deep`` also verifies its records."""
+    """A segment to verify. ``deep`` also verifies its records. Batches without ``offsets`` are not verified."""
 
     filesystem: FileSystem
     segment: Segment
     deep: bool
+    offsets: OffsetRange = ALL_OFFSETS
 
 
 @dataclass(slots=True)
@@ -77,33 +82,58 @@ class VerifyReport:
 
 def run_task(task: Task) -> SegmentFacts:
     """Verify one segment."""
-    return verify_segment(task.filesystem, task.segment, deep=task.deep)
+    return verify_segment(task.filesystem, task.segment, deep=task.deep, offsets=task.offsets)
 
 
-def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iterator[Task]:
+def tasks_of(
+    directories: Iterable[LogDirectory], *, deep: bool = False, ranges: Mapping[str, OffsetRange] = NO_RANGES
+) -> Iterator[Task]:
     """Yield the segments to verify, in the order in which ``verify`` expects their results."""
     for directory in directories:
         for partition in directory.partitions:
-            for segment in (*partition.segments, *partition.kraft_snapshots):
-                yield Task(directory.filesystem, segment, deep)
+            offsets = ranges.get(partition.directory, ALL_OFFSETS)
+            for segment in _segments_to_verify(partition, offsets):
+                yield Task(directory.filesystem, segment, deep, offsets)
 
 
-def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> VerifyReport:
-    """Verify all partitions of log directories. Damage is a finding, not an exception.
+def _segments_to_verify(partition: Partition, offsets: OffsetRange) -> tuple[Segment, ...]:
+    """Return the segments of a range. KRaft snapshots repeat earlier records, so they are in no range."""
+    if not offsets.is_limited:
+        return *partition.segments, *partition.kraft_snapshots
+    return select_segments_in_range(partition.segments, offsets)
 
-    ``deep`` also decompresses and parses every record of format 2.
+
+def verify(
+    directories: Iterable[LogDirectory],
+    *,
+    ranges: Mapping[str, OffsetRange] = NO_RANGES,
+    deep: bool = False,
+    run: Runner = run_here,
+) -> VerifyReport:
+    """Verify the partitions of log directories. Damage is a finding, not an exception.
+
+    Args:
+        directories: log directories with the partitions to verify.
+        ranges: offsets to verify, by partition directory (``resolve_ranges``). Default: all.
+        deep: also decompress and parse every record of format 2.
+        run: runs the tasks.
     """
     directory_list = list(directories)
-    results = iter(run(run_task, list(tasks_of(directory_list, deep=deep))))
+    results = iter(run(run_task, list(tasks_of(directory_list, deep=deep, ranges=ranges))))
     report = VerifyReport()
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
         report.findings += [] if is_tiered else foreign_files(directory)
         for partition in directory.partitions:
-            facts = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
+            offsets = ranges.get(partition.directory, ALL_OFFSETS)
+            segments = _segments_to_verify(partition, offsets)
+            facts = [next(results) for _ in segments]
             _count(report, facts)
-            report.findings += _partition_findings(directory.filesystem, partition, facts[: len(partition.segments)])
+            count = min(len(segments), len(partition.segments))
+            verified = replace(partition, segments=segments[:count])
+            report.findings += _find_left_over(partition)
+            report.findings += _partition_findings(directory.filesystem, verified, facts[:count], offsets)
     return report
 
 
@@ -122,15 +152,17 @@ def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
     return Finding(severity, check, problem.reason, problem.file or "", problem.position)
 
 
-def _partition_findings(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    yield from _find_left_over(partition)
+def _partition_findings(
+    filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
+) -> Iterator[Finding]:
     yield from _order_across(facts)
     yield from _epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:
         yield from _sequences(facts)
-    yield from _transactions(filesystem, partition, facts)
+    yield from _transactions(filesystem, partition, facts, offsets)
     yield from _snapshots(filesystem, partition)
-    yield from _offsets_of_checkpoints(partition, facts)
+    if not offsets.is_limited:
+        yield from _offsets_of_checkpoints(partition, facts)
 
 
 def _find_left_over(partition: Partition) -> Iterator[Finding]:
@@ -199,7 +231,9 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
             expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
 
 
-def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _transactions(
+    filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
+) -> Iterator[Finding]:
     """Compare transaction indexes with the markers in their segments, and find open transactions."""
     follow = OpenTransactions()
     aborted_transactions: list[AbortedTransaction] = []
@@ -217,12 +251,17 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
             continue
         try:
             raw = filesystem.read(file.path)
-            entries = read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
+            entries = [
+                entry
+                for entry in read_txn_index(raw, base_offset=segment.base_offset, file=file.path)
+                if offsets.first_offset <= entry.last_offset < offsets.end_offset
+            ]
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
         yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in entries}, item)
-    yield from _open_transactions(filesystem, partition, facts, aborted_transactions, follow)
+    if offsets.end_offset == NO_END:  # otherwise markers may follow after the range
+        yield from _open_transactions(filesystem, partition, facts, aborted_transactions, follow)
 
 
 def _open_transactions(

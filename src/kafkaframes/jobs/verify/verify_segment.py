@@ -24,6 +24,7 @@ from kafkaframes.records.fields import END_MARKER_TYPES
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, split_chunk
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -116,7 +117,8 @@ class SegmentFacts:
     Attributes:
         path: path of the ``.log`` file.
         base_offset: base offset of the segment.
-        size_bytes: size of the ``.log`` file.
+        size_bytes: number of verified bytes; without a range, the size of the ``.log`` file.
+        offsets: range of offsets that is verified.
         batches, records: counts. Records of formats 0 and 1 are counted only if they were decompressed.
         first_offset, last_offset: offset range; -1 for an empty segment.
         epochs: (leader epoch, base offset, position) of each run of batches with equal epochs.
@@ -129,6 +131,7 @@ class SegmentFacts:
     path: str
     base_offset: int
     size_bytes: int
+    offsets: OffsetRange = ALL_OFFSETS
     batches: int = 0
     records: int = 0
     first_offset: int = -1
@@ -145,7 +148,12 @@ class SegmentFacts:
 
 
 def verify_segment(
-    filesystem: FileSystem, segment: Segment, *, deep: bool = False, observe: Observe = lambda window: None
+    filesystem: FileSystem,
+    segment: Segment,
+    *,
+    deep: bool = False,
+    offsets: OffsetRange = ALL_OFFSETS,
+    observe: Observe = lambda window: None,
 ) -> SegmentFacts:
     """Verify one segment and its two indexes. An unreadable segment is a finding, not an exception.
 
@@ -154,24 +162,31 @@ def verify_segment(
         segment: the segment.
         deep: whether to parse every record. Otherwise only records of formats 0 and 1 are parsed, because the outer CRC
             does not replace their inner CRCs.
+        offsets: only the batches that have offsets in this range are verified.
         observe: called with each window, for callers that measure more than this function verifies.
     """
     base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # KRaft snapshots start at 0
-    facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
+    facts = SegmentFacts(segment.path, base_offset, segment.size_bytes, offsets)
     try:
+        start, end = (0, segment.size_bytes)
+        if offsets.is_limited:
+            start, end = narrow_segment(filesystem, segment, offsets)
+            facts.size_bytes = end - start
         with filesystem.open(segment.path) as read_at:
-            kept_columns = _verify_batches(read_at, facts, deep, observe)
+            kept_columns = _verify_batches(read_at, facts, start, end, deep, observe)
             _verify_indexes(filesystem, segment, facts, kept_columns)
     except LogDirError as problem:
         facts.error("unreadable", problem.reason)
     return facts
 
 
-def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: Observe) -> dict[str, Ints]:
+def _verify_batches(
+    read_at: ReadAt, facts: SegmentFacts, start: int, limit: int, deep: bool, observe: Observe
+) -> dict[str, Ints]:
     tables: list[Ints] = []
     producers: list[Ints] = []
-    end = scan.ScanEnd(0, 0)
-    for window in scan_segment(read_at, size_bytes=facts.size_bytes, whole=True, file=facts.path):
+    end = scan.ScanEnd(start, 0)
+    for window in scan_segment(read_at, size_bytes=limit, position=start, whole=True, file=facts.path):
         end = window.batches.end
         if len(window.batches) == 0:
             continue
@@ -186,7 +201,7 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: O
     joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
     kept_columns = dict(zip(KEPT, joined_tables, strict=True))
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
-    _verify_end(read_at, facts, end)
+    _verify_end(read_at, facts, end, limit)
     _verify_offsets(facts, kept_columns)
     facts.epochs = _epoch_runs(kept_columns)
     return kept_columns
@@ -247,11 +262,11 @@ def _producers(batches: Batches) -> Ints:
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 
-def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd) -> None:
-    rest = facts.size_bytes - end.position
+def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: int) -> None:
+    rest = limit - end.position
     if rest <= 0:
         return
-    if _is_zero(read_at, end.position, facts.size_bytes):
+    if _is_zero(read_at, end.position, limit):
         message = f"{count_text(rest, 'byte')} of zeros at the end, as preallocation leaves them"
         facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
     elif end.status == TORN:
@@ -280,7 +295,9 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
     if len(lasts) == 0:
         return
     facts.first_offset, facts.last_offset = int(bases[0]), int(lasts.max())
-    before = np.concatenate(([facts.base_offset - 1], np.maximum.accumulate(lasts)[:-1]))
+    is_later_start = bases[0] > facts.base_offset and facts.offsets.first_offset > facts.base_offset
+    before_first = int(bases[0]) if is_later_start else facts.base_offset
+    before = np.concatenate(([before_first - 1], np.maximum.accumulate(lasts)[:-1]))
     for row in np.flatnonzero((bases <= before) | (lasts < bases)).tolist():
         message = f"offsets {bases[row]} to {lasts[row]} do not lie above {before[row]}"
         facts.error("offset-order", message, position=int(positions[row]), offset=int(bases[row]))
@@ -314,13 +331,14 @@ def _verify_indexes(
         message = "the offset index is missing; a broker rebuilds it"
         facts.findings.append(Finding(Severity.WARNING, "index-missing", message, segment.path))
     else:
-        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept_columns)
+        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept_columns, facts)
     if segment.time_index is not None:
-        facts.findings += _time_index_findings(filesystem, segment.time_index.path, segment.base_offset, kept_columns)
+        path = segment.time_index.path
+        facts.findings += _time_index_findings(filesystem, path, segment.base_offset, kept_columns, facts)
 
 
 def _index_findings(
-    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints]
+    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
     try:
         index = read_offset_index(filesystem.read(path), base_offset=base_offset, file=path)
@@ -333,14 +351,25 @@ def _index_findings(
     owner = np.searchsorted(lasts, index.offsets)  # batch whose last offset is the entry's offset
     before_next = owner < np.append(rows[1:], len(positions))
     is_named = _holds(lasts, owner, index.offsets) | ~_holds(kept_columns["magic"], owner, np.full(len(owner), 2))
-    is_in_range = is_named & (owner >= rows) & before_next
-    for entry in np.flatnonzero(~is_start).tolist():
+    is_in_place = is_named & (owner >= rows) & before_next
+    is_verified = _is_verified(index.offsets, facts)
+    if facts.offsets.is_limited and len(positions):
+        is_verified &= index.positions >= positions[0]
+    for entry in np.flatnonzero(is_verified & ~is_start).tolist():
         yield _entry(path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets)
-    for entry in np.flatnonzero(is_start & ~is_in_range).tolist():
+    for entry in np.flatnonzero(is_verified & is_start & ~is_in_place).tolist():
         message = (
             f"no batch from byte {index.positions[entry]} to the next entry ends with offset {index.offsets[entry]}"
         )
         yield _entry(path, entry, message, index.offsets)
+
+
+def _is_verified(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np.bool_]:
+    """Return a flag for each index entry: whether its offset is among the verified batches, or no range is set."""
+    if not facts.offsets.is_limited:
+        return np.ones(len(offsets), np.bool_)
+    result: npt.NDArray[np.bool_] = (offsets >= facts.first_offset) & (offsets <= facts.last_offset)
+    return result
 
 
 def _entry(path: str, entry: int, message: str, offsets: Ints) -> Finding:
@@ -349,7 +378,7 @@ def _entry(path: str, entry: int, message: str, offsets: Ints) -> Finding:
 
 
 def _time_index_findings(
-    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints]
+    filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
     try:
         index = read_time_index(filesystem.read(path), base_offset=base_offset, file=path)
@@ -364,7 +393,10 @@ def _time_index_findings(
     is_right |= _holds(
         kept_columns["magic"], owner, np.zeros(len(owner), np.int64)
     )  # 0.10 indexed times that format 0 lacks
-    for entry in np.flatnonzero(~is_right).tolist():
+    if facts.offsets.first_offset > base_offset:  # an earlier batch, which is not read, may have the largest timestamp
+        inside = owner < len(largest)
+        is_right[inside] |= index.timestamps[inside] > largest[owner[inside]]
+    for entry in np.flatnonzero(_is_verified(index.offsets, facts) & ~is_right).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
         at = entry * TIME_ENTRY.itemsize
         yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))

@@ -80,10 +80,11 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, plain_paths)
-    return DiscoveredLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
+    return DiscoveredLogs(segments, by_directory, whole=not any(names_file(path) for path in paths))
 
 
-def _names_a_file(path: str) -> bool:
+def names_file(path: str) -> bool:
+    """Return whether a path names a segment or a KRaft snapshot, or is a pattern of these."""
     name = split_path(plain_path(path))[1]
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name
 

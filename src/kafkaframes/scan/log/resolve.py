@@ -17,10 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-import numpy as np
-
-from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.records.reasons import END
+from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.discovery import (
     DiscoveredLogs,
     DistinctSegments,
@@ -31,6 +28,7 @@ from kafkaframes.scan.log.discovery import (
     merge_copies_of_segments,
     restrict_bounds,
 )
+from kafkaframes.scan.log.narrowing import OffsetRange, is_tiered, narrow_segment, narrow_tiered_segment
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice, distribute_slices, prune_segments, select_segments
 from kafkaframes.scan.ranges import (
@@ -51,17 +49,13 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
-from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes, sum_notes
 from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
-from kafkaframes.storage.tiered.names import ViewPath
 
 log = logging.getLogger("kafkaframes.scan")
 
@@ -189,7 +183,7 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
         LogDirError: There is such an object, and ``on_damage`` is ``fail``.
     """
     for directory in dict.fromkeys(segment.directory for segment in segments):
-        if ViewPath.parse(directory) is None:
+        if not is_tiered(directory):
             continue
         for problem in discovery.by_directory[directory].partition.problems:
             if options.on_damage == "fail":
@@ -335,54 +329,12 @@ def _narrow(part: Slice, logs: Logs) -> Slice:
     if stored_files is None or (part.first_offset == NO_START and part.end_offset == NO_END):
         return part
     entry = logs[part.segment.topic, part.segment.partition]
-    if ViewPath.parse(part.segment.path) is not None:
-        return _narrow_by_index(part, entry)
-    with open_segment(entry.filesystem, stored_files) as reader:
-        start, end = part.start, part.end
-        if part.first_offset != NO_START:
-            first, at = _first_reaching(reader, part.first_offset, start)
-            start = at if first is None else first.position
-        if part.end_offset != NO_END:
-            last, _ = _first_reaching(reader, part.end_offset, end)
-            if last is not None:  # the header of a compressed message set (format 0 or 1) has only its last offset
-                end = last.position if last.magic >= 2 and last.base_offset >= part.end_offset else last.end
-    start, end = max(start, part.start), max(min(end, part.end), part.start)
-    return replace(part, start=min(start, end), end=end)
-
-
-def _narrow_by_index(part: Slice, entry: Log) -> Slice:
-    """Narrow a slice of a tiered segment by its index, because reading batch headers would fetch their chunks.
-
-    Records at or above an index entry's offset are at or after its position (OffsetIndex). Records at or below the
-    offset are before the position of the next entry.
-    """
-    stored_files = part.segment.stored_files
-    if stored_files is None or stored_files.index is None:
-        return part
-    if stored_files.end_offset is not None and part.first_offset > stored_files.end_offset:
-        return replace(part, end=part.start)
-    try:
-        raw = entry.filesystem.read(stored_files.index.path)
-        index = read_offset_index(raw, base_offset=stored_files.base_offset, file=stored_files.index.path)
-    except LogDirError as problem:
-        log.warning("%s; the segment is read without it", problem)
-        return part
-    start, end = part.start, part.end
-    if part.first_offset != NO_START:
-        start = max(start, index.lookup(part.first_offset).position)
-    if part.end_offset != NO_END:
-        behind = int(np.searchsorted(index.offsets, part.end_offset - 1)) + 1
-        end = int(index.positions[behind]) if behind < len(index) else end
-    return replace(part, start=min(start, end), end=min(end, part.end), unproven=(start > part.start, end < part.end))
-
-
-def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
-    """Return the first batch that ends at or above ``offset``. Without one, return the file size if all was read."""
-    walk = reader.headers(reader.start_before(offset))
-    for header in walk:
-        if header.last_offset >= offset:
-            return header, header.position
-    return None, reader.segment.size_bytes if walk.status == END else otherwise
+    offsets = OffsetRange(part.first_offset, part.end_offset)
+    if is_tiered(part.segment.path):
+        start, end = narrow_tiered_segment(entry.filesystem, stored_files, offsets, start=part.start, end=part.end)
+        return replace(part, start=start, end=end, unproven=(start > part.start, end < part.end))
+    start, end = narrow_segment(entry.filesystem, stored_files, offsets, start=part.start, end=part.end)
+    return replace(part, start=start, end=end)
 
 
 def _with_aborted(

@@ -163,7 +163,7 @@ class _Write:
                         target = TopicPartition(self.settings.new_name(source.topic), source.partition)
                         check_topic_name(target.topic)
                         directory = attempts.enter_context(begin_attempt(self.directory, str(target)))
-                        writer, current = RowsWriter(directory, target, self.settings), source
+                        writer, current = RowsWriter(directory, target, self.settings, source=source), source
                     if writer is not None:
                         writer.add(rows)
                 if writer is not None:

@@ -1,0 +1,102 @@
+"""Build a batch of some of the records of another batch, with the header fields of that batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkaframes.records.batch import sequence_of
+from kafkaframes.records.build import build_batch
+from kafkaframes.records.decode import decode
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.rows import Rows
+from kafkaframes.records.scan import Batches, Bytes, as_array, check_message_crcs
+from kafkaframes.scan.log.narrowing import OffsetRange
+
+
+def build_part(
+    batches: Batches,
+    row: int,
+    rows: Rows,
+    *,
+    start: int,
+    stop: int,
+    first_offset: int,
+    base_offset: int | None,
+    leader_epoch: int | None = None,
+) -> bytes:
+    """Build a batch in the format and codec of a source batch.
+
+    Args:
+        batches: columns of the source batches.
+        row: index of the source batch.
+        rows: decoded records.
+        start, stop: range of the records in ``rows``.
+        first_offset: source offset of the first record.
+        base_offset: base offset of the result. None: the offset of the first record, with its sequence number.
+        leader_epoch: leader epoch of the result. None: that of the source batch.
+    """
+    names = ("magic", "attributes", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp")
+    magic, attributes, source_epoch, producer_id, producer_epoch, base_sequence, base_timestamp = (
+        int(batches.column(name)[row]) for name in names
+    )
+    fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
+    if magic >= 2:
+        if base_offset is None:  # a record's sequence number is the base sequence plus its offset delta
+            base_sequence = sequence_of(base_sequence, first_offset - int(batches.column("base_offset")[row]))
+        fields = fields._replace(
+            base_offset=base_offset,
+            leader_epoch=source_epoch if leader_epoch is None else leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=bool(attributes & TRANSACTIONAL),
+            control=bool(attributes & CONTROL),
+            delete_horizon_ms=base_timestamp if attributes & DELETE_HORIZON else None,
+        )
+    codec = attributes & CODEC_MASK
+    return build_batch(rows, record_format=magic, codec=codec, fields=fields, start=start, stop=stop)
+
+
+def trim_batch(data: Bytes, batches: Batches, row: int, offsets: OffsetRange) -> tuple[Bytes, int]:
+    """Return a batch with only the records of an offset range, and the number of removed records.
+
+    The result is empty if no record is in the range. A damaged batch is returned whole.
+    """
+    single = Batches(np.ascontiguousarray(batches.table[:, row : row + 1]), batches.end)
+    position, size = int(single.column("position")[0]), int(single.column("size")[0])
+    whole = data[position : position + size]
+    content = decode(data, single)
+    if _is_damaged(content):
+        return whole, 0
+    index = content.index
+    in_range = (index.offsets >= offsets.first_offset) & (index.offsets < offsets.end_offset)
+    removed = int((~in_range).sum())
+    base_offset = int(single.column("base_offset")[0])
+    if not in_range.any():
+        is_empty_inside = not removed and base_offset >= offsets.first_offset  # compaction left only the header
+        return (whole if is_empty_inside else as_array(b"")), removed
+    if not removed:
+        return whole, 0
+    selected = index.take(in_range, content.owners)
+    keeps_base = base_offset >= offsets.first_offset or not single.is_v2[0]
+    part = build_part(
+        single,
+        0,
+        rows_of_index(content.sections, selected, offsets=selected.offsets.copy()),
+        start=0,
+        stop=len(selected.offsets),
+        first_offset=int(selected.offsets[0]),
+        base_offset=base_offset if keeps_base else None,
+    )
+    return as_array(part), removed
+
+
+def _is_damaged(content: Decoded) -> bool:
+    if content.problems or not content.crc_ok.all():
+        return True
+    inner = np.flatnonzero(content.batches.is_wrapper[content.owners])
+    return bool((check_message_crcs(content.sections.buf, content.index.headers_at[inner]) == 0).any())

@@ -1,0 +1,139 @@
+"""The offset range that a selection has in each partition of log directories, for jobs over logs.
+
+The rules are those of ``scan_log``: a time is looked up as a broker does for ListOffsets, a range for each partition
+names every selected partition, and an offset that the log does not have is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.log.discovery import names_file
+from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    NO_END,
+    NO_START,
+    AtTime,
+    Bound,
+    Name,
+    PartitionOffsets,
+    below_start,
+    beyond_end,
+    offsets_of,
+    per_partition,
+    restrict_bound,
+    text_of,
+)
+from kafkaframes.scan.selection import Selection
+from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
+
+
+def resolve_ranges(
+    selection: Selection, directories: Iterable[LogDirectory], paths: Iterable[str]
+) -> Mapping[str, OffsetRange]:
+    """Return the offset range of each partition, by its directory.
+
+    Several copies of a partition are resolved one by one, but an offset is only lost if no copy has it.
+
+    Args:
+        selection: Start and end of the range.
+        directories: Log directories with the selected partitions.
+        paths: Paths of the directories. If one names a file, offsets that its partition lacks are not an error.
+
+    Raises:
+        OptionError: No copy has an offset of the range, or the range does not name every partition.
+        LogDirError: A segment cannot be read.
+    """
+    logs = _logs_of(directories)
+    start, end = selection.log_range
+    if (start, end) == (EARLIEST, LATEST):
+        return {partition.directory: ALL_OFFSETS for _, partition in logs}
+    _check_names(logs, start, end)
+    result = {partition.directory: _resolve(filesystem, partition, start, end) for filesystem, partition in logs}
+    if not any(map(names_file, paths)):
+        _check_losses(logs, start, end)
+    return result
+
+
+def check_offsets(selection: Selection, directories: Iterable[LogDirectory]) -> None:
+    """Check that every partition has the offsets of a range, and is named if the range is specified by partition.
+
+    Raises:
+        OptionError: No copy of a partition has an offset, or the range does not name every partition.
+        LogDirError: The last segment of a partition cannot be read.
+    """
+    logs, (start, end) = _logs_of(directories), selection.log_range
+    _check_names(logs, start, end)
+    _check_losses(logs, start, end)
+
+
+_Log = tuple[FileSystem, Partition]
+
+
+def _logs_of(directories: Iterable[LogDirectory]) -> list[_Log]:
+    return [(one.filesystem, partition) for one in directories for partition in one.partitions]
+
+
+def _check_names(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
+    names = {_name(partition) for _, partition in logs}
+    for setting, bound in (("start", start), ("end", end)):
+        per_partition(setting, bound, names)
+
+
+def _check_losses(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
+    copies: dict[Name, list[_Log]] = {}
+    for log in logs:
+        copies.setdefault(_name(log[1]), []).append(log)
+    for name, copies_of_name in sorted(copies.items()):
+        _check_loss(name, copies_of_name, start, end)
+
+
+def _name(partition: Partition) -> Name:
+    return partition.topic, partition.partition
+
+
+def _resolve(filesystem: FileSystem, partition: Partition, start: Bound, end: Bound) -> OffsetRange:
+    name = _name(partition)
+
+    def find(times: PartitionOffsets) -> dict[Name, int | None]:
+        answers = {one: offset_for_timestamp(filesystem, partition, time) for one, time in times.items()}
+        return {one: None if answer is None else answer.offset for one, answer in answers.items()}
+
+    first = offsets_of("start", restrict_bound(start, {name}), [name], find=find)[name]
+    after = offsets_of("end", restrict_bound(end, {name}), [name], find=find)[name]
+    if first == LATEST:
+        first = log_end_offset(filesystem, partition)
+    return OffsetRange(NO_START if first == EARLIEST else first, NO_END if after == LATEST else after)
+
+
+def _check_loss(name: Name, copies: list[_Log], start: Bound, end: Bound) -> None:
+    """Check that the log has the specified offsets. Times cannot be lost.
+
+    Raises:
+        OptionError: No copy has an offset.
+    """
+    first = min(partition.log_start_offset for _, partition in copies)
+    starts, ends = (_offset(bound, name) for bound in (start, end))
+    if max(starts, ends) <= first and starts < 0:
+        return
+    log_end = max(log_end_offset(filesystem, partition) for filesystem, partition in copies)
+    if first == log_end and not isinstance(start, Mapping) and not isinstance(end, Mapping):
+        return  # one offset for all partitions, and this one is empty: it has lost no records
+    if 0 <= starts < first:
+        raise OptionError(f"`start`: {below_start(text_of(name), starts, first)}; give a later offset, or a time")
+    if max(starts, ends) > log_end:
+        setting = "start" if starts > log_end else "end"
+        problem = beyond_end(text_of(name), max(starts, ends), log_end)
+        raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
+
+
+def _offset(bound: Bound, name: Name) -> int:
+    """Return the offset of a bound in a partition; a negative number for a time, earliest or latest."""
+    if isinstance(bound, AtTime):
+        return LATEST
+    return bound if isinstance(bound, int) else bound[name]
