@@ -17,6 +17,18 @@ START_MS = 1_700_000_000_000
 TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records may be older
 
 
+_COPIES = {"isolation", "control_records"}  # a copy of a log has all transactions, with their markers
+WITHOUT = {
+    "verify_log": {"isolation", "control_records", "on_damage"},
+    "convert_log": _COPIES,
+    "recompress_log": _COPIES,
+    "restore_log": _COPIES,
+    "compact_log": {"start", "end", "on_damage", *_COPIES},  # docs/selecting.md has the reason
+    "mirror_topics": {"partitions", "start", "end", *_COPIES},
+}
+WITHOUT_DEFAULTS = {"describe_log", "report_log", "export_log"}  # the first two summarize whole partitions
+
+
 def write_log(directory: Path, times=TIMES) -> Path:
     partition = directory / "orders-0"
     partition.mkdir(parents=True)
@@ -40,10 +52,22 @@ def moment(time_ms: int) -> dt.datetime:
 def test_signatures_have_the_defaults_of_the_table(name):
     parameters = inspect.signature(getattr(kafkaframes, name)).parameters
     defaults = DEFAULTS[name]
-    for setting in ("isolation", "control_records", "on_damage"):
-        assert parameters[setting].default == getattr(defaults, setting), setting
-    for setting in ("partitions", "start", "end", "isolation", "control_records", "on_damage"):
-        assert parameters[setting].kind is inspect.Parameter.KEYWORD_ONLY
+    keywords = ("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage")
+    assert {one for one in keywords if one not in parameters} == WITHOUT.get(name, set())
+    for setting in set(keywords) & set(parameters):
+        if setting in ("isolation", "control_records", "on_damage"):
+            assert parameters[setting].default == getattr(defaults, setting), setting
+        assert setting == "topics" or parameters[setting].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_every_public_function_that_selects_topics_has_defaults():
+    functions = {name: getattr(kafkaframes, name) for name in kafkaframes.__all__ if name not in WITHOUT_DEFAULTS}
+    selecting = {
+        name
+        for name, function in functions.items()
+        if inspect.isfunction(function) and "topics" in inspect.signature(function).parameters
+    }
+    assert selecting - set(DEFAULTS) == set()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class Defaults:
             whose transactions may begin in segments outside of the read.
         control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
+
+    A reader without one of the keywords always reads as stated here.
     """
 
     isolation: Isolation | None
@@ -43,12 +45,21 @@ class Defaults:
 # Queries on DataFrames and tables rarely concern transactions, so aborted records are omitted.
 _FRAME_DEFAULTS: Final = Defaults(None, control_records=False, on_damage="keep")
 _LIVE_FRAME_DEFAULTS: Final = Defaults("read_committed", control_records=False, on_damage="keep")
+# Inspection tools return or check all records.
+_INSPECTION_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_damage="keep")
+# A copy of a log has all transactions with their markers, and must not lose data without an error.
+_COPY_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_damage="fail")
 DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
     {
         "scan_log": _FRAME_DEFAULTS,
         "scan_topic": _LIVE_FRAME_DEFAULTS,
-        # An inspection tool, so all records are returned.
-        "read_records": Defaults("read_uncommitted", control_records=True, on_damage="keep"),
+        "read_records": _INSPECTION_DEFAULTS,
+        "verify_log": _INSPECTION_DEFAULTS,
+        "convert_log": _COPY_DEFAULTS,
+        "recompress_log": _COPY_DEFAULTS,
+        "compact_log": _COPY_DEFAULTS,
+        "restore_log": _COPY_DEFAULTS,
+        "mirror_topics": _COPY_DEFAULTS,
     }
 )
 

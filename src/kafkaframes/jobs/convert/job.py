@@ -40,7 +40,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.local_disk import flush_path, take_lock
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
-from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.discover import discover, select_partitions
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.swaps import swap_findings
@@ -101,19 +101,19 @@ def convert(
     atomic.refuse_inside(target, paths)
     log = one_log(source, storage=storage)
     report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
-    selected_log = select_partitions(log, settings)
+    selected_log = select_from_log(log, settings)
     ranges = resolve_ranges(settings.selection, [selected_log], paths)
     return run_once(report, lambda directory: rewrite_into(log, directory, settings, report, run, ranges))
 
 
-def select_partitions(log: Log, settings: RewriteSettings) -> LogDirectory:
+def select_from_log(log: Log, settings: RewriteSettings) -> LogDirectory:
     """Return the log directory with only the selected partitions.
 
     Raises:
         OptionError: a topic or partition does not exist.
     """
     rewritten = replace(log.directory, partitions=tuple(log.rewritten))
-    return selected([rewritten], settings.topic_names, settings.partition_numbers)[0]
+    return select_partitions([rewritten], settings.topic_names, settings.partition_numbers)[0]
 
 
 def rewrite_into(

@@ -109,10 +109,10 @@ def _is_selected(settings: RestoreSettings) -> Column:
 
     topic = F.col("topic")
     result = ~topic.startswith("__") | topic.isNull()
-    if settings.topics:
-        result = topic.rlike("|".join(translate(pattern) for pattern in settings.topics))
-    if settings.partitions:
-        result &= F.col("partition").isin(list(settings.partitions))
+    if settings.topic_names:
+        result = topic.rlike("|".join(translate(pattern) for pattern in settings.topic_names))
+    if settings.partition_numbers:
+        result &= F.col("partition").isin(sorted(settings.partition_numbers))
     return result
 
 
