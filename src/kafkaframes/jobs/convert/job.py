@@ -201,7 +201,7 @@ def _finish_range(log: Log, source: Partition, directory: Path, entry: Partition
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    with atomic.writing(path):
+    with atomic.name_path_in_errors(path):
         path.unlink(missing_ok=True)
     with atomic.new_file(path) as out:
         out.write(content)
