@@ -212,26 +212,29 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     options["show_default"] = entry.default not in (None, False, ())
     if _is_required(entry):
         options |= {"default": None, "show_default": False}
-    choices = choices_of(settings, entry)
-    if choices and all(isinstance(one, int) for one in choices):
-        options["type"] = RecordFormat(_choice_texts(settings, entry))
-        if isinstance(entry.default, int):
-            options["default"] = f"v{entry.default}"
-    elif choices:
-        options["type"] = click.Choice(choices)
-    elif facts["shown"] == "SIZE":
-        options |= {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
-    elif facts["shown"] in _TYPES:
-        options["type"] = _TYPES[facts["shown"]]
-    elif kind is float:
-        options["type"] = click.FloatRange(facts["least"])
-    elif kind in (int, int | None, Sequence[int], _NUMBERS):
-        options["type"] = int if facts["least"] is None else click.IntRange(facts["least"])
-    elif kind is bool:
-        options["is_flag"] = True
+    options |= _type_options(settings, entry)
     if entry.default == ():
         options |= {"multiple": True, "callback": _pairs if kind not in _LISTS else None}
     return click.option(*names, entry.name, **options)
+
+
+def _type_options(settings: type, entry: Field[Any]) -> dict[str, Any]:
+    """Return the click type of a setting, and the default in the form of a flag."""
+    facts, kind, choices = entry.metadata, kinds_of(settings)[entry.name], choices_of(settings, entry)
+    if choices and all(isinstance(one, int) for one in choices):
+        default = {"default": f"v{entry.default}"} if isinstance(entry.default, int) else {}
+        return {"type": RecordFormat(_choice_texts(settings, entry)), **default}
+    if choices:
+        return {"type": click.Choice(choices)}
+    if facts["shown"] == "SIZE":
+        return {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
+    if facts["shown"] in _TYPES:
+        return {"type": _TYPES[facts["shown"]]}
+    if kind is float:
+        return {"type": click.FloatRange(facts["least"])}
+    if kind in (int, int | None, Sequence[int], _NUMBERS):
+        return {"type": int if facts["least"] is None else click.IntRange(facts["least"])}
+    return {"is_flag": True} if kind is bool else {}
 
 
 def _resolve_secret(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
