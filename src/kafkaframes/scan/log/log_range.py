@@ -81,8 +81,8 @@ def _logs_of(directories: Iterable[LogDirectory]) -> list[_Log]:
 
 def _check_names(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
     names = {_name(partition) for _, partition in logs}
-    for setting, bound in (("start", start), ("end", end)):
-        per_partition(setting, bound, names)
+    for setting, limit in (("start", start), ("end", end)):
+        per_partition(setting, limit, names)
 
 
 def _check_losses(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
@@ -118,7 +118,7 @@ def _check_loss(name: Name, copies: list[_Log], start: Bound, end: Bound) -> Non
         OptionError: No copy has an offset.
     """
     first = min(partition.log_start_offset for _, partition in copies)
-    starts, ends = (_offset(bound, name) for bound in (start, end))
+    starts, ends = (_offset(limit, name) for limit in (start, end))
     if max(starts, ends) <= first and starts < 0:
         return
     log_end = max(log_end_offset(filesystem, partition) for filesystem, partition in copies)
@@ -132,8 +132,8 @@ def _check_loss(name: Name, copies: list[_Log], start: Bound, end: Bound) -> Non
         raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
 
 
-def _offset(bound: Bound, name: Name) -> int:
-    """Return the offset of a bound in a partition; a negative number for a time, earliest or latest."""
-    if isinstance(bound, AtTime):
+def _offset(limit: Bound, name: Name) -> int:
+    """Return the offset of a limit in a partition; a negative number for a time, earliest or latest."""
+    if isinstance(limit, AtTime):
         return LATEST
-    return bound if isinstance(bound, int) else bound[name]
+    return limit if isinstance(limit, int) else limit[name]
