@@ -26,7 +26,7 @@ from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.requests.api import OMITTED
 from kafkaframes.capture.redaction import UNREDACTED_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
-from kafkaframes.cli.main import cli
+from kafkaframes.cli.main import SECTIONS, analyze, cli, spec
 from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
 from kafkaframes.client.properties import SHARE_CONSUMER, Property, java_properties
@@ -341,6 +341,74 @@ def settings_table(command: str, settings: type) -> str:
     return rows(("setting", f"flag of `{command}`", "default", "meaning"), body)
 
 
+_LAZY_GROUPS = {
+    "spec": spec.list_commands(click.Context(spec)),
+    "analyze": analyze.list_commands(click.Context(analyze)),
+}
+# The public functions and methods that do what a command does. Commands of `spec` and `analyze` have "group command".
+FUNCTIONS_OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "info": ("kafkaframes.describe_log",),
+    "report": ("kafkaframes.report_log",),
+    "grep": ("kafkaframes.scan_log",),
+    "verify": ("kafkaframes.verify_log",),
+    "export": ("kafkaframes.export_log",),
+    "mirror": ("kafkaframes.mirror_topics",),
+    "restore": ("kafkaframes.restore_log",),
+    "repair": ("kafkaframes.repair_log",),
+    "convert": ("kafkaframes.convert_log",),
+    "recompress": ("kafkaframes.recompress_log",),
+    "compact": ("kafkaframes.compact_log",),
+    "consume": ("kafkaframes.Consumer.fetch_arrow", "kafkaframes.scan_topic"),
+    "produce": ("kafkaframes.Producer.send_arrow", "kafkaframes.Producer.send"),
+    "topics": (
+        "kafkaframes.Admin.list_topics",
+        "kafkaframes.Admin.create_topics",
+        "kafkaframes.Admin.describe_topics",
+        "kafkaframes.Admin.create_partitions",
+        "kafkaframes.Admin.delete_topics",
+        "kafkaframes.Admin.delete_records",
+    ),
+    "groups": (
+        "kafkaframes.Admin.list_groups",
+        "kafkaframes.Admin.describe_group",
+        "kafkaframes.Admin.group_offsets",
+        "kafkaframes.Admin.alter_group_offsets",
+        "kafkaframes.Admin.delete_groups",
+    ),
+    "configs": ("kafkaframes.Admin.describe_configs", "kafkaframes.Admin.alter_configs"),
+    "acls": ("kafkaframes.Admin.describe_acls", "kafkaframes.Admin.create_acls", "kafkaframes.Admin.delete_acls"),
+    "users": ("kafkaframes.Admin.describe_user_scram_credentials", "kafkaframes.Admin.alter_user_scram_credentials"),
+    "quotas": ("kafkaframes.Admin.describe_client_quotas", "kafkaframes.Admin.alter_client_quotas"),
+    "transactions": (
+        "kafkaframes.Admin.list_transactions",
+        "kafkaframes.Admin.describe_transactions",
+        "kafkaframes.Admin.abort_transaction",
+    ),
+    "decode": ("kafkaframes.message_class",),
+    "encode": ("kafkaframes.message_class",),
+    "spec list": ("kafkaframes.list_apis",),
+}
+
+
+def command_names() -> list[str]:
+    """Return the names of all commands, in the order of ``--help``; "group command" for those of a group."""
+    names = []
+    for heading in SECTIONS.values():
+        for name in heading:
+            names += [f"{name} {one}" for one in _LAZY_GROUPS[name]] if name in _LAZY_GROUPS else [name]
+    return names
+
+
+def commands_table() -> str:
+    """One row for each command that has functions, in the order of ``--help``."""
+    body = []
+    for command in command_names():
+        functions = FUNCTIONS_OF_COMMANDS.get(command, ())
+        if functions:
+            body.append((f"`{command}`", ", ".join(f"`{name.removeprefix('kafkaframes.')}`" for name in functions)))
+    return rows(("command", "functions and methods of `kafkaframes`"), body)
+
+
 def flexible_releases_table() -> str:
     """One row for each release that brought first flexible versions: changed APIs, and new ones."""
     changed: dict[str, list[str]] = {name: [] for name in releases.releases()}
@@ -446,6 +514,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "audit-settings": (JOB_SETTINGS, partial(settings_table, "audit", AuditSettings)),
     "flexible-releases": (ROOT / "docs" / "spec-releases.md", flexible_releases_table),
     "everyday-counts": (ROOT / "docs" / "everyday.md", everyday_counts_table),
+    "commands": (ROOT / "docs" / "results.md", commands_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
     "peer-counts": (ROOT / "docs" / "everyday-peers.md", peer_counts_table),
     **{

@@ -41,7 +41,7 @@ def run(broker, *arguments: str, stdin: bytes | None = None) -> str:
         ((), "committed\naborted\n"),
         (("-X", "isolation.level=read_committed"), "committed\n"),
         (("-X", "isolation_level=read_committed"), "committed\n"),
-        (("--read-committed", "-X", "isolation.level=read_uncommitted"), "committed\n"),
+        (("--isolation", "read_committed", "-X", "isolation.level=read_uncommitted"), "committed\n"),
         (("-X", "auto.offset.reset=latest"), ""),
         (("-X", "auto.offset.reset=latest", "--offset", "beginning"), "committed\naborted\n"),
         (("-X", "auto.offset.reset=by_duration:PT1H"), "committed\naborted\n"),

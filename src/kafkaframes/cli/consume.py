@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import connecting, is_typed, reach_broker
-from kafkaframes.cli.options import opens_batches
+from kafkaframes.cli.options import isolation_option, opens_batches, range_options, with_options
 from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    below_start,
+    beyond_end,
+    log_bound,
+    offset_of_bound,
+    time_of_bound,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.dump.kcat import Range
 
 _MAX_OFFSET = 2**63 - 1
+_UNSET = {"start": EARLIEST, "end": LATEST}
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
@@ -30,7 +41,14 @@ Writer = Callable[[Row], bytes]
 @click.argument("topic")
 @connecting
 @click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
-@click.option("--offset", "offsets", multiple=True, default=("beginning",), help="beginning, end, N, -N, s@MS, e@MS.")
+@with_options(*range_options)
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    default=("beginning",),
+    help="Where to start, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
+)
 @click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
 @click.option("-e", "--exit", "ends", is_flag=True, help="Stop at the current end instead of waiting for new records.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
@@ -44,7 +62,7 @@ Writer = Callable[[Row], bytes]
     "arrow: an Arrow stream.",
 )
 @click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
-@click.option("--read-committed", is_flag=True, help="Leave out records of aborted and open transactions.")
+@isolation_option
 @opens_batches
 def command(topic: str, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Print the records of TOPIC.
@@ -52,15 +70,18 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     \b
     kafkaframes consume orders -e
     kafkaframes consume orders -f '%t/%p@%o %T %k: %s\\n' --offset -10 -e
-    kafkaframes consume orders --format jsonl --offset s@1760000000000
+    kafkaframes consume orders --format jsonl --start 2026-01-31T12:00 --end 2026-02-01
     """
     from kafkaframes.client import Consumer
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
     offset_range = parse_offsets(flags["offsets"])
+    has_range = flags["start"] is not None or flags["end"] is not None
+    if has_range:
+        offset_range = _selected_range(flags)
     client = {
-        "read_committed": {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"},
+        "isolation": {"isolation.level": flags["isolation"]},
         "offsets": {"auto.offset.reset": _reset(offset_range)},
         "group": {} if flags["group"] is None else {"group.id": flags["group"]},
     }
@@ -68,7 +89,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     settings = reach_broker(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
     consumer_settings = ConsumerSettings.from_options(settings)
     flags["group"] = consumer_settings.group_id
-    if not is_typed("offsets"):
+    if not is_typed("offsets") and not has_range:
         offset_range = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
         tables = _tables(consumer, topic, offset_range, flags)
@@ -76,6 +97,19 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
             _write_arrow(tables)
         else:
             _write_rows(tables, write)
+
+
+def _selected_range(flags: dict[str, Any]) -> Range:
+    """Return the start of ``--start``, and the end of ``--end`` if that is a time."""
+    from kafkaframes.jobs.dump.kcat import Range
+
+    if is_typed("offsets"):
+        raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
+    if flags["start"] is not None and flags["group"] is not None:
+        raise OptionError("--start cannot be combined with -g: a group continues at its committed offsets")
+    start, end = (log_bound(name, flags[name], unset=unset) for name, unset in _UNSET.items())
+    start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
+    return Range(start_offset, time_of_bound(start), time_of_bound(end))
 
 
 def _reset(offset_range: Range) -> str:
@@ -96,9 +130,12 @@ def _start_of(settings: ConsumerSettings) -> Range:
 def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
     """Yield the requested records, up to the requested number or (with -e) the end."""
     partitions = _partitions_of(consumer, topic, flags["partitions"])
-    ends = (
-        _ends(consumer, partitions, offset_range) if flags["ends"] or offset_range.end_timestamp is not None else None
-    )
+    has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
+    ends = _ends(consumer, partitions, offset_range) if has_end else None
+    if ends is not None and flags["end"] is not None:
+        ends = _limit_ends(consumer, ends, log_bound("end", flags["end"], unset=LATEST))
+    if isinstance(flags["start"], int):
+        _check_start(consumer, partitions, flags["start"])
     if flags["group"] is not None:
         consumer.subscribe([topic])
     else:
@@ -145,6 +182,31 @@ def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_range: Ra
         return last
     result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.end_timestamp))
     return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
+
+
+def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound) -> dict[TopicPartition, int]:
+    """Return the ends limited to ``--end``. An offset after the end of a partition is an ``OptionError``."""
+    if end == EARLIEST:
+        return consumer.beginning_offsets(list(ends))
+    offset = offset_of_bound(end)
+    if offset is None:
+        return ends
+    firsts = consumer.beginning_offsets(list(ends))
+    for partition, last in ends.items():
+        if last < offset and firsts[partition] < last:  # an empty partition has lost no records
+            raise OptionError(f"`end`: {beyond_end(partition, offset, last)}")
+    return {partition: min(offset, last) for partition, last in ends.items()}
+
+
+def _check_start(consumer: Consumer, partitions: list[TopicPartition], offset: int) -> None:
+    """Reject an offset that a partition does not have. An empty partition has lost no records."""
+    firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    for partition in partitions:
+        first, last = firsts[partition], ends[partition]
+        if first < last and offset < first:
+            raise OptionError(f"`start`: {below_start(partition, offset, first)}")
+        if first < last < offset:
+            raise OptionError(f"`start`: {beyond_end(partition, offset, last)}")
 
 
 def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:

@@ -24,7 +24,7 @@ from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.scan.ranges import EARLIEST, log_bound, offset_of_bound, time_of_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, log_bound, offset_of_bound, time_of_bound
 from kafkaframes.storage.files.atomic import open_output, refuse_inside
 from kafkaframes.storage.log.discover import content_of
 
@@ -111,10 +111,13 @@ def _decoder(flags: dict[str, Any]) -> str:
 
 def _conditions(flags: dict[str, Any]) -> Filter:
     requested = kcat.parse_offsets(flags["offsets"])
-    start, end = (log_bound(name, flags[name], unset=EARLIEST) for name in ("start", "end"))
+    start = log_bound("start", flags["start"], unset=EARLIEST)
+    end = log_bound("end", flags["end"], unset=LATEST)
+    if flags["offsets"] and (flags["start"] is not None or flags["end"] is not None):
+        raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     return Filter(
-        from_offset=offset_of_bound(start, unset=requested.start_offset),
-        until_offset=offset_of_bound(end),
+        from_offset=NO_END if start == LATEST else offset_of_bound(start, unset=requested.start_offset),
+        until_offset=0 if end == EARLIEST else offset_of_bound(end),
         from_timestamp=time_of_bound(start, unset=requested.start_timestamp),
         until_timestamp=time_of_bound(end, unset=requested.end_timestamp),
         keys=frozenset(key.encode() for key in flags["keys"]) or None,

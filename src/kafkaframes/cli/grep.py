@@ -14,6 +14,7 @@ from kafkaframes.cli.options import (
     json_option,
     opens_batches,
     range_options,
+    reading_options,
     reads,
     replicas_option,
     selection_options,
@@ -47,7 +48,7 @@ POLL_SECONDS = 1.0
 @click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
 @click.option("-m", "--max-count", "most", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--follow", is_flag=True, help="Wait for appended records, until Ctrl-C.")
-@with_options(*selection_options, *range_options, json_option, replicas_option)
+@with_options(*selection_options, *range_options, *reading_options, json_option, replicas_option)
 @opens_batches
 @reads("paths")
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
@@ -103,7 +104,9 @@ def _batches(
         partitions=flags["partitions"],
         start=flags["start"],
         end=flags["end"],
-        isolation="read_uncommitted",
+        isolation=flags["isolation"],
+        control_records=flags["control_records"],
+        on_damage=flags["on_damage"],
         replicas=flags["replicas"],
         storage=flags["storage"],
     )
@@ -122,6 +125,10 @@ def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.Re
 
     if flags["end"] is not None:
         raise OptionError("--end cannot be combined with --follow, which does not end")
+    for name, default in (("isolation", "read_uncommitted"), ("control_records", False), ("on_damage", "keep")):
+        if flags[name] != default:
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{flag} cannot be combined with --follow, which reads all records as they are appended")
     follower = AppendedRows(
         paths,
         flags["topics"],

@@ -15,7 +15,9 @@ from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
+from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, log_bound
+from kafkaframes.scan.selection import ISOLATIONS
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 from kafkaframes.storage.files.units import parse_size
 
@@ -118,6 +120,24 @@ range_options = (
         type=position,
         metavar=POSITION,
         help="Stop in each partition before this offset, or before the first record that reaches this time.",
+    ),
+)
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    default="read_uncommitted",
+    show_default=True,
+    help="read_committed omits records of aborted transactions, and everything from the first open one on.",
+)
+reading_options = (
+    isolation_option,
+    click.option("--control-records", is_flag=True, help="Also read transaction markers and other control records."),
+    click.option(
+        "--on-damage",
+        type=click.Choice(ON_DAMAGE),
+        default="keep",
+        show_default=True,
+        help="Read what Kafka would read, omit damaged batches, or stop at the first.",
     ),
 )
 key_options = (
