@@ -1,4 +1,4 @@
-"""What mypy says of a few lines of Python that use this package."""
+"""What mypy reports for a few lines of Python that use this package."""
 
 import subprocess
 import sys
@@ -8,8 +8,12 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def run_mypy(path: Path) -> list[str]:
-    """Return what mypy says of a module, each with its line; with the settings and the cache of `make check`."""
-    process = subprocess.run(
-        [sys.executable, "-m", "mypy", str(path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=540
-    )
-    return [line.rpartition(f"{path.name}:")[2] for line in process.stdout.splitlines() if f"{path.name}:" in line]
+    """Return what mypy reports for a module, each with its line; with the settings and the cache of `make check`."""
+    return [line.rpartition(f"{path.name}:")[2] for line in run_mypy_on([path]) if f"{path.name}:" in line]
+
+
+def run_mypy_on(paths: list[Path], *flags: str) -> list[str]:
+    """Return the lines that mypy prints for modules, with the settings and the cache of `make check`."""
+    command = [sys.executable, "-m", "mypy", *flags, *map(str, paths)]
+    process = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=540)
+    return process.stdout.splitlines()

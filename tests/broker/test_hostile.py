@@ -14,6 +14,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse, EncodedResponse
+from kafkaframes.broker.requests.login import Login
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_records
@@ -77,7 +78,7 @@ def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
 
 
 def send(asker, frame):
-    asker.session.memory.clear()
+    asker.session.login = Login()
     try:
         request = asker.dispatcher.decode_request(frame, asker.session)
         answer = asker.dispatcher.answer(request)

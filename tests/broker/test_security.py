@@ -215,13 +215,13 @@ def test_a_failure_is_answered_later_and_closes_the_connection(asker):
     assert isinstance(later, DeferredResponse)
     asker.state.waits.advance(0.2)
     assert later.answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert asker.session.memory["close"]
+    assert asker.session.closes_after_response
 
 
 def test_raw_tokens_follow_the_first_handshake(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
-    assert b"".join(asker.session.memory["raw"](b"\0alice\0secret").parts) == struct.pack(">i", 0)
+    assert b"".join(asker.session.login.answer_raw(b"\0alice\0secret").parts) == struct.pack(">i", 0)
     assert asker.session.principal == "User:alice"
     assert asker.ask("Metadata", 9, topics=None).brokers
 
@@ -229,14 +229,14 @@ def test_raw_tokens_follow_the_first_handshake(asker):
 def test_a_refused_raw_token_closes_the_connection_as_late_as_version_1_does(asker):
     unknown_session(asker)
     assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
-    later = asker.session.memory["raw"](b"\0alice\0wrong")
+    later = asker.session.login.answer_raw(b"\0alice\0wrong")
     assert isinstance(later, DeferredResponse)
     assert not later.is_done
     asker.state.waits.advance(0.099)
     assert not later.is_done
     asker.state.waits.advance(0.002)
     assert later.is_done
-    assert asker.session.memory["close"]
+    assert asker.session.closes_after_response
     assert not asker.session.is_authenticated
 
 

@@ -369,7 +369,7 @@ def test_a_session_ends_with_its_token_unless_it_authenticates_anew_as_the_same_
         asker.ask("Metadata", 9, topics=None)
     assert authenticate("root", NOW + 60) == (58, None)
     assert asker.session.principal == "User:alice"
-    assert asker.session.memory["close"]
+    assert asker.session.closes_after_response
 
 
 @pytest.mark.parametrize(("expires", "lifetime_ms"), [(NOW + 3, 3_000), (NOW + 60, 5_000)])

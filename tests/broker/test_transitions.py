@@ -34,13 +34,13 @@ def test_between_handshake_and_token_only_tokens_are_allowed(sasl):
     assert sasl.send("ApiVersions", 0).error_code == ErrorCode.NONE
     assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.NONE
     assert sasl.send("ApiVersions", 0).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert sasl.session.memory["close"]
+    assert sasl.session.closes_after_response
 
 
 def test_a_second_handshake_is_refused_and_closes_the_connection(sasl):
     sasl.send("SaslHandshake", 1, mechanism="PLAIN")
     assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert sasl.session.memory["close"]
+    assert sasl.session.closes_after_response
 
 
 def test_after_the_token_everything_is_allowed(sasl):

@@ -37,7 +37,7 @@ from kafkaframes.client.outgoing import CheckedRecord, Headers, check_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
-from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, sync_method, sync_on_loop
+from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, documented_as, sync_method, sync_on_loop
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Producer(SyncClient):
         record_future: RecordFuture = future
         return record_future
 
-    @wraps(AsyncProducer.send_arrow)
+    @documented_as(AsyncProducer.send_arrow)
     def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
         """Write a table's rows. Interceptors are called in the caller's thread."""
         if self._interceptors is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import update_wrapper, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kafkaframes.client.loop import LoopThread
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class SyncClient:
@@ -45,6 +46,19 @@ def sync_method(
         return result
 
     return call
+
+
+def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Return a decorator that gives a method the name, documentation and signature of the twin's method.
+
+    Type checkers see the signature of the decorated method. ``functools.wraps`` would hide from them that it is bound.
+    """
+
+    def document(function: Method) -> Method:
+        update_wrapper(function, method)
+        return function
+
+    return document
 
 
 def sync_on_loop(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.requests.api import OMITTED, Answer, Api, DeferredResponse, EncodedResponse, Right
 from kafkaframes.broker.requests.failures import failure_response
+from kafkaframes.broker.requests.login import Exchange
 from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session, TypedRequest
 from kafkaframes.broker.security.access import is_allowed
 from kafkaframes.broker.security.kerberos import KerberosExchange
@@ -20,7 +21,6 @@ from kafkaframes.broker.security.scram import (
     MIN_ITERATIONS,
     AuthenticationError,
     DelegationToken,
-    Exchange,
     credential_of_salted,
 )
 from kafkaframes.broker.state.state import BrokerState
@@ -61,16 +61,16 @@ _MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_OF_NUMBER.items
 def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
     session, mechanisms = request.session, list(broker.credentials.mechanisms)
     mechanism = request.body.mechanism
-    is_again = session.is_authenticated and session.memory.get("mechanism") == mechanism and request.version > 0
-    if "sasl" in session.memory or (session.is_authenticated and not is_again):
+    is_again = session.is_authenticated and session.login.mechanism == mechanism and request.version > 0
+    if session.login.exchange is not None or (session.is_authenticated and not is_again):
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     if mechanism not in mechanisms:
-        session.memory["close"] = True
+        session.closes_after_response = True
         return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
     exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
-    session.memory |= {"sasl": exchange, "mechanism": mechanism}
+    session.login.exchange, session.login.mechanism = exchange, mechanism
     if request.version == 0:
-        session.memory["raw"] = _raw_exchange(session, exchange, broker)
+        session.login.answer_raw = _raw_exchange(session, exchange, broker)
     return request.response(error_code=ErrorCode.NONE, mechanisms=mechanisms)
 
 
@@ -117,10 +117,10 @@ def _respond(
 def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
     """Answer after a delay, and close the connection: this limits the rate of password guesses."""
     later = DeferredResponse()
-    session.memory.pop("sasl", None)
+    session.login.exchange = None
 
     def complete() -> None:
-        session.memory["close"] = True
+        session.closes_after_response = True
         later.complete(answer)
 
     timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), complete)
@@ -131,16 +131,15 @@ def refuse_login(session: Session, broker: BrokerState, answer: Message | None) 
 def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     """Authenticate the connection until its token or ``connections.max.reauth.ms`` expires (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
-    session.memory["by_token"] = exchange.by_token
+    session.login.by_token = exchange.by_token
     lifetimes = [] if exchange.expires_ms is None else [exchange.expires_ms - broker.clock.now_ms]
     settings = broker.settings
-    key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.memory["mechanism"])
+    key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.login.mechanism)
     longest_ms = settings.number(key)
     if longest_ms > 0:
         lifetimes.append(longest_ms)
     session.expires_ms = broker.clock.monotonic_ms + min(lifetimes) if lifetimes else None
-    session.memory.pop("raw", None)
-    session.memory.pop("sasl", None)
+    session.login.exchange = session.login.answer_raw = None
 
 
 @Api(
@@ -161,15 +160,19 @@ def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> N
 )
 def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answer:
     session = request.session
-    exchange = session.memory.get("sasl")
+    exchange = session.login.exchange
     if exchange is None:
-        session.memory["close"] = not session.is_authenticated
+        session.closes_after_response = not session.is_authenticated
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
-    return _respond(exchange, request.body.auth_bytes, broker, lambda reply: _answer_token(request, broker, reply))
+    return _respond(
+        exchange, request.body.auth_bytes, broker, lambda reply: _answer_token(request, exchange, broker, reply)
+    )
 
 
-def _answer_token(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | AuthenticationError) -> Answer:
-    session, exchange = request.session, request.session.memory["sasl"]
+def _answer_token(
+    request: _SaslAuthenticate, exchange: Exchange, broker: BrokerState, reply: bytes | AuthenticationError
+) -> Answer:
+    session = request.session
     if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
         reply = AuthenticationError("Cannot change principals during re-authentication")
     if isinstance(reply, AuthenticationError):
@@ -289,7 +292,7 @@ _FIRST_VERSION_WITH_REQUESTER = 3
 def _check_connection(request: Request) -> None:
     """Reject requests about tokens from clients that are anonymous or have authenticated with a token."""
     session = request.session
-    if session.principal == ANONYMOUS_PRINCIPAL or session.memory.get("by_token"):
+    if session.principal == ANONYMOUS_PRINCIPAL or session.login.by_token:
         reason = "tokens are for connections that authenticated otherwise than by a token"
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, reason)
 

@@ -31,7 +31,6 @@ _DEFAULT_INTERVAL_MS: Final = 300_000
 _MAX_TELEMETRY_BYTES: Final = 1_048_576  # Kafka's default of telemetry.max.bytes
 _ACCEPTED_CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)  # in Kafka's order of preference
 _RESERVED_IDS: Final = frozenset({NIL_UUID, UUID(int=1)})
-_SESSION_KEY: Final = "telemetry"
 _IMMEDIATE_RETRY_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
@@ -89,13 +88,13 @@ def _subscription(broker: BrokerState) -> _MetricsSubscription:
 
 def _client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
     """Return the state of a client instance; a new one after the first request and after a change of subscriptions."""
-    instance = session.memory.get(_SESSION_KEY)
+    instance = session.telemetry
     if (
         not isinstance(instance, _ClientInstance)
         or instance.instance_id != instance_id
         or instance.subscription != subscription
     ):
-        instance = session.memory[_SESSION_KEY] = _ClientInstance(instance_id, subscription)
+        instance = session.telemetry = _ClientInstance(instance_id, subscription)
     return instance
 
 

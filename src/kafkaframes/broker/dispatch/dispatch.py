@@ -90,7 +90,7 @@ class Dispatcher:
         if not may_call(request.session, request.api.name):
             if not request.api.before_authentication:
                 raise CloseConnection(f"{request.api.name} before the connection has authenticated")
-            request.session.memory["close"] = True
+            request.session.closes_after_response = True
             refusal: Message = request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
             return refusal
         expires_ms = request.session.expires_ms

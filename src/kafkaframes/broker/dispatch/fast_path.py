@@ -238,7 +238,7 @@ class FastPath:
             head = key, version, correlation_id = peek_request(frame)
         except DecodeError:
             return None
-        if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
+        if key not in self._ranges or not session.is_authenticated or session.login.answer_raw is not None:
             return None
         if self._broker.quotas.limits:
             return None

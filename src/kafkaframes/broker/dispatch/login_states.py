@@ -27,7 +27,7 @@ ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
 
 def login_state(session: Session) -> LoginState:
     """Return the authentication state of a connection. It is the same during re-authentication."""
-    if "sasl" in session.memory:
+    if session.login.exchange is not None:
         return LoginState.TOKENS
     return LoginState.COMPLETE if session.is_authenticated else LoginState.HANDSHAKE
 

@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._send_response(answered_request, out)
             return
         frame = view.tobytes()
-        raw = self.session.memory.get("raw")
+        raw = self.session.login.answer_raw
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
             self._answer_raw(raw(frame), out)
             return
@@ -323,7 +323,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         assert isinstance(answer, Message | EncodedResponse)
         self._send_response(self._dispatcher.encode(request, answer), out)
-        if request.session.memory.pop("close", False):
+        if request.session.closes_after_response:
+            request.session.closes_after_response = False
             self._server.loop.call_soon(self.close)
 
     def _send_response(self, buffers: Buffers, out: Buffers) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkaframes.broker.requests.api import Api, CloseConnection
+from kafkaframes.broker.requests.login import Login
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
@@ -42,7 +43,9 @@ class Session:
         sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
             no hook reads responses.
         records_at: position of the records' size in the last Produce request of the fast path; 0 before the first.
-        memory: state of API modules for this connection, by name, such as that of a SASL exchange.
+        login: SASL login of the connection.
+        closes_after_response: whether the connection is closed after the next response.
+        telemetry: client instance of the last GetTelemetrySubscriptions request; None before the first.
         when_closed: functions to call after the connection has closed, by name. A later one replaces an earlier one.
     """
 
@@ -56,7 +59,9 @@ class Session:
     software: tuple[str, str] = ("", "")
     sends_files: bool = False
     records_at: int = 0
-    memory: dict[str, Any] = field(default_factory=dict)
+    login: Login = field(default_factory=Login)
+    closes_after_response: bool = False
+    telemetry: object = None
     when_closed: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.broker.security.scram import AuthenticationError, Exchange
+from kafkaframes.broker.requests.login import Exchange
+from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.settings.security_keys import KERBEROS_RULES
 from kafkaframes.errors import OptionError, import_extra
 

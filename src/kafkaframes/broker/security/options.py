@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.broker.requests.api import DeferredResponse
+from kafkaframes.broker.requests.login import Exchange
 from kafkaframes.broker.security.access import Access, AllowAllAccess
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
@@ -23,7 +24,6 @@ from kafkaframes.broker.security.scram import (
     SALT_BYTES,
     AuthenticationError,
     DelegationTokens,
-    Exchange,
     ScramCredential,
     ScramExchange,
     credential_of_password,

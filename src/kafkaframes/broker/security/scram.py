@@ -18,8 +18,9 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from kafkaframes.broker.requests.login import Exchange
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -39,27 +40,6 @@ _CLIENT_FINAL_PATTERN = re.compile(
 
 class AuthenticationError(Exception):
     """The authentication failed. The text is sent to the client."""
-
-
-class Exchange(Protocol):
-    """An authentication in progress.
-
-    Attributes:
-        user: name of the authenticated user; None before that.
-        expires_ms: expiry of the client's token in milliseconds since 1970; None if it does not expire.
-        by_token: whether the client uses a delegation token.
-    """
-
-    user: str | None = None
-    expires_ms: int | None = None
-    by_token: bool = False
-
-    def respond(self, message: bytes) -> bytes:
-        """Return the response to a client message. Set ``user`` when the client is authenticated.
-
-        Raises:
-            AuthenticationError: the authentication failed.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,47 @@
+"""The SASL login of a connection, from SaslHandshake until it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafkaframes.broker.requests.api import Answer
+
+
+class Exchange(Protocol):
+    """An authentication in progress.
+
+    Attributes:
+        user: name of the authenticated user; None before that.
+        expires_ms: expiry of the client's token in milliseconds since 1970; None if it does not expire.
+        by_token: whether the client uses a delegation token.
+    """
+
+    user: str | None = None
+    expires_ms: int | None = None
+    by_token: bool = False
+
+    def respond(self, message: bytes) -> bytes:
+        """Return the response to a client message. Set ``user`` when the client is authenticated.
+
+        Raises:
+            AuthenticationError: the authentication failed.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class Login:
+    """The SASL login of a connection.
+
+    Attributes:
+        mechanism: mechanism of the last SaslHandshake request; empty before the first.
+        exchange: the exchange in progress; None before a handshake, and after the login succeeded or failed.
+        answer_raw: function that answers SASL messages without request headers, after SaslHandshake 0; None otherwise.
+        by_token: whether the client has authenticated with a delegation token.
+    """
+
+    mechanism: str = ""
+    exchange: Exchange | None = None
+    answer_raw: Callable[[bytes], Answer] | None = None
+    by_token: bool = False
