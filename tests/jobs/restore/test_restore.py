@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes import read_records
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.restore.cluster import Node, TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstrap_checkpoint
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
 from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -388,7 +388,7 @@ def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_hel
     layout = TopicLayout("t", "A" * 22, dict.fromkeys(range(3), 0), configs)
     (source / "__cluster_metadata-0").mkdir()
     (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
-        bootstrap_checkpoint([layout], Node(node_id=1, cluster_id="c", directory_id="A" * 22), now_ms=NOW_MS)
+        bootstrap_checkpoint([layout], DirectoryNode(node_id=1, cluster_id="c", directory_id="A" * 22), now_ms=NOW_MS)
     )
     restore_log(source, tmp_path / "new")
     assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]

@@ -5,7 +5,7 @@ import pytest
 
 from kafkaframes.jobs.tables.content import table_schema
 from kafkaframes.jobs.tables.delta import DeltaTable
-from kafkaframes.jobs.tables.state import Commit, RacedError
+from kafkaframes.jobs.tables.state import RacedError, TableCommit
 
 COLUMNS = table_schema(headers=False)
 WIDER = COLUMNS.append(pa.field("extra", pa.int64()))
@@ -13,7 +13,7 @@ WIDER = COLUMNS.append(pa.field("extra", pa.int64()))
 
 def commit(run, columns, *, before, after, latest):
     ends = {("t", 0): before}, {("t", 0): after}
-    return Commit(run, *ends, {}, {"isolation": "read_committed"}, (), columns, latest=latest)
+    return TableCommit(run, *ends, {}, {"isolation": "read_committed"}, (), columns, latest=latest)
 
 
 @pytest.mark.parametrize("latest", [False, True], ids=["records", "latest"])

@@ -40,7 +40,7 @@ class QuestionHandler(Protocol):
         """Release the resources of the process."""
 
 
-class _QuestionHandler(socketserver.StreamRequestHandler):
+class _AnswerHandler(socketserver.StreamRequestHandler):
     server: _Sockets
 
     def handle(self) -> None:
@@ -76,7 +76,7 @@ class _Sockets(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: Path, handler: QuestionHandler) -> None:
         self.handler = handler
-        super().__init__(str(path), _QuestionHandler)
+        super().__init__(str(path), _AnswerHandler)
 
 
 def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lambda: None) -> None:

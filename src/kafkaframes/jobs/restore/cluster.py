@@ -58,7 +58,7 @@ class TopicLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class DirectoryNode:
     """The node of the new directory. Ids are 22 characters of URL-safe base64, or the ids of an existing cluster."""
 
     node_id: int
@@ -103,7 +103,9 @@ def layouts_of(
     return layouts
 
 
-def bootstrap_checkpoint(topics: Iterable[TopicLayout], node: Node, *, now_ms: int, next_producer_id: int = 0) -> bytes:
+def bootstrap_checkpoint(
+    topics: Iterable[TopicLayout], node: DirectoryNode, *, now_ms: int, next_producer_id: int = 0
+) -> bytes:
     """Return a ``bootstrap.checkpoint`` for a single node that is broker and controller.
 
     Args:
@@ -194,7 +196,7 @@ def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str,
 
 
 def node_files(
-    node: Node, topics: Sequence[TopicLayout], *, now_ms: int, next_producer_id: int = 0
+    node: DirectoryNode, topics: Sequence[TopicLayout], *, now_ms: int, next_producer_id: int = 0
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a directory of a single KRaft node after a clean shutdown.
 

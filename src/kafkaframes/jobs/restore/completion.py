@@ -7,14 +7,14 @@ from pathlib import Path
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.cluster import (
+    DirectoryNode,
     Ends,
-    Node,
     checkpoint_files,
     layouts_of,
     node_files,
     write_all,
 )
-from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC, Commit, CommitKey, Groups, csv_text, write_groups
+from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC, CommitKey, Groups, OffsetCommit, csv_text, write_groups
 from kafkaframes.jobs.restore.partition import RestoreReport
 from kafkaframes.jobs.restore.plan import NewId
 from kafkaframes.jobs.restore.settings import KRAFT, RestoreSettings
@@ -57,7 +57,7 @@ class Completion:
         """Add the topics with unlimited retention to the report."""
         self._report.held = sorted(name for name, configs in self._configs().items() if _is_held(configs))
 
-    def write(self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups) -> None:
+    def write(self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: Groups) -> None:
         """Write everything except the restored partitions.
 
         Args:
@@ -83,7 +83,7 @@ class Completion:
         check_ids(directory, self._report.topic_ids)
 
     def _write_groups(
-        self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups
+        self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: Groups
     ) -> dict[TopicPartition, int]:
         count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
         known_ids, requested_ids = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
@@ -109,7 +109,7 @@ class Completion:
         layouts = layouts_of(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
         report.held = sorted(name for name, said in configs.items() if _is_held(said))
         report.cluster_id = settings.cluster_id or self._new_id()
-        node = Node(
+        node = DirectoryNode(
             node_id=settings.node_id,
             cluster_id=report.cluster_id,
             directory_id=self._new_id(),

@@ -47,7 +47,7 @@ class CommitKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class OffsetCommit:
     """A committed offset, which is the next offset to read.
 
     Attributes:
@@ -74,7 +74,7 @@ class Groups:
         unread: number of records that could not be decoded.
     """
 
-    commits: dict[CommitKey, Commit] = field(default_factory=dict)
+    commits: dict[CommitKey, OffsetCommit] = field(default_factory=dict)
     protocols: dict[str, tuple[str, int]] = field(default_factory=dict)
     partitions: int = 0
     unread: int = 0
@@ -122,7 +122,9 @@ def _note(groups: Groups, key: bytes, value: bytes | None) -> None:
         groups.commits.pop(whose, None)
         if said is not None:
             expiry = int(getattr(said, "expire_timestamp", _NONE))
-            groups.commits[whose] = Commit(said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, expiry)
+            groups.commits[whose] = OffsetCommit(
+                said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, expiry
+            )
     elif record.type == _GROUP_TYPE:
         groups.protocols.pop(record.key.group, None)
         if said is not None:
@@ -187,7 +189,7 @@ Translate = Callable[[TopicPartition, int], tuple[TopicPartition, int] | None]
 
 def translate_commits(
     groups: Groups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
-) -> tuple[dict[CommitKey, Commit], GroupsReport]:
+) -> tuple[dict[CommitKey, OffsetCommit], GroupsReport]:
     """Return the commits with new topic names and offsets.
 
     Args:
@@ -197,7 +199,7 @@ def translate_commits(
         keep_times: whether commits keep their times instead.
         keep_epochs: whether the restored batches have the source's leader epochs.
     """
-    report, commits = GroupsReport(), dict[CommitKey, Commit]()
+    report, commits = GroupsReport(), dict[CommitKey, OffsetCommit]()
     for key, commit in groups.commits.items():
         if 0 <= commit.expire_timestamp_ms <= now_ms:
             report.dropped["expired"] += 1
@@ -208,7 +210,7 @@ def translate_commits(
             continue
         target, offset = new_partition
         report.moved += offset != commit.offset
-        commits[CommitKey(key.group, target.topic, target.partition)] = Commit(
+        commits[CommitKey(key.group, target.topic, target.partition)] = OffsetCommit(
             offset,
             commit.leader_epoch if keep_epochs else _NONE,
             commit.metadata,
@@ -220,7 +222,7 @@ def translate_commits(
 
 def write_groups(
     directory: Path,
-    commits: Mapping[CommitKey, Commit],
+    commits: Mapping[CommitKey, OffsetCommit],
     protocols: Mapping[str, tuple[str, int]],
     *,
     partitions: int,
@@ -281,7 +283,7 @@ def _group_record(group: str, protocol_type: str, generation: int, now_ms: int) 
     return encode_coordinator_record(key, value, _GROUP_VERSION)
 
 
-def _commit_record(key: CommitKey, commit: Commit) -> tuple[bytes, bytes]:
+def _commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
     record = message("OffsetCommitKey")(group=key.group, topic=key.topic, partition=key.partition)
     value = message("OffsetCommitValue")(
         offset=commit.offset,
@@ -292,10 +294,10 @@ def _commit_record(key: CommitKey, commit: Commit) -> tuple[bytes, bytes]:
     return encode_coordinator_record(record, value, _OFFSET_VERSION)
 
 
-def csv_text(commits: Mapping[CommitKey, Commit]) -> str:
+def csv_text(commits: Mapping[CommitKey, OffsetCommit]) -> str:
     """Return the offsets as input for ``kafka-consumer-groups --reset-offsets --from-file``.
 
-    >>> csv_text({CommitKey("g", "orders", 0): Commit(7, -1, "", 0)})
+    >>> csv_text({CommitKey("g", "orders", 0): OffsetCommit(7, -1, "", 0)})
     '"g","orders",0,7\\n'
     """
     return "".join(

@@ -20,10 +20,10 @@ from kafkaframes.jobs.attempts import move_attempt
 from kafkaframes.jobs.job import Runner, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
-    Commit,
     CommitKey,
     Groups,
     GroupsReport,
+    OffsetCommit,
     read_groups,
     translate_commits,
 )
@@ -117,11 +117,12 @@ def restore_segments(
         source_paths, str(target), settings_as_json(settings), _fingerprint(directories), dry_run=dry_run
     )
     if dry_run:
-        _Job(directories, settings, report, now_ms, new_id, storage).preview()
+        _RestoreRun(directories, settings, report, now_ms, new_id, storage).preview()
         return report
     atomic.refuse_inside(target, [*source_paths, *(one.path for one in directories)])
     return run_once(
-        report, lambda directory: _Job(directories, settings, report, now_ms, new_id, storage).write(directory, run)
+        report,
+        lambda directory: _RestoreRun(directories, settings, report, now_ms, new_id, storage).write(directory, run),
     )
 
 
@@ -136,7 +137,7 @@ def _fingerprint(directories: Sequence[LogDirectory]) -> str:
     return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
 
-class _Job:
+class _RestoreRun:
     """One restore, from its plan to the output."""
 
     def __init__(
@@ -207,7 +208,7 @@ class _Job:
 
     # ------------------------------------------------------------------------------------------------------ groups
 
-    def _restore_commits(self) -> dict[CommitKey, Commit]:
+    def _restore_commits(self) -> dict[CommitKey, OffsetCommit]:
         moved_commits = {
             one.source: (one.target, dict(report.committed))
             for one, report in zip(self._plan.partitions, self._report.partitions, strict=True)
@@ -222,7 +223,7 @@ class _Job:
         commits, self._report.groups = self._translate_commits(follow)
         return commits
 
-    def _translate_commits(self, translate: Any) -> tuple[dict[CommitKey, Commit], GroupsReport | None]:
+    def _translate_commits(self, translate: Any) -> tuple[dict[CommitKey, OffsetCommit], GroupsReport | None]:
         if not self._settings.groups:
             return {}, None
         settings = self._settings

@@ -41,7 +41,7 @@ from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
 from kafkaframes.jobs.tables.settings import LATEST, RAW
-from kafkaframes.jobs.tables.state import STAGED, Commit, RacedError, Table, TableState, TopicPartition
+from kafkaframes.jobs.tables.state import STAGED, RacedError, Table, TableCommit, TableState, TopicPartition
 from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS = f"{OWN}/runs"
@@ -191,7 +191,7 @@ class Committer:
                 "export to a new table"
             )
 
-    def make(self, commit: Commit, state: TableState | None) -> None:
+    def make(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit, and retry if another writer committed first without changing the end offsets of these partitions.
 
         Raises:
@@ -219,7 +219,7 @@ class Committer:
             time.sleep(random.uniform(0, WAIT_SECONDS))
         raise OptionError(f"{table.shown}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
 
-    def _has_landed(self, commit: Commit, since: int | None) -> bool:
+    def _has_landed(self, commit: TableCommit, since: int | None) -> bool:
         """Return whether a commit that ended with an error took effect.
 
         Raises:
@@ -233,7 +233,7 @@ class Committer:
             raise UnknownOutcomeError(self._table.shown, commit.run, "its log does not reach back far enough")
         return is_landed
 
-    def _reread(self, commit: Commit) -> TableState | None:
+    def _reread(self, commit: TableCommit) -> TableState | None:
         state = self._table.read()
         if not commit.fits(state):
             name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
@@ -247,7 +247,7 @@ class Committer:
         return state
 
 
-def _check_files(commit: Commit) -> None:
+def _check_files(commit: TableCommit) -> None:
     """Check that the data files exist, if they are local: a commit must not refer to missing files.
 
     Raises:
@@ -261,7 +261,7 @@ def _check_files(commit: Commit) -> None:
             )
 
 
-def latest_of_keys(commit: Commit) -> pa.Table:
+def latest_of_keys(commit: TableCommit) -> pa.Table:
     """Return the latest row of each topic and key, with the table's columns and ``tombstone``."""
     schema = commit.columns.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
     tables = [_with_columns(_read(file.path), schema) for file in commit.files]
@@ -343,7 +343,7 @@ class DeadLetters:
         end = None if self._state is None else self._state.end_of(name)
         return DeadDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
 
-    def commit(self, of_table: Commit, files: Iterable[DataFile]) -> None:
+    def commit(self, of_table: TableCommit, files: Iterable[DataFile]) -> None:
         """Commit the bad records of a commit to the table, if there are any, before that commit."""
         result = [one.dead for one in files if one.dead is not None and one.job.topic_partition in of_table.after]
         if not result:

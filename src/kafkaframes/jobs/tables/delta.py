@@ -31,8 +31,8 @@ from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
     NOTE,
     SETTINGS,
-    Commit,
     RacedError,
+    TableCommit,
     TableState,
     TopicPartition,
     fingerprints_of_note,
@@ -165,7 +165,7 @@ class DeltaTable:
         """Return the directory for data files: ``topic=T/partition=P``."""
         return join(self.root, partition_path(name))
 
-    def commit(self, commit: Commit, state: TableState | None) -> None:
+    def commit(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         schema = self._library.Schema.from_arrow(_mark_columns(commit))
         try:
@@ -173,7 +173,7 @@ class DeltaTable:
         except self._library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 
-    def _append(self, commit: Commit, state: TableState | None, schema: Any) -> None:
+    def _append(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
         """Append the data files, or replace the table's contents with them."""
         adds = [self._add(file) for file in commit.files]
         properties = self._properties(commit, state)
@@ -199,7 +199,7 @@ class DeltaTable:
                 raise RacedError(str(error)) from error
             raise
 
-    def _change(self, commit: Commit, state: TableState | None, schema: Any) -> None:
+    def _change(self, commit: TableCommit, state: TableState | None, schema: Any) -> None:
         """Merge the latest records by key into the table, and store the end offsets in the same commit."""
         if self._table is None:
             self._create(schema, [])
@@ -231,7 +231,7 @@ class DeltaTable:
             stats=json.dumps(_statistics(file)),
         )
 
-    def _properties(self, commit: Commit, state: TableState | None) -> Any:
+    def _properties(self, commit: TableCommit, state: TableState | None) -> Any:
         ends: dict[TopicPartition, int] = dict(commit.after)
         known_ends = {} if state is None else dict(state.ends)
         if commit.replaces:
@@ -310,7 +310,7 @@ def _check_version(version: int | None) -> int | None:
     return None if version is None or version == FORGOTTEN else version
 
 
-def _mark_columns(commit: Commit) -> pa.Schema:
+def _mark_columns(commit: TableCommit) -> pa.Schema:
     """Return the commit's columns, with the table's settings in the metadata of the column ``offset``."""
     index = commit.columns.get_field_index("offset")
     marked_field = commit.columns.field(index).with_metadata(

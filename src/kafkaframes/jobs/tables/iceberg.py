@@ -38,8 +38,8 @@ from kafkaframes.jobs.tables.iceberg_files import columns_beyond_datetime, data_
 from kafkaframes.jobs.tables.state import (
     NOTE,
     SETTINGS,
-    Commit,
     RacedError,
+    TableCommit,
     TableState,
     TopicPartition,
     parse_note,
@@ -187,7 +187,7 @@ class IcebergTable:
         """Return the directory for data files."""
         return join(self.root, f"data/{partition_path(name)}")
 
-    def commit(self, commit: Commit, state: TableState | None) -> None:
+    def commit(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.expressions import AlwaysTrue
@@ -236,7 +236,7 @@ class IcebergTable:
         except TableAlreadyExistsError:
             self.read()
 
-    def _change(self, transaction: Any, commit: Commit, properties: dict[str, str]) -> None:
+    def _change(self, transaction: Any, commit: TableCommit, properties: dict[str, str]) -> None:
         """Delete the replaced rows and append the latest records by key, in one commit.
 
         If a row is from another partition, because partitions were added to the topic, only a change that is not older

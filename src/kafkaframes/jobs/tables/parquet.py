@@ -23,8 +23,8 @@ from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.tables.content import column_changes, merge_columns
 from kafkaframes.jobs.tables.state import (
     STAGED,
-    Commit,
     RacedError,
+    TableCommit,
     TableState,
     TopicPartition,
     parse_note,
@@ -88,7 +88,7 @@ class ParquetTable:
         """Return the staging directory for data files, in which they remain until the commit."""
         return staging_directory(self.root, name)
 
-    def commit(self, commit: Commit, state: TableState | None) -> None:
+    def commit(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last."""
         if commit.replaces or commit.latest:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")

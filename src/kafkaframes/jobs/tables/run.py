@@ -30,11 +30,11 @@ from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
 from kafkaframes.jobs.tables.state import (
-    Commit,
     Ends,
     Fingerprints,
     Gap,
     Table,
+    TableCommit,
     TableState,
     TopicPartition,
     staging_directory,
@@ -192,7 +192,7 @@ class TableExport:
 
     def _commit_of(
         self, run: str, files: Sequence[DataFile], table_plan: TablePlan, state: TableState | None, *, replaces: bool
-    ) -> Commit | None:
+    ) -> TableCommit | None:
         """Return the commit of a wave; None if there are no new offsets."""
         ends, kept_files = reached_ends(files, self._broken_partitions)
         if replaces and self._broken_partitions:
@@ -202,7 +202,7 @@ class TableExport:
         after = {name: end for name, end in ends.items() if replaces or (old := before[name]) is None or end > old}
         if not after and not replaces:
             return None
-        return Commit(
+        return TableCommit(
             run=run,
             before={name: before[name] for name in after},
             after=after,

@@ -28,7 +28,7 @@ TopicPartition = tuple[str, int]
 Ends = Mapping[TopicPartition, int]
 Fingerprints = Mapping[TopicPartition, tuple[Fingerprint, ...]]
 STAGED = f"{OWN}/staged"  # directory of files that are not committed yet
-NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``Commit.note`` returns
+NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``TableCommit.note`` returns
 SETTINGS = "kafkaframes.settings"
 _FIELDS = len(Fingerprint._fields)
 
@@ -99,7 +99,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Commit:
+class TableCommit:
     """The changes of one commit.
 
     Attributes:
@@ -244,7 +244,7 @@ class Table(Protocol):
     def data_directory(self, name: TopicPartition) -> str:
         """Return the directory for a topic partition's data files."""
 
-    def commit(self, commit: Commit, state: TableState | None) -> None:
+    def commit(self, commit: TableCommit, state: TableState | None) -> None:
         """Commit on top of the state that was read last.
 
         Raises:

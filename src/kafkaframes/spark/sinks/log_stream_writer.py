@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
-from kafkaframes.jobs.restore.writing import Commit
+from kafkaframes.jobs.restore.writing import RunCommitter
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import tells_plainly
 from kafkaframes.spark.sinks.log_writer import (
@@ -78,7 +78,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         if runs or (self.overwrite and tasks):
             check_there(runs)
             batch = self._batch(tasks[0].query_id, batchId)
-            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
+            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
         self._clean(tasks, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings, WrittenRun
 from kafkaframes.spark.options.schemas import COLUMN_TYPES, types_of
 from kafkaframes.spark.options.write_options import check_columns
 from kafkaframes.spark.runtime.worker import tells_plainly
@@ -41,7 +41,7 @@ class TaskRuns(WriterCommitMessage):
     """The result of a write task, and for a stream, the id of its query."""
 
     task: int
-    runs: list[Run]
+    runs: list[WrittenRun]
     query_id: str = ""
 
 
@@ -71,7 +71,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         runs = [run for entry in in_order(messages) for run in entry.runs]
         try:
             check_there(runs)
-            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
+            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -94,7 +94,9 @@ def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
     return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
 
 
-def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int) -> list[Run]:
+def write_runs(
+    rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int
+) -> list[WrittenRun]:
     """Write the rows of a task to a directory of its own, which is removed if the write fails."""
     try:
         writer = RunWriter(directory, settings, task=task)
@@ -112,7 +114,7 @@ def _select_known(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.select(names)
 
 
-def check_there(runs: Iterable[Run]) -> None:
+def check_there(runs: Iterable[WrittenRun]) -> None:
     """Check that the files of the tasks are visible on this machine.
 
     Raises:

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.micro_batch import StreamBatch
-from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
 from kafkaframes.jobs.restore.writing import commit as commits
 from kafkaframes.jobs.restore.writing.marks import MARKS, is_committed, read_marks
 from kafkaframes.jobs.verify.verify import verify
@@ -37,7 +37,7 @@ def send(top: Path, task_results: StreamBatch, value: bytes, *, overwrite: bool 
     staging.mkdir()
     writer = RunWriter(staging, settings, task=0)
     writer.add(pa.record_batch({"value": pa.array([value], pa.binary())}))
-    Commit(target, settings, overwrite, lambda: "A" * 21 + "Q", map, task_results).commit(writer.finish())
+    RunCommitter(target, settings, overwrite, lambda: "A" * 21 + "Q", map, task_results).commit(writer.finish())
 
 
 def values(top: Path) -> list[bytes]:

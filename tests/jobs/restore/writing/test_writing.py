@@ -9,7 +9,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
 from kafkaframes.jobs.restore.writing.commit import COMMITTED
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_values
@@ -53,7 +53,7 @@ def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options
         for start in range(0, batch.num_rows, 100):
             writer.add(batch.slice(start, 100))
         runs += writer.finish()
-    return Commit(target, settings, overwrite, new_id, map).commit(runs)
+    return RunCommitter(target, settings, overwrite, new_id, map).commit(runs)
 
 
 def records(path: Path, name: str = "t-0") -> list[tuple]:
@@ -246,9 +246,9 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
 
         code = (
             "import sys; from pathlib import Path; sys.path[:0] = [sys.argv[2]]\n"
-            "from kafkaframes.jobs.restore.writing import Commit, Target, WriteSettings\n"
+            "from kafkaframes.jobs.restore.writing import RunCommitter, Target, WriteSettings\n"
             "target = Target.look(sys.argv[1])\n"
-            "Commit(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
+            "RunCommitter(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
         )
         source = Path(atomic.__file__).parents[4]
         process = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)

@@ -22,8 +22,8 @@ from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
     STOPPED_CLEANLY,
+    DirectoryNode,
     Ends,
-    Node,
     TopicLayout,
     bootstrap_checkpoint,
     checkpoint_files,
@@ -33,7 +33,7 @@ from kafkaframes.jobs.restore.cluster import (
 )
 from kafkaframes.jobs.restore.writing.marks import is_committed, mark_files
 from kafkaframes.jobs.restore.writing.routing import WriteSettings
-from kafkaframes.jobs.restore.writing.runs import PartitionTask, Run, write_partition
+from kafkaframes.jobs.restore.writing.runs import PartitionTask, WrittenRun, write_partition
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import EpochStart, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -98,7 +98,7 @@ def _check_directory(top: Path) -> LogDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class RunCommitter:
     """Moves the runs of all tasks into a log directory.
 
     Attributes:
@@ -115,7 +115,7 @@ class Commit:
     run: Runner
     batch: StreamBatch | None = None
 
-    def commit(self, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+    def commit(self, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         """Write the partitions. ``runs`` are in log order.
 
         Raises:
@@ -147,14 +147,14 @@ class Commit:
 
     # --------------------------------------------------------------------------------------------- a new directory
 
-    def _anew(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+    def _anew(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         with atomic.name_path_in_errors(top):
             if top.exists():
                 top.rmdir()  # the directory is empty
         with atomic.write_directory(top) as directory:
             return self._fill(directory, runs, marks=top)
 
-    def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+    def _over(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _check_directory(top)
         new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
@@ -169,7 +169,9 @@ class Commit:
             shutil.rmtree(old)
         return written_partitions
 
-    def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
+    def _fill(
+        self, directory: Path, runs: Sequence[WrittenRun], *, marks: Path
+    ) -> dict[TopicPartition, WrittenPartition]:
         """Write a whole log directory. ``marks`` is the directory that it replaces."""
         tasks = list(self._tasks(directory, runs, {}, {}))
         written_partitions = self._write_partitions(tasks)
@@ -178,7 +180,7 @@ class Commit:
             for partition, one in written_partitions.items()
         }
         write_all(directory, checkpoint_files(ends))
-        node = Node(
+        node = DirectoryNode(
             node_id=self.settings.node_id,
             cluster_id=self.settings.cluster_id or self.new_id(),
             directory_id=self.new_id(),
@@ -190,10 +192,14 @@ class Commit:
         return written_partitions
 
     def _tasks(
-        self, directory: Path, runs: Sequence[Run], present: Mapping[TopicPartition, Partition], ids: Mapping[str, str]
+        self,
+        directory: Path,
+        runs: Sequence[WrittenRun],
+        present: Mapping[TopicPartition, Partition],
+        ids: Mapping[str, str],
     ) -> Iterator[PartitionTask]:
         """Yield the tasks of all partitions that have rows, and of the empty partitions of new topics."""
-        by_partition: dict[TopicPartition, list[Run]] = {}
+        by_partition: dict[TopicPartition, list[WrittenRun]] = {}
         for run in runs:
             by_partition.setdefault(run.partition, []).append(run)
         known_ids = dict(ids)
@@ -229,7 +235,7 @@ class Commit:
 
     # --------------------------------------------------------------------------------------- behind what is there
 
-    def _behind(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+    def _behind(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         with broker_lock(top):
             finish_append(top)
             log = _check_directory(top)
@@ -273,7 +279,7 @@ class Commit:
         ]
         names_of_node = ("node.id", "cluster.id", "directory.id")
         node_id, cluster_id, directory_id = (log.meta.values.get(name, "") for name in names_of_node)
-        node = Node(node_id=int(node_id), cluster_id=cluster_id, directory_id=directory_id)
+        node = DirectoryNode(node_id=int(node_id), cluster_id=cluster_id, directory_id=directory_id)
         yield (
             BOOTSTRAP_CHECKPOINT,
             bootstrap_checkpoint(_layouts(committed_partitions), node, now_ms=self.settings.now_ms),

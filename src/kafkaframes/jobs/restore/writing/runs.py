@@ -44,7 +44,7 @@ _OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without ke
 
 
 @dataclass(slots=True)
-class Run:
+class WrittenRun:
     """The batches of one topic partition that a task has written so far. Runs are picklable.
 
     Attributes:
@@ -68,7 +68,7 @@ class RunWriter:
         self._settings = settings
         self._task = task
         self._router = Router(settings, task=task)
-        self._runs: dict[TopicPartition, Run] = {}
+        self._runs: dict[TopicPartition, WrittenRun] = {}
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._rows = 0
@@ -85,7 +85,7 @@ class RunWriter:
         if self._pending_bytes >= PENDING_BYTES:
             self._flush()
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[WrittenRun]:
         """Write the pending rows, and return all runs.
 
         Raises:
@@ -112,7 +112,7 @@ class RunWriter:
         for routed_rows in routed:
             run = self._runs.get(routed_rows.partition)
             if run is None:
-                run = Run(routed_rows.partition, str(self._directory / f"run-{len(self._runs):06}"))
+                run = WrittenRun(routed_rows.partition, str(self._directory / f"run-{len(self._runs):06}"))
                 self._runs[routed_rows.partition] = run
             mine = self._assign_offsets(routed_rows, run, offsets)
             data = self._build_batches(records.take(routed_rows.rows, offsets=mine), routed_rows)
@@ -150,7 +150,7 @@ class RunWriter:
             )
             raise EncodeError(reason).within(row)
 
-    def _assign_offsets(self, routed_rows: Routed, run: Run, offsets: Ints | None) -> Ints:
+    def _assign_offsets(self, routed_rows: Routed, run: WrittenRun, offsets: Ints | None) -> Ints:
         """Return the offsets of a partition's rows."""
         if offsets is None:
             return np.arange(run.next_offset, run.next_offset + len(routed_rows.rows))
@@ -235,7 +235,7 @@ class PartitionTask:
 
     partition: TopicPartition
     directory: str
-    runs: tuple[Run, ...]
+    runs: tuple[WrittenRun, ...]
     settings: WriteSettings
     start_offset: int = 0
     topic_id: str | None = None
@@ -270,7 +270,7 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
         return writer.close()
 
 
-def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
+def _check_above(partition: TopicPartition, run: WrittenRun, end: int) -> None:
     if run.first_offset < end:
         raise LogDirError(
             f"{partition}: a task has offsets from {run.first_offset} on, but others, or the log, go up to {end - 1}; "
@@ -278,7 +278,7 @@ def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
         )
 
 
-def _assign_run(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
+def _assign_run(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
     """Yield a run's batches with their final offsets, about a window at a time."""
     with LocalFileSystem().open(run.path) as read_at:
         for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True, file=run.path):
