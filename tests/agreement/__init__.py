@@ -1,1 +1,1 @@
-"""``make agreement``: our product beside Kafka's own verdicts, case by case."""
+"""``make agreement``: our results and Kafka's own, case by case."""

@@ -1,4 +1,4 @@
-"""Walk every kind of truth that lies under a folder; exit 1 on any disagreement.
+"""Compare every kind of truth in a folder; exit 1 on any disagreement.
 
     python -m tests.agreement ../shared [--kind records ...]
 
@@ -57,7 +57,7 @@ MAX_LINES = 10  # printed for one case
 
 
 def _places(root: Path, folder: str) -> Iterator[Path]:
-    """A kind's folder as it lies under DIR, whether DIR is the shared folder or its ``vectors`` or ``corpus``."""
+    """A kind's folder in DIR, which is the shared folder or its ``vectors`` or ``corpus``."""
     for base in (root, root / "vectors", root / "corpus"):
         if (base / folder).is_dir():
             yield base / folder

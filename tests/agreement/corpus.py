@@ -1,4 +1,4 @@
-"""Where a corpus of logs keeps its cases: the log directory, the truth beside it, the manifest that says the version.
+"""The cases of a corpus of logs: the log directory, its truth, and the manifest with the version.
 
 <folder>/<case>/                    <case>.<truth>            <case>.json
 <folder>/<case>/before|after/       <case>.before.<truth>     <case>.json

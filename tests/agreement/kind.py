@@ -1,4 +1,4 @@
-"""What a kind of agreement is: where its cases lie, and what disagrees in one.
+"""A kind of agreement: its cases, and the disagreements of one.
 
 A kind's module has one public name, ``KIND``; ``__main__`` has the explicit table of them. A case function
 may open the truth, the product may not: it is given the input alone.

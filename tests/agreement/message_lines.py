@@ -1,4 +1,4 @@
-"""Lines of truth about messages: what ``tools/oracle`` (MessageTruth) wrote, and what differs from it in ours.
+"""Lines of truth about messages: the output of ``tools/oracle`` (MessageTruth), and our differences from it.
 
 A line has a message, a version, and either a value that Kafka encoded (``json`` to ``bytes`` or ``error``) or bytes
 that it decoded (``bytes`` to ``json``, ``unknown_tags``, ``remaining``, ``again`` or an error).

@@ -1,4 +1,4 @@
-"""The data that ships with the tests agrees, and a truth that was tampered with is noticed, whatever was done to it."""
+"""The data in the tests agrees, and every kind of change to a truth is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A truth about messages that was tampered with is noticed, whatever was done to it."""
+"""Every kind of change to a truth about messages is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind ``tiered`` notices a truth that was tampered with, and a store that is not what the truth says."""
+"""The kind ``tiered`` notices a changed truth, and a store that differs from the truth."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class KafkaNodes(RealCluster):
         self._nodes[node].kill()
 
     def start_node(self, node: int) -> None:
-        """Start a node that was killed and wait until it is in sync with the others."""
+        """Start a killed node and wait until it is in sync with the others."""
         self._nodes[node].start()
         self.wait_for(self._is_in_sync, timeout=180)
 

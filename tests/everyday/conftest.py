@@ -1,4 +1,4 @@
-"""One cluster for the tests of a module, and a topic for each test; ``clusters`` says which cluster."""
+"""One cluster for the tests of a module, and a topic for each test; ``clusters`` chooses the cluster."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def topic(broker, request):
 
 @pytest.fixture
 def replicated_topic(nodes, request):
-    """Name of a topic with one partition on the cluster whose nodes may be killed."""
+    """Name of a topic with one partition on the cluster with nodes that tests kill."""
     name = _name_of_topic(request)
     nodes.create_topic(name, 1)
     return name

@@ -1,4 +1,4 @@
-"""What a user does with an admin client."""
+"""Use of an admin client."""
 
 import pytest
 from tests.everyday.behaviours import peers_with

@@ -1,4 +1,4 @@
-"""What a user does with a consumer that reads partitions."""
+"""Use of a consumer that reads assigned partitions."""
 
 import threading
 
@@ -32,7 +32,7 @@ def consumer(servers):
 
 
 def read(consumer, count):
-    """Poll until as many records have come; return them."""
+    """Poll until so many records are returned; return them."""
     records = []
     while len(records) < count:
         polled_records = consumer.poll(20_000)

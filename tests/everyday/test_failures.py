@@ -1,4 +1,4 @@
-"""What a user sees when brokers fail, refuse or do not answer."""
+"""Broker failures, rejections and missing responses as a user sees them."""
 
 import socket
 
@@ -41,7 +41,7 @@ def free_port():
 
 
 def read(consumer, count):
-    """Poll until as many records have come; return their offsets."""
+    """Poll until so many records are returned; return their offsets."""
     offsets = []
     while len(offsets) < count:
         polled_records = consumer.poll(20_000)

@@ -1,4 +1,4 @@
-"""What a user does with the members of a group, in both group protocols."""
+"""Use of group members, in both group protocols."""
 
 import pytest
 from tests.everyday.behaviours import peers_with
@@ -32,7 +32,7 @@ def partitions_of(topic):
 
 
 def read(broker, consumer, count):
-    """Poll until as many records have come; return them."""
+    """Poll until so many records are returned; return them."""
     records = []
     broker.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count, timeout=30)
     return records

@@ -1,6 +1,6 @@
-"""What a user sees when the node that leads a partition, or that coordinates a group or a transaction, is killed.
+"""The effects of killing the node that leads a partition or coordinates a group or a transaction.
 
-Each test kills one node of three and starts it again: the others elect leaders, and clients find the leaders.
+Each test kills one node of three and starts it again: the other nodes elect leaders, and clients find the leaders.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a user does with the clients of asyncio."""
+"""Use of the asyncio clients."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a user does with a producer."""
+"""Use of a producer."""
 
 import threading
 import time

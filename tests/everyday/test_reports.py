@@ -28,7 +28,7 @@ def filled_topic(broker, topic):
 
 
 def read(consumer, count, max_records=None):
-    """Poll until as many records have come; return them."""
+    """Poll until so many records are returned; return them."""
     records = []
     while len(records) < count:
         limit = None if max_records is None else min(max_records, count - len(records))
@@ -85,7 +85,7 @@ def test_resume_of_a_partition_that_is_not_paused_repeats_nothing(servers, fille
 
 @peers_with(confluent="#1443")
 def test_seek_back_after_each_poll_loses_no_records(servers, filled_topic):
-    """Each poll returns up to five records, of which three are handled; the others are read again."""
+    """Each poll returns up to five records, of which three are handled; the remaining records are read again."""
     first = TopicPartition(filled_topic, 0)
     handled_offsets = []
     with Consumer(servers, auto_offset_reset="earliest") as consumer:

@@ -1,4 +1,4 @@
-"""What a user does with transactions."""
+"""Use of transactions."""
 
 import time
 

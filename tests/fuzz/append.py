@@ -1,4 +1,4 @@
-"""Append made-up sets for a minute: the short way says what the general way says, and touches no byte beyond.
+"""Append made-up sets for a minute: the fast path equals the general path, and touches no byte beyond.
 
 Run: python tests/fuzz/append.py [seconds] [seed]
 """

@@ -35,7 +35,7 @@ from kafkaframes.protocol.messages.headers import encode_request
 MAX_RESIDENT_BYTES = 900 << 20
 ANSWER_SECONDS = 20
 MAX_OPEN_CLIENTS = 200
-# What makes or forgets topics and groups by name is left to chance; these would stop the broker's own work for long.
+# Requests that create or delete topics and groups by name are random; these would stop the broker's own work for long.
 NOT_SENT = {"CreatePartitions"}
 KNOWN: dict[str, tuple[Any, ...]] = {
     "name": ("a", "b"),
@@ -98,7 +98,7 @@ def request(rng: random.Random) -> bytes:
 
 
 class FuzzClient:
-    """One connection of the fuzzer: sends pieces, reads what comes, and never minds."""
+    """One connection of the fuzzer: sends pieces, reads responses, and ignores errors."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
@@ -110,7 +110,7 @@ class FuzzClient:
                 piece = data if rng.random() < 0.7 else data[: rng.randint(1, len(data))]
                 data = data[self.socket.send(piece) :]
                 if rng.random() < 0.05:
-                    return True  # the rest never comes
+                    return True  # the rest is never sent
         except BlockingIOError:
             return True
         except OSError:
@@ -127,7 +127,7 @@ class FuzzClient:
 
 
 def ask_well(port: int) -> None:
-    """Ask as an ordinary client; fail if no answer comes in time."""
+    """Send an ordinary request; fail if no answer arrives in time."""
     connection = ClientConnection()
     connection.send_request(message("MetadataRequest")(topics=[]), 9)
     with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as peer:

@@ -50,7 +50,7 @@ def damage(raw: bytearray, random_: random.Random) -> bytes:
 
 
 def check(raw: bytes, random_: random.Random, folder: Path) -> None:
-    """Read it as every table, with some window; what comes is rows or an error of ours."""
+    """Read it as every table, with some window; the result is rows or an error of ours."""
     path = folder / "x.pcap"
     path.write_bytes(raw)
     window = random_.choice((300, 5000, 1 << 20))
@@ -66,7 +66,7 @@ def check(raw: bytes, random_: random.Random, folder: Path) -> None:
 
 
 def main() -> None:
-    """Fuzz until the time is over; on a failure the seed and the run are told, and the file is kept."""
+    """Fuzz until the time is over; on a failure print the seed and the run, and keep the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

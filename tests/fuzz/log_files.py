@@ -55,7 +55,7 @@ def damage(choose: random.Random, path: Path) -> None:
 
 
 def ask_everything(path: Path) -> bool:
-    """Ask every question about a partition; say whether all were answered without an error of ours."""
+    """Ask every question about a partition; return whether all were answered without an error of ours."""
     try:
         directories = discover(str(path))
         for directory in directories:

@@ -1,4 +1,4 @@
-"""Feed columns with damaged and random messages for a minute: each row is what the objects say, and arrays are valid.
+"""Decode damaged and random messages to columns for a minute: each row equals the objects, and arrays are valid.
 
 Run: python tests/fuzz/messages_columns.py [seconds] [seed]
 """

@@ -80,7 +80,7 @@ def pool_of(choose: random.Random) -> list[bytes]:
 
 
 def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **options: object) -> tuple[object, ...]:
-    """Read the columns in guarded memory: a table, what was damaged, and how the source ended."""
+    """Read the columns in guarded memory: a table, the damage, and the end of the source."""
     read_options = ReadOptions(columns=columns, **options)  # type: ignore[arg-type]
     reader = RecordReader(Memory(data), read_options, memory=memory)  # type: ignore[arg-type]
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end

@@ -113,7 +113,7 @@ class Secrets:
 
 
 class Traffic:
-    """A capture that is made of connections; every address is a secret, too."""
+    """A capture built from connections; every address is a secret, too."""
 
     def __init__(self, secrets: Secrets) -> None:
         self.secrets = secrets
@@ -144,7 +144,7 @@ class Traffic:
         talk.skip(side, len(data))
 
     def call(self, kind: str, frames: tuple[bytes, ...], cut_at: int) -> None:
-        """Send a request and its response, as ``kind`` says; ``cut`` is how much of each is there."""
+        """Send a request and its response as ``kind`` specifies; ``cut_at`` is the captured size of each."""
         talk = self.connection(opening=kind != "unseen start")
         if kind in ("after a gap", "unseen start"):
             self._before(talk, missing=kind == "after a gap")
@@ -253,7 +253,7 @@ def _check_rows(out: bytes, folder: Path) -> None:
 
 
 def calls_of(apis: list[tuple[int, int]], cuts: Callable[[int, random.Random], Iterator[int]]) -> Any:
-    """Return what sends the calls of APIs in every kind of frame, cut where ``cuts`` says."""
+    """Return a function that sends the calls of APIs in every kind of frame, cut as ``cuts`` specifies."""
 
     def make(traffic: Traffic) -> None:
         rng = random.Random(1)

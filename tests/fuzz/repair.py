@@ -26,7 +26,7 @@ SETTINGS = RecoverySettings(1_795_255_143_423)
 
 
 def repair_log(log: Path, target: Path, *, as_kafka: bool) -> bool:
-    """Repair a damaged log; say whether it could be, and stop if what came out is damaged."""
+    """Repair a damaged log; return whether that succeeded, and stop if the result is damaged."""
     try:
         repair_directory(log, target, SETTINGS, as_kafka=as_kafka)
     except LogDirError:

@@ -1,4 +1,4 @@
-"""Rewrite made-up and damaged segments for a minute: every record is there afterwards, or the error says why not.
+"""Rewrite made-up and damaged segments for a minute: every record is still there, or the error gives the reason.
 
 Run: python tests/fuzz/rewrite.py [seconds] [seed]
 """
@@ -27,7 +27,7 @@ COLUMNS = ["offset", "timestamp", "key", "value"]
 
 
 def some_settings(choose: random.Random) -> RewriteSettings:
-    """Choose a format, a codec and what to do with damage."""
+    """Choose a format, a codec and the treatment of damage."""
     magic = choose.choice([2, 2, 2, None, None, 1, 0])
     codec = choose.choice([None, *(name for name in CODECS if name != "zstd" or magic in (None, 2))])
     level = choose.choice([None, None, 1, 6]) if codec in ("gzip", "lz4", "zstd") else None
@@ -38,7 +38,7 @@ def some_settings(choose: random.Random) -> RewriteSettings:
 
 
 def rewrite_segment(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
-    """Rewrite a segment; say whether it could be, and stop if a record is another one afterwards."""
+    """Rewrite a segment; return whether that succeeded, and stop if a record has changed."""
     source = folder / "t-0" / f"{0:020}.log"
     source.parent.mkdir()
     source.write_bytes(data)

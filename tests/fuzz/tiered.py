@@ -1,4 +1,4 @@
-"""Damage a tiered store for a minute: every reader gives a value or an error of ours, and nothing is made up.
+"""Damage a tiered store for a minute: every reader returns a value or an error of ours, and invents nothing.
 
 Manifests, chunk indexes, names and records of the metadata topic as bytes; then whole stores with damaged objects.
 
@@ -62,7 +62,7 @@ def damage_bytes(choose: random.Random, raw: bytes) -> bytes:
 
 
 def mutant(choose: random.Random, raw: bytes) -> bytes:
-    """Write a manifest with other values, or a metadata record whose fields hold anything."""
+    """Write a manifest with other values, or a metadata record with random fields."""
     if not raw.lstrip().startswith(b"{"):
         record = decode_metadata_record("__remote_log_metadata", raw)
         made_up_value = make_value(type(record.value), record.version, choose.randrange(1 << 30), unknown_tags=True)
@@ -113,7 +113,7 @@ def damage_store(choose: random.Random, root: Path) -> None:
 
 
 def read_store(root: Path, case: Path) -> bool:
-    """Look at everything; say whether nothing was refused."""
+    """Read everything; return whether nothing was rejected."""
     keys = tuple(map(str, case.glob("*.private.pem")))
     try:
         verify(discover([str(root / "store")], options={"key_files": keys}))

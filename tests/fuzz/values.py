@@ -1,4 +1,4 @@
-"""Feed the decoders of values with any schema, its values and damaged ones: rows, or a reason each, as libraries say.
+"""Decode values with random schemas, valid and damaged: a row or a reason for each, equal to those of other libraries.
 
 The tests' own properties are what is run here, against fastavro, protobuf and Python's json, each time by another seed.
 
@@ -32,7 +32,7 @@ ARGUMENTS = {"JSON in columns": {"other_fields": True}}
 
 
 def main() -> None:
-    """Fuzz until the time is over; a failure is told with the smallest case and the seed that finds it."""
+    """Fuzz until the time is over; print a failure with the smallest case and its seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,5 @@
-"""``python -m tests.interop [pytest's arguments]``: this folder's tests in a place of their own; nothing stays behind.
+"""``python -m tests.interop [pytest's arguments]``: run this folder's tests in a directory of their own and leave
+nothing.
 
 Brokers, Spark and their libraries write where they please: here that is one temporary directory, which goes when all is
 well and stays, named, when something failed. Every process that was started carries a mark in its environment. What
@@ -89,7 +90,7 @@ def _find_marked(mark: bytes) -> dict[int, str]:
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if command:  # else it has ended, and waits for its parent
                     commands[int(folder.name)] = command[:200]
-        except OSError:  # ended meanwhile, or another user's
+        except OSError:  # ended in the meantime, or another user's
             continue
     return commands
 

@@ -33,7 +33,7 @@ _PASSWORD = "pw"
 
 
 class Rule(NamedTuple):
-    """One rule of a user; on every name, unless it says another."""
+    """One rule of a user; for every name, unless it specifies one."""
 
     resource: str
     operation: str = "ALL"
@@ -74,7 +74,7 @@ USERS: dict[str, tuple[Rule, ...]] = {
 
 @dataclass
 class User(FrameClient):
-    """A client that says who it is."""
+    """An authenticated client."""
 
     name: str = ""
 
@@ -357,7 +357,7 @@ def coordinator(kind: int, key: str) -> Make:
 
 
 def delete_topics(*, by_id: bool = False, unknown: bool = False) -> Make:
-    """Delete a topic, which is made again first, if it is not there."""
+    """Delete a topic, which is created first if it does not exist."""
 
     def make(cluster: AccessCluster, version: int, fresh: str) -> Any:
         if by_id:
@@ -416,7 +416,7 @@ def alter_case(api: str, kind: int, name: str) -> AccessCase:
     key, value = _SETTING[kind]
     row = types.AlterableConfig(name=key, value=value)
     one = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])
-    # What is wrong with a setting is another test's matter: of these, the answers' rights are compared.
+    # Another test compares errors of settings; of these requests, only the rights are compared.
     return case(f"{kind} {name}", resources=[one], validate_only=True, only_rights=kind in (4, 8))
 
 
@@ -758,11 +758,11 @@ CASES: Mapping[str, tuple[AccessCase, ...]] = {
 # ------------------------------------------------------------------------------------------------ comparing
 
 
-_OF_A_RELEASE = ("configs",)  # of CreateTopics, where the rights to them have an error of their own
+_OF_A_RELEASE = ("configs",)  # of CreateTopics, whose configs have an error of their own for missing rights
 
 
 def plain(value: Any, cluster: AccessCluster) -> Any:
-    """Return an answer's JSON with names for topic ids, and without Kafka's own topics and what requests have made."""
+    """Return an answer's JSON with names for topic ids, and without Kafka's own topics and earlier creations."""
     names = {str(id_): name for name, id_ in cluster.admin.topic_ids.items()}
     if isinstance(value, list):
         return sorted((plain(one, cluster) for one in value if not _is_made(one)), key=_order)

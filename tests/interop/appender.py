@@ -1,7 +1,7 @@
-"""``python -m tests.interop.appender DATA LIFE``: append to our logs without end, until somebody kills this process.
+"""``python -m tests.interop.appender DATA LIFE``: append to our logs without end, until this process is killed.
 
-Each append that has returned is told as "TOPIC PARTITION OFFSET", its last one, tabs between. LIFE numbers the starts:
-each has producers of its own.
+Each completed append is printed as "TOPIC PARTITION OFFSET" with its last offset, separated by tabs. LIFE numbers the
+starts: each has its own producers.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ RECORDED_SEED, RECORDED_PAIRS = 38, 400
 
 
 def jars() -> list[Path]:
-    """Return the jars of Avro and of what it needs; empty where PySpark is not installed."""
+    """Return the jars of Avro and its dependencies; empty without PySpark."""
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else Path("/nowhere")
     names = (

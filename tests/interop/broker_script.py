@@ -1,4 +1,4 @@
-"""The same scripted requests to two brokers, answer beside answer: what differs, but for what may.
+"""The same scripted requests to two brokers: all differences of their answers, except the allowed ones.
 
 A script is a list of steps: an API, a version, a body; the topics that it names are made by the script itself. Answers
 are compared as Kafka's JSON, after what no two clusters share (ids, ports, hosts, epochs of sessions, texts) is made
@@ -22,7 +22,7 @@ from kafkaframes.protocol.spec.catalog import api as catalog_api
 from kafkaframes.records.build import build_records
 
 NOW = 1_700_000_000_000
-# What two clusters never share, or what is words.
+# Values that two clusters never share, and texts.
 UNEQUAL = re.compile(
     r"(Host|Port|ClusterId|TopicId|ErrorMessage|BatchIndexErrorMessage|SessionId|LogDir|TotalBytes|UsableBytes"
     r"|ControllerId|NodeId|LeaderId|BrokerId|ThrottleTimeMs|LogAppendTimeMs|ReplicaNodes|IsrNodes|ProducerId"
@@ -56,7 +56,7 @@ class Difference:
 
 @dataclass
 class FrameClient:
-    """A connection to one broker, opened anew when it was closed."""
+    """A connection to one broker, reopened after it was closed."""
 
     port: int
     peer: socket.socket | None = None

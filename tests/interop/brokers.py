@@ -1,4 +1,6 @@
-"""Real brokers on a directory of ours: started, read whole, appended to, stopped cleanly; and what we expect of it."""
+"""Real brokers on a directory of ours: started, read completely, appended to, stopped cleanly; and the expected
+results.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def kafka_or_skip(oracle: Path, version: str) -> Kafka:
 
 
 def add_sasl_listener(node: Any, port: int, passwords: Mapping[str, str]) -> None:
-    """Give a node that has not started a second listener, whose users authenticate with PLAIN."""
+    """Give a node that is not started yet a second listener with PLAIN authentication."""
     users = " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
     node.properties |= {
         "listeners": f"PLAINTEXT://127.0.0.1:{node.port},SASL_PLAINTEXT://127.0.0.1:{port},"
@@ -75,7 +77,7 @@ def add_sasl_listener(node: Any, port: int, passwords: Mapping[str, str]) -> Non
 
 @dataclass
 class Seen:
-    """What a client was told."""
+    """A client's answers."""
 
     cluster_id: str = ""
     topics: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -133,7 +135,7 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     )
     for batch in batches:
         rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()
-        table = np.zeros((len(BATCH_COLUMNS), batch.num_rows), np.int64)  # a record stands for its batch
+        table = np.zeros((len(BATCH_COLUMNS), batch.num_rows), np.int64)  # one record per batch
         table[COLUMN["magic"]] = 2
         table[COLUMN["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
         table[COLUMN["base_offset"]], table[COLUMN["producer_id"]] = rows["base_offset"], rows["producer_id"]
@@ -173,7 +175,9 @@ def run(*arguments: str | Path | int) -> str:
 
 
 def check_in_order(data: Path) -> None:
-    """What the broker left after its clean shutdown is in order, and none of our directories was taken for a stray."""
+    """Check that the directory after the broker's clean shutdown is sound, and that no directory of ours was a
+    stray.
+    """
     assert (data / ".kafka_cleanshutdown").exists()
     assert not [path for path in data.iterdir() if path.name.endswith(("-stray", "-delete"))]
     assert [str(finding) for finding in verify(discover(str(data))).findings if finding.severity > Severity.NOTE] == []

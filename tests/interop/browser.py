@@ -116,7 +116,7 @@ class Browser:
 
 @contextmanager
 def open_browser(chromium: str) -> Iterator[Browser]:
-    """Start a Chromium with a profile of its own, which goes with it."""
+    """Start a Chromium with a profile of its own, which is removed afterwards."""
     to_it, write = os.pipe()
     read, from_it = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kafkaframes-chromium-", ignore_cleanup_errors=True) as profile:

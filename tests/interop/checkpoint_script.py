@@ -1,4 +1,4 @@
-"""Run by ``test_spark_connector.py``: a count by key goes on with the other source, and back, on one checkpoint."""
+"""Run by ``test_spark_connector.py``: a count by key continues with the other source, and back, on one checkpoint."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def main() -> None:
         produce(servers, {50: 0, 70: 50, 80: 70}[end], end)
         for form, checkpoint in zip(turns.split(), (theirs, ours), strict=True):
             run(spark, form, servers, checkpoint)
-    # what our source leaves in its first micro-batch, with the note that Spark's connector looks for
+    # our source's files of its first micro-batch, with the entry that Spark's connector requires
     first = folder / "first"
     run_first(spark, servers, first)
     convert_checkpoint(first, folder / "converted", target="kafka", begins={0: {"in": {"0": 0, "1": 0}}})
     run(spark, "kafka", servers, folder / "converted")
-    # what our source keeps of topics that brokers did not list
+    # our source's state of topics that brokers did not list
     absent = folder / "absent"
     shutil.copytree(ours, absent)
     newest = max(
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def run_first(spark: Any, servers: str, checkpoint: Path) -> None:
-    """Leave a checkpoint whose first micro-batch is planned and not done."""
+    """Leave a checkpoint with a planned, incomplete first micro-batch."""
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
     counts = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()

@@ -48,7 +48,7 @@ def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
 
 
 def wait_for_leader(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
-    """Wait until the cluster says that a node leads a topic; say whether it did."""
+    """Wait until a node leads a topic; return whether it does."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     deadline = time.monotonic() + 120
     leader_now = None

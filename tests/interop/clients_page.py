@@ -1,4 +1,4 @@
-"""The table of docs/clients.md: a row for each client or framework, of what the last run that had it has tried.
+"""The table of docs/clients.md: a row for each client or framework, with the trials of its last run.
 
 ``python -m tests.interop`` writes it; rows of clients that a run did not have stay as they are, with their date.
 """
@@ -22,7 +22,7 @@ HEADER = ("client or framework", "version", "what was tried", "result", "date")
 
 @dataclass
 class Tried:
-    """What a test tries of a client, for the page; begun before anything can fail."""
+    """The trials of a client in a test, for the page; created before anything can fail."""
 
     note: dict[str, str] = field(default_factory=dict)
 
@@ -44,7 +44,7 @@ def rows_of(reports: Iterable[tuple[str, Any]], today: str) -> list[tuple[str, .
 
 
 def _cells(trials: dict[str, tuple[str, Any]]) -> tuple[str, str]:
-    """Say what was tried with what was seen, and what came of it."""
+    """Return the trials with their observations, and their results."""
     trial_texts, failed_trials, missing = [], [], []
     for name, (category, report) in trials.items():
         seen_text = dict(report.user_properties)[PROPERTY]["seen"]

@@ -26,7 +26,7 @@ NEVER_WITHOUT = ("min.insync.replicas",)  # Kafka's clusters have a value for al
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 # Settings of earlier releases, and our own: Kafka 4.3 knows none of them.
 OURS_ALONE = re.compile(r"^kafkaframes|message\.(format|downconversion|timestamp\.difference)")
-# What a broker would do with it is more than keeping it: another listener, another key store.
+# Changing these has effects beyond storing them: another listener, another key store.
 NOT_TRIED = re.compile(r"^(ssl\.|listener|log\.cleaner\.(threads|dedupe)|num\.|max\.connections)")
 NUMBERS = (
     "-131073",
@@ -64,7 +64,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ConfigCase:
-    """One change of a setting: IncrementalAlterConfigs, or AlterConfigs where there is no operation."""
+    """One change of a setting: IncrementalAlterConfigs, or AlterConfigs without an operation."""
 
     kind: int
     name: str
@@ -122,7 +122,7 @@ class ConfigCase:
 
 
 def describe_settings(client: FrameClient, kind: int, name: str, keys: list[str] | None) -> Any:
-    """Return what DescribeConfigs says of a resource's settings, by name, or its error code."""
+    """Return DescribeConfigs' settings of a resource by name, or its error code."""
     types = message("DescribeConfigsRequest")
     row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     body = types(resources=[row], include_synonyms=True, include_documentation=True)
@@ -187,7 +187,7 @@ def cases(type_of: Any) -> Iterator[ConfigCase]:
 
 
 def answers(client: FrameClient, type_of: Any) -> dict[str, Any]:
-    """Return the answer to each case: the error code, and what is read back."""
+    """Return the answer to each case: the error code, and the value read back."""
     answers_by_case = {}
     for case in cases(type_of):
         code = case.change(client)
@@ -200,7 +200,7 @@ def answers(client: FrameClient, type_of: Any) -> dict[str, Any]:
     return answers_by_case
 
 
-# What differs and stays: part of the case, both codes or both values (ours, Kafka's) -> why.
+# Accepted differences: part of the case, both codes or both values (ours, Kafka's) -> reason.
 ALLOWED: tuple[tuple[str, str, str], ...] = (
     (r"segment\.bytes='(23|100|999)'", "codes 0, 4[02]", "segments may be small: tests roll them"),
     (r"remote\.storage\.enable='true'", "codes 0, 40", "kept and told, though nothing is tiered here"),

@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say who was asked, and what came of it."""
+    """Print the judges and their results."""
     categories = ("passed", "failed", "error", "skipped")
     reports = [
         (category, one)

@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, to stand beside: its jars by their coordinates, fetched once by Maven.
+"""Spark's own Kafka connector for comparison: its jars by their coordinates, downloaded once by Maven.
 
 4.2.0 is the newest that is published; it runs on Spark 4.2 and 4.3. Its token provider was published as 4.0.0 only,
 which is why ``spark.jars.packages`` alone does not get it.
@@ -20,7 +20,7 @@ REPOSITORY = Path.home() / ".m2" / "repository"
 
 
 def jars() -> list[Path]:
-    """Return the jars; what is not there yet is fetched.
+    """Return the jars; missing ones are downloaded.
 
     Raises:
         LookupError: Maven is absent, or a jar cannot be had; the reason.

@@ -29,7 +29,7 @@ TOPICS = {"alpha": 3, "beta": 1, "paid": 2, "cut": 1, "empty": 2}
 
 
 def fill(servers: str) -> None:
-    """Make topics with nulls, headers, transactions, and one whose first records are gone."""
+    """Create topics with nulls, headers, transactions, and one whose first records are deleted."""
     topic_configs = {"retention.ms": "-1"}  # the timestamps are years old
     with Admin(servers) as admin:
         admin.create_topics(
@@ -117,7 +117,7 @@ FIXED: list[dict[str, Any]] = [
     {**ALPHA, "groupIdPrefix": "mine", "kafka.client.id": "me", "fetchOffset.numRetries": 5},
     {**ALPHA, "kafka.max.partition.fetch.bytes": 3000, "kafka.fetch.max.bytes": 5000},
     {**ALPHA, "kafkaConsumer.pollTimeoutMs": 60000, "kafka.request.timeout.ms": 20000},
-    # what both refuse
+    # options that both reject
     {},
     {**ALPHA, "subscribePattern": "alpha"},
     {**ALPHA, "startingOffsets": "latest"},
@@ -162,7 +162,7 @@ def _assign_all(name: str) -> str:
     return json.dumps({name: list(range(TOPICS[name]))})
 
 
-# What an error is about, by the words of one or the other; the rest are refused options.
+# Kinds of errors, by the words of either side; other errors are rejected options.
 KINDS = {
     "it ends before it starts": r"is greater than the (resolved )?end offset|, after its end \d+",
     "data is lost": r"data may have been lost|failOnDataLoss=false|OffsetOutOfRange",

@@ -25,7 +25,7 @@ _UNKNOWN_TOPIC = "gone"
 
 
 class Player:
-    """One broker, asked by raw frames; what it answered, with names for its ids."""
+    """One broker, its raw requests, and its answers with names for its ids."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -79,7 +79,7 @@ class Player:
 
 
 def plain(value: Any) -> Any:
-    """Return a message as what JSON has."""
+    """Return a message as JSON values."""
     if isinstance(value, list):
         return [plain(one) for one in value]
     if isinstance(value, bytes):
@@ -292,7 +292,7 @@ def static_members(player: Player) -> None:
 
 
 class Transactions:
-    """One transactional id; epochs are told as distances from the first."""
+    """One transactional id; epochs are relative to the first."""
 
     def __init__(self, player: Player) -> None:
         self.player = player

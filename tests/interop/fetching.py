@@ -31,11 +31,11 @@ PYTHON_VERSIONS = {
 }
 
 
-_failed_downloads: dict[str, str] = {}  # why, so that nobody asks again in this run
+_failed_downloads: dict[str, str] = {}  # the reason, so that this run does not try again
 
 
 def fetch_client(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
-    """Return a client's folder, made by commands the first time; skip where they cannot be run."""
+    """Return a client's directory, created by commands the first time; skip if they cannot run."""
     if shutil.which(tool) is None:
         pytest.skip(f"no {tool} on the PATH")
     folder = CACHE / "clients" / name
@@ -64,7 +64,7 @@ def python_with_clients() -> Path:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """Say what went wrong, if something did."""
+    """Return a description of the failure, if any."""
     try:
         process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -89,7 +89,7 @@ def first_difference(one: bytes, other: bytes) -> str:
 
 
 def cleaned_differences(expected_dir: Path, actual_dir: Path) -> Iterator[str]:
-    """Compare two cleaned partitions: what Kafka leaves free (compressed bytes, index entries) is left out."""
+    """Compare two cleaned partitions, except for compressed bytes and index entries, which may differ."""
     one, other = files_of(expected_dir), files_of(actual_dir)
     names = [{name for name in files if not name.endswith((".deleted", "-checkpoint"))} for files in (one, other)]
     for name in sorted(names[0] ^ names[1]):

@@ -1,4 +1,4 @@
-"""What a crash, a broken disk or a careless hand does to a partition's directory, chosen at random."""
+"""Random damage to a partition's directory: by a crash, a broken disk or an operator."""
 
 from __future__ import annotations
 

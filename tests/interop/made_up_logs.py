@@ -18,7 +18,7 @@ CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass
 class MadeUpProducer:
-    """An idempotent or transactional producer, as far as its batches tell."""
+    """An idempotent or transactional producer, as far as its batches show."""
 
     number: int
     epoch: int = 0
@@ -217,10 +217,10 @@ def write_segments(writer: Writer, directory: Path, *, count: int) -> None:
         path.write_bytes(b"".join(writer.batch() for _ in range(batches)))
         touch(choose, path)
         if batches and choose.random() < 0.1:
-            writer.offset += choose.choice((1, 30))  # a roll does not say where the next batch begins
+            writer.offset += choose.choice((1, 30))  # a roll does not specify the start of the next batch
 
 
 def touch(choose: random.Random, path: Path) -> None:
-    """Give a file one of a few times, so that orders and ties come up."""
+    """Set a file's time to one of a few, so that orders and ties occur."""
     at = NOW + choose.choice((-3 * DAY, -DAY, -DAY + 1, -2000, -1000, -1000, 0))
     os.utime(path, ns=(at * 1_000_000,) * 2)

@@ -40,7 +40,7 @@ OVERFLOW = """(() => {
 
 
 def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
-    """Return the pages of a story, which is played where it was not: its own, the report of its traffic, an audit.
+    """Return the pages of a story, which is run if it was not: its own, the report of its traffic, an audit.
 
     The log report is of a backup with more topics and codecs, and damage.
     """

@@ -34,7 +34,7 @@ SLF4J = "org.slf4j:slf4j-api:1.7.36"
 
 
 class ApiRow(NamedTuple):
-    """What one release says of one API; ``deprecated`` and ``advertised`` are empty where there is nothing to say."""
+    """One release's versions of one API; ``deprecated`` and ``advertised`` are empty if equal to the accepted ones."""
 
     key: int
     accepted: str
@@ -44,7 +44,7 @@ class ApiRow(NamedTuple):
 
 
 def fetch(artifact: str) -> Path:
-    """Return the jar of ``group:name:version``, fetched by Maven where the local repository lacks it."""
+    """Return the jar of ``group:name:version``; Maven downloads it if the local repository lacks it."""
     group, name, version = artifact.split(":")
     jar = _REPOSITORY / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
     if not jar.is_file():
@@ -54,7 +54,7 @@ def fetch(artifact: str) -> Path:
 
 
 def ask(version: str) -> list[ApiRow]:
-    """Return what the kafka-clients of one release says of each API."""
+    """Return the versions of each API in the kafka-clients of one release."""
     jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(SLF4J)]
     command = ["java", "-cp", ":".join(map(str, jars)), str(JAVA / "ApiRanges.java")]
     process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
@@ -74,7 +74,7 @@ def _row(parts: list[str]) -> ApiRow:
 
 
 def table(rows: dict[str, list[ApiRow]]) -> dict[str, object]:
-    """Return the table: for each API the releases at which what is said of it changed; null: it is not there."""
+    """Return the table: for each API the releases at which its entry changed; null: it does not exist."""
     history: dict[int, list[list[object]]] = {}
     for key in sorted({row.key for one in rows.values() for row in one}):
         last_range: object = None
@@ -101,7 +101,7 @@ def write(rows: dict[str, list[ApiRow]], file: Path = FILE) -> None:
 
 
 def differences(version: str, rows: Sequence[ApiRow], specs: Path) -> Iterator[str]:
-    """Yield where the published specs of a release say another range than its classes do."""
+    """Yield the APIs whose published specs of a release have another range than its classes."""
     accepted_ranges = {row.key: row.accepted for row in rows}
     with zipfile.ZipFile(specs / f"{version}.zip") as archive:
         for name in archive.namelist():

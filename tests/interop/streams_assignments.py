@@ -1,4 +1,4 @@
-"""Ask Kafka 4.3.1's StickyTaskAssignor where the tasks of streams groups go.
+"""Ask Kafka 4.3.1's StickyTaskAssignor for the tasks of streams groups.
 
 ``python -m tests.interop.streams_assignments`` writes the saved answers that the tests without Java compare with.
 """

@@ -1,6 +1,6 @@
 """A script for streams groups (KIP-1071): heartbeats, right and wrong, each answer written down.
 
-Lists are compared without their order: Kafka's come out of hash maps.
+Lists are compared without their order, as Kafka's have the order of hash maps.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def owned_tasks(active: dict[str, list[int]], standby: dict[str, list[int]] | No
 
 
 class Streams:
-    """One broker, and what it answered to members of streams groups."""
+    """One broker, and its answers to members of streams groups."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
@@ -209,7 +209,7 @@ def counts(streams: Streams) -> None:
         streams.player.names.clear()
         heartbeat = streams.join("topology", group, topology=topology(*subtopologies))
         status = [one.status_code for one in heartbeat.status or ()]
-        if 3 in status:  # the names in the text come in the order of a hash map
+        if 3 in status:  # the names in the text have the order of a hash map
             del streams.player.answers[-1]
         time.sleep(_SETTLED if 3 in status else 0)
         streams.beat("again", group, "m", heartbeat.member_epoch or 2)
@@ -224,7 +224,7 @@ def lives(streams: Streams) -> None:
     streams.topic("in", 2)
     missing = streams.beat("source", group, "m", 2)
     assert [one.status_code for one in missing.status] == [3], missing
-    del streams.player.answers[-1]  # the names in the text come in the order of a hash map
+    del streams.player.answers[-1]  # the names in the text have the order of a hash map
     time.sleep(_SETTLED)
     everything = {"0": [0, 1], "1": [0, 1]}
     epoch = streams.beat("ready", group, "m", missing.member_epoch).member_epoch

@@ -1,4 +1,4 @@
-"""What a run of this folder has shown, for people: each claim, who judged it, how often they agreed, who was not asked.
+"""The results of a run of this folder: each claim, its judges, the number of agreements, and missing judges.
 
 A judge that could not be had is named with its reason, and never counted as agreement.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-_VERSION = re.compile(r"\[(\d+\.\d+\.\d+)\b")  # the first parameter of a test, where a broker is started
+_VERSION = re.compile(r"\[(\d+\.\d+\.\d+)\b")  # the first parameter of a test, if it starts a broker
 _ALL = "all"
 OUTCOMES = ("agreed", "FAILED", "NOT ASKED")
 

@@ -1,4 +1,4 @@
-"""The embedded broker's access rights beside Kafka's StandardAuthorizer: every API and version, every right."""
+"""The embedded broker's access rights and Kafka's StandardAuthorizer: every API and version, every right."""
 
 from __future__ import annotations
 

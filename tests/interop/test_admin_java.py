@@ -149,7 +149,7 @@ class JavaAdmin:
 
 @pytest.fixture(scope="module")
 def scene(kafka: brokers.Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A node of Kafka whose second listener authenticates users."""
+    """A node of Kafka with authentication on its second listener."""
     settings = SETTINGS if kafka.version.startswith("4.") else {k: v for k, v in SETTINGS.items() if "share" not in k}
     node = kafka(tmp_path_factory.mktemp("kafka"), settings)
     port = kafka.module.free_port()
@@ -204,7 +204,7 @@ def outcome_of(name: str, admin: Admin, scene: Scene) -> tuple[str, str]:
 
 
 def prepare(name: str, scene: Scene) -> None:
-    """Prepare the call. What the release does not support is left to the call itself."""
+    """Prepare the call. Calls that the release does not support fail by themselves."""
     try:
         CALLS[name].prepare(scene)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""Kafka's LogValidator beside ours on the same batches, in one run: what KIP-31 is worth here and there."""
+"""Kafka's LogValidator and ours on the same batches, in one run: the value of KIP-31 on both sides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAYS = (
     ("in place, v2", 2, None),
     ("compressed by the broker, v2", 2, "none"),
 )
-# Of batches that are not compressed.
+# For uncompressed batches.
 PLAIN_WAYS = (("in place, v0", 0, None), ("in place, v1", 1, None), ("in place, v2", 2, None))
 HEADING = """# The append path beside Kafka's LogValidator
 
@@ -70,7 +70,7 @@ def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int,
 
 @pytest.mark.slow
 def test_appending_beside_kafkas_log_validator(java: Callable[..., str], tmp_path: Path) -> None:
-    """Both sides take and rebuild the same batches; what stays as it came has the same size."""
+    """Both sides accept and rebuild the same batches; unchanged batches have the same size."""
     lines = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         for what, magic, source in PLAIN_WAYS if codec == "none" else WAYS:

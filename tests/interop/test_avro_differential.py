@@ -1,4 +1,4 @@
-"""Random pairs of Avro schemas: values resolve to what Java's Avro 1.12.1 makes of them, or are refused by both."""
+"""Random pairs of Avro schemas: values resolve as in Java's Avro 1.12.1, or both reject them."""
 
 from __future__ import annotations
 

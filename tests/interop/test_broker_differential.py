@@ -1,4 +1,4 @@
-"""The embedded broker beside real ones: thousands of raw requests, each API at each version, answers field by field."""
+"""The embedded broker and real ones: thousands of raw requests, each API at each version, answers field by field."""
 
 from __future__ import annotations
 

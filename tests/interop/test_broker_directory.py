@@ -116,7 +116,7 @@ def share(broker: Broker) -> None:
 
 
 def share_start(port: int) -> int | None:
-    """Return where the share group stands; None for a broker without such groups.
+    """Return the start offset of the share group; None for a broker without such groups.
 
     A controller that was told of no level of ``share.version`` leaves them off until it is.
     """
@@ -142,7 +142,7 @@ def share_start(port: int) -> int | None:
 
 
 def layouts(data: Path) -> list[TopicLayout]:
-    """What a controller has to know of the directory: topics with ids, leader epochs, settings."""
+    """Return the controller's state of the directory: topics with ids, leader epochs, settings."""
     (directory,) = discover(str(data))
     layouts_by_topic: dict[str, TopicLayout] = {}
     for partition in directory.partitions:
@@ -173,7 +173,7 @@ def data(tmp_path):
         deadline = time.monotonic() + 60
         while len(broker.records("latest")) >= 200 and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert len(broker.records("latest")) < 200  # what lies in the active segment stays
+        assert len(broker.records("latest")) < 200  # records in the active segment are kept
         assert broker.topics["latest"].end_offsets == before
         broker.call(lambda state: state.topics["orders"].partitions[0].log.delete_records(40))
     return data

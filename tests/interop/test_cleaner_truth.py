@@ -30,7 +30,7 @@ SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")
 ROUNDS = 3
 MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1), (1, 2))
 SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
-WAIT = {"wait": 60_000}  # what a broker deletes a minute later is gone
+WAIT = {"wait": 60_000}  # files that a broker deletes a minute later are gone
 
 
 @dataclass
@@ -49,7 +49,7 @@ class CleanedLog:
     path: Path = field(default_factory=Path)
 
     def step(self, name: str) -> Path:
-        """Copy the log to where the next step is done."""
+        """Copy the log to the directory of the next step."""
         target = self.home / name
         shutil.copytree(self.path, target)
         copy_times(self.path / "t-0", target / "t-0")
@@ -90,7 +90,7 @@ def question(log: CleanedLog, judge: Judge, directory: Path, **more: Any) -> dic
 
 
 def append_segments(log: CleanedLog, number: int) -> Path:
-    """Append segments, as files alone: what a broker makes of them comes next."""
+    """Append segments, as files alone; a broker completes them in the next step."""
     if number:
         log.step(f"grown-{number}")
         for path in (log.path / "t-0").glob("*.deleted"):

@@ -1,4 +1,4 @@
-"""Our client beside real brokers: every codec in and out, committed offsets by the newest versions, groups."""
+"""Our client with real brokers: every codec in both directions, committed offsets by the newest versions, groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEWEST = {"3.9.1": {("OffsetCommit", 9), ("OffsetFetch", 9)}, "4.3.1": {("Offset
 
 @pytest.fixture(scope="module")
 def servers(kafka, tmp_path_factory) -> Iterator[str]:
-    """Start a broker whose topic has the table once for each codec."""
+    """Start a broker with a topic that has the table once for each codec."""
     with kafka(tmp_path_factory.mktemp("kafka"), {"group.initial.rebalance.delay.ms": "0"}) as node:
         with Admin(node.bootstrap) as admin:
             admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
@@ -50,7 +50,7 @@ def requested_apis(monkeypatch) -> set[tuple[str, int]]:
 
 
 def read_all(consumer: Consumer) -> pa.Table:
-    """Read until everything has come."""
+    """Read until all records are returned."""
     tables, end = [], time.monotonic() + PATIENCE_S
     while sum(table.num_rows for table in tables) < ROWS * len(CODECS) and time.monotonic() < end:
         tables.append(consumer.fetch_arrow(2_000))

@@ -25,7 +25,7 @@ class ThrottledClient:
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
 
     def ask(self, name: str, version: int, **fields: object) -> object:
-        """Return an answer, None where the connection is closed instead."""
+        """Return an answer; None if the connection is closed instead."""
         self._connection.send_request(message(f"{name}Request")(**fields), version)
         try:
             self.socket.sendall(self._connection.data_to_send())

@@ -1,4 +1,4 @@
-"""The embedded broker's coordinators beside Kafka's: hundreds of steps, each answer equal in every field."""
+"""The embedded broker's coordinators and Kafka's: hundreds of steps, each answer equal in every field."""
 
 from __future__ import annotations
 

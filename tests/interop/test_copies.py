@@ -1,4 +1,4 @@
-"""Three real brokers that fail, one after the other: what their log directories merge to is what the cluster serves."""
+"""Three real brokers that fail, one after the other: their merged log directories equal the cluster's records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KafkaCluster:
     def start(self, *names: int) -> None:
         """Start nodes at once: none of them is up before there is a majority.
 
-        From this thread: a broker ends with the thread that started it.
+        Start it from this thread: a broker ends with the thread that started it.
         """
         for name in names:
             node = self.nodes[name]

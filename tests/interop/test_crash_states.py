@@ -1,4 +1,4 @@
-"""A real Kafka starts on partitions that a crash left behind; our readers return what its consumers then receive.
+"""A real Kafka starts on partitions after a crash; our readers return the records that its consumers then receive.
 
 The crash states: segments that the cleaner or a split was about to replace (``.cleaned``, ``.swap``, ``.deleted``),
 transaction indexes that are empty, short, missing or of another segment, torn ends, and several of these at once. The

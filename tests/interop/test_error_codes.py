@@ -1,4 +1,4 @@
-"""Error codes are those of Kafka's own class: number, name, whether a retry can help, and what makes metadata stale."""
+"""Error codes equal Kafka's own class: number, name, whether they are retriable, and whether metadata is stale."""
 
 from __future__ import annotations
 

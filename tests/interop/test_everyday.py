@@ -1,4 +1,4 @@
-"""What users do every day, on three real nodes, of which some are killed: tests/everyday, unchanged."""
+"""Daily use on three real nodes, some of which are killed: tests/everyday, unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users of confluent-kafka, kafka-python and aiokafka see, next to what our users see: ``peers``."""
+"""Results for users of confluent-kafka, kafka-python and aiokafka, next to those of our users: ``peers``."""
 
 from __future__ import annotations
 

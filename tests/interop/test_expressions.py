@@ -1,4 +1,6 @@
-"""Regular expressions mean to our broker what they mean to Kafka's, whose engine is RE2/J; each difference is named."""
+"""Regular expressions have the same meaning in our broker and Kafka's, whose engine is RE2/J; each difference is
+named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka Streams, Connect and MirrorMaker beside the embedded broker: exact through kill -9 of them and of it."""
+"""Kafka Streams, Connect and MirrorMaker with the embedded broker: exact results through kill -9 of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaframes.client import Producer
 
 KEYS = 7
 RECORDS = 1_500
-STEPS = 3  # what is written comes in so many parts, with a kill behind each but the last
+STEPS = 3  # number of parts written, with a kill after each except the last
 SOURCES = Path(__file__).parent / "other"
 VERSIONS = ("4.3.1", "3.9.1")
 PATIENCE_SECONDS = 180

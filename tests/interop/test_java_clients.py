@@ -1,4 +1,4 @@
-"""Java clients, unmodified, beside the embedded broker: producers, consumers of each protocol, every call of Admin."""
+"""Unmodified Java clients with the embedded broker: producers, consumers of each protocol, every call of Admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's own ``java.util.regex.Pattern`` beside ``subscribePattern``, on random expressions."""
+"""Java's own ``java.util.regex.Pattern`` and ``subscribePattern`` on random expressions."""
 
 import base64
 import os

@@ -115,7 +115,7 @@ def client(broker: Broker, mechanism: str, login: str, **more: str) -> dict[str,
 
 
 def check_done(process: subprocess.CompletedProcess[str]) -> None:
-    """Both have authenticated anew, and lost nothing."""
+    """Check that both have reauthenticated, and lost nothing."""
     match = re.search(r"(\d+) sent, (\d+) read, (\d+), (\d+)", process.stdout)
     assert match is not None, process.stdout[-2000:] + process.stderr[-4000:]
     sent_count, read, *again = map(int, match.groups())

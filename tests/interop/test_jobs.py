@@ -144,7 +144,7 @@ def test_a_broker_opens_every_result_and_goes_on(kafka, java, results, tmp_path)
     check_in_order(tmp_path / "data")
 
 
-# What the broker was just given, against what the sources hold: so that it is right, not only served.
+# Compare the broker's input with the sources, so that it is correct, not only served.
 
 
 def without_type(records_by_partition):

@@ -140,7 +140,7 @@ def theirs(
 def sessions(
     classpath: str, kdc: kdcs.Kdc, folder: Path, properties: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run Java's producer and consumer until both have authenticated anew."""
+    """Run Java's producer and consumer until both have reauthenticated."""
     bounds = {"request.timeout.ms": "8000", "delivery.timeout.ms": "10000", "max.block.ms": "10000"}
     file = folder / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in (properties | bounds).items()))
@@ -308,7 +308,7 @@ def test_rules_name_principals_as_kafka_does(classpath):
 
 
 def apply_rules(principal: str, rules: list[str]) -> str:
-    """Return what our rules say, in the form of the Java program."""
+    """Return the result of our rules, in the form of the Java program."""
     try:
         names = LocalNames(rules, "NEW")
     except OptionError:
@@ -320,5 +320,5 @@ def apply_rules(principal: str, rules: list[str]) -> str:
 
 
 def agrees(ours: str, theirs: str) -> bool:
-    """Return whether both say the same, or ours has refused rules, or the empty name."""
+    """Return whether both results are equal, or ours rejects the rules, or the name is empty."""
     return ours in (theirs, "#") or (ours, theirs) == ("!", "=")

@@ -1,4 +1,4 @@
-"""kill -9 amid appends, in turn of our process and of a real broker: what was acknowledged is there, always.
+"""kill -9 during appends, in turn of our process and of a real broker: acknowledged records always survive.
 
 After each kill the other one opens the directory. What a broker makes of ours is what our own recovery makes of a copy.
 """
@@ -22,7 +22,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def run_until_killed(command: list[str], at_least: int, kill=None) -> AcknowledgedRecords:
-    """Run a process that tells what was acknowledged; kill it, or what it talks to, in the middle of its work."""
+    """Run a process that prints acknowledged records; kill it, or its broker, in the middle of its work."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as child:
@@ -49,7 +49,7 @@ def append_until_killed(data: Path, life: int) -> AcknowledgedRecords:
 
 
 def recover_copy(data: Path, copy: Path) -> dict[str, brokers.Seen]:
-    """Recover a copy, and say what consumers get of it."""
+    """Recover a copy, and return its consumers' records."""
     shutil.copytree(data, copy)
     manager = manager_of(copy)
     assert not manager.was_clean

@@ -1,4 +1,4 @@
-"""librdkafka's own tests of share groups, 0170 to 0182, where its sources are present."""
+"""librdkafka's own tests of share groups, 0170 to 0182, if its sources are present."""
 
 from __future__ import annotations
 

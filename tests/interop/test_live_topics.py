@@ -1,4 +1,4 @@
-"""Live topics on Spark beside real Apache Kafka: the behaviour suite of the embedded broker, each way of delivery.
+"""Live topics on Spark with real Apache Kafka: the behaviour suite of the embedded broker, each delivery guarantee.
 
 The files run as they are in ``make test``, with ``--kafka-bootstrap``; what needs faults or kills of the broker is
 skipped there, and is the embedded broker's alone.
@@ -22,7 +22,7 @@ SUITE = (
     "spark/test_topic_exactly_once.py",  # streams exactly once
     "spark/test_topic_transaction.py",  # a driver that is killed at each step of a transaction
     "spark/test_write_topic.py",  # a batch as a whole or not at all
-    "scan/topic/test_following.py",  # topics made anew
+    "scan/topic/test_following.py",  # recreated topics
     "scan/topic/test_planning.py",
     "scan/topic/test_reading.py",
     "spark/test_topic_stream.py",

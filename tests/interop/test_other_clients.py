@@ -1,4 +1,4 @@
-"""Clients of other languages and other times beside the embedded broker, each tried in all that it has.
+"""Clients of other languages and other releases with the embedded broker, each with all its features.
 
 They are fetched by their registries' own clients, once, into ``~/.cache/kafkaframes/clients``; what is missing is
 skipped by name. What is tried is in ``trials.py``. ``@platformatic/kafka`` is one that Node 20 can run.
@@ -78,7 +78,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def each(clients: Sequence[TestedClient]) -> pytest.MarkDecorator:
-    """Run a test for every client with every trial of what it has."""
+    """Run a test for every client with each of its trials."""
     trial_parameters = trials_of(clients)
     return pytest.mark.parametrize(
         ("client", "trial"), trial_parameters, ids=[f"{one.id}-{trial}" for one, trial in trial_parameters]
@@ -92,7 +92,7 @@ def attempt(
     trial: str,
     program: Callable[[], Sequence[str | Path]],
 ) -> None:
-    """Fetch a client's program, and run a trial; what comes of it goes to docs/clients.md."""
+    """Download a client's program, and run a trial; docs/clients.md gets the result."""
     client_trials.begin(client.name, client.version, trial)
     client_trials.saw(run_trial(served_broker, replace(client, command=(*program(), *client.command)), trial))
 

@@ -1,4 +1,4 @@
-"""Real brokers and cleaners split segments whose offsets overflow into our files, and serve every record of ours."""
+"""Real brokers and cleaners split segments with overflowing offsets into the same files, and serve every record."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_broker_splits_into_the_files_that_we_split_into(kafka, java, tmp_path
     ours, theirs = files_of(tmp_path / "ours", COMPARED), files_of(tmp_path / "data", COMPARED)
     assert sorted(ours) == sorted(theirs)
     for name, content in theirs.items():
-        assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has begun to make those anew
+        assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has begun to rebuild those
     assert users(cluster.records) == users(brokers.read_expected_records(tmp_path / "ours"))
 
 

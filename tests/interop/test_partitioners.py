@@ -1,4 +1,4 @@
-"""Kafka 4.3.1's partitioners beside those here: random keys, partitions without a leader, queues of any length."""
+"""Kafka 4.3.1's partitioners and ours: random keys, partitions without a leader, queues of any length."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_turns_are_kafkas(probe):
 
 
 def test_queues_weigh_as_kafkas(probe):
-    """Kafka chooses without weights, and so evenly, where all queues have the same length."""
+    """If all queues have the same length, Kafka chooses without weights, and so evenly."""
     cases = [[GENERATOR.choice([0, 0, 1, 2, 5, 40]) for _ in range(GENERATOR.randrange(2, 9))] for _ in range(300)]
     cases = [lengths for lengths in cases if len(set(lengths)) > 1]
     for lengths, answer in zip(cases, probe([f"queues {','.join(map(str, each))}" for each in cases]), strict=True):

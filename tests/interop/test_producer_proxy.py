@@ -1,6 +1,6 @@
 """Our producer before Apache Kafka, on connections that a proxy delays and cuts: nothing twice, lost or out of order.
 
-``KAFKAFRAMES_RUNS`` says how many runs there are, ``KAFKAFRAMES_SEED`` which is the first; the modes take turns.
+``KAFKAFRAMES_RUNS`` is the number of runs, ``KAFKAFRAMES_SEED`` the first seed; the modes take turns.
 """
 
 from __future__ import annotations

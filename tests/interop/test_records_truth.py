@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's record classes read what we write, the same, and fail where we say that they fail."""
+"""Kafka 3.9.1's record classes read our sets identically, and fail at the same places."""
 
 from __future__ import annotations
 

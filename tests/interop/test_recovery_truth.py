@@ -36,7 +36,7 @@ MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1))
 
 @dataclass
 class DamagedLog:
-    """One made-up log, what was done to it, and what the broker's checkpoints say."""
+    """One made-up log, its damage, and the broker's checkpoints."""
 
     home: Path
     choose: random.Random

@@ -62,7 +62,7 @@ VERSION = "4.3.1"
 
 @pytest.fixture
 def scenario_servers(oracle, tmp_path) -> Iterator[str]:
-    """A broker whose groups may have short locks, with the topics of each scenario for each client."""
+    """A broker with groups that may have short locks, and the topics of each scenario for each client."""
     kafka = brokers.kafka_or_skip(oracle, VERSION)
     properties = {**SHARE_PROPERTIES, "group.share.min.record.lock.duration.ms": "1000"}
     with kafka(tmp_path, properties) as node:

@@ -1,4 +1,4 @@
-"""PySpark 4.0, the oldest that we say we run on: the example logs through ``kafka-log``, counted against Kafka.
+"""PySpark 4.0, the oldest supported version: the example logs through ``kafka-log``, counted against Kafka.
 
 The package is put under ``~/.cache/kafkaframes/pyspark-4.0`` once and stands before the newer one on the path of the
 process that runs this; the rest of the environment is the tests' own.

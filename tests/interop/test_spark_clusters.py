@@ -33,7 +33,7 @@ READ = """
     print("records", log.count(), "topics", log.select("topic").distinct().count())
     spark.stop()
 """
-# Reads a topic, writes another exactly once in micro-batches, one of them again, and tells what is there.
+# Reads a topic, writes another exactly once in micro-batches, one of them again, and prints the result.
 TOPICS = """
     import sys, tempfile
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector beside ``kafka-topic``: the same rows, offsets and refusals; checkpoints go both ways."""
+"""Spark's own Kafka connector and ``kafka-topic``: the same rows, offsets and errors; checkpoints work both ways."""
 
 from __future__ import annotations
 

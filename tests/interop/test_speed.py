@@ -1,4 +1,4 @@
-"""Kafka's own Java classes beside ours on the same bytes, in one run; the tables go to ``benchmarks/results``.
+"""Kafka's own Java classes and ours on the same bytes, in one run; the tables are written to ``benchmarks/results``.
 
 The tests fail if the two sides do not read the same, not if one is slow: the machine may be busy.
 """

@@ -1,4 +1,4 @@
-"""Streams groups of the embedded broker beside Kafka's: each answer equal in every field."""
+"""Streams groups of the embedded broker and Kafka's: each answer equal in every field."""
 
 from __future__ import annotations
 

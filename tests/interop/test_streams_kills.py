@@ -83,7 +83,7 @@ def applications(command: list[str], folder: Path, bootstrap: str) -> Iterator[A
 
 
 class Words:
-    """What is counted: rounds of words, and what is to come out."""
+    """The input: rounds of words, and the expected counts."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

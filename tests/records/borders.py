@@ -1,13 +1,13 @@
-"""Records whose lengths, counts and deltas lie where a zig-zag varint gets longer: for whoever writes or reads them."""
+"""Records with lengths, counts and deltas at the borders of zig-zag varint sizes, for readers and writers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-#: One byte to two, two to three, three to four; and what else a length or count is: 126 to 128, 255 and 256.
+# : One byte to two, two to three, three to four; and other borders of lengths and counts: 126 to 128, 255 and 256.
 SIZES = (0, 1, 62, 63, 64, 65, 126, 127, 128, 255, 256, 8190, 8191, 8192, 16382, 16383, 16384, 1_048_575, 1_048_576)
-#: Of a timestamp behind the first one's: both signs, up to what a varlong holds in each of its sizes.
+# : Deltas to the first timestamp: both signs, up to the limit of a varlong in each of its sizes.
 DELTAS = tuple(sign * (1 << bits) + more for bits in (6, 13, 20, 27, 34, 41) for sign in (1, -1) for more in (-1, 0))
 FIRST = 1 << 42
 

@@ -39,7 +39,7 @@ class Guarded:
 class GuardedMemory:
     """Gives each array its own memory, which ends at a forbidden page (``records.memory.Recycler``'s ``array``).
 
-    What is read or written beyond an array ends the process. An array holds its mapping, which goes with it.
+    A read or write beyond an array ends the process. An array holds its mapping, which is released with it.
     """
 
     def array(self, size: int, dtype: object) -> np.ndarray:

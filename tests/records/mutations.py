@@ -1,7 +1,7 @@
-"""Record batches and messages that are wrong inside, with right CRCs: what a checksum does not catch.
+"""Record batches and messages with invalid contents and correct CRCs: damage that a checksum does not detect.
 
-Every part of a record is a token: a number that is written as a varint, or bytes. A mutation changes a token, mostly by
-a little, and the lengths around it are computed again (or not), so that the damage is met as deep inside as it lies.
+Every part of a record is a token: a number written as a varint, or bytes. A mutation changes a token, mostly by a
+little, and the lengths around it are recomputed (or not), so that readers reach the damage deep inside.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _change(parts: list[int | bytes], choose: random.Random) -> None:
     place, how = choose.randrange(len(parts)), choose.random()
     part = parts[place]
     if how < 0.1:
-        del parts[place:]  # the record ends here; a count or a length that came before promises more
+        del parts[place:]  # the record ends here, before its count or length is used up
         parts.append(choose.choice((0, 1, 3)))
     elif how < 0.15:
         _end_behind_count(parts, choose.choice((1, 3, 63)))
@@ -88,7 +88,7 @@ def _change(parts: list[int | bytes], choose: random.Random) -> None:
 
 
 def _end_behind_count(parts: list[int | bytes], count: int) -> None:
-    """Let a record end behind its count of headers."""
+    """End a record after its count of headers."""
     place = 3
     for _ in range(2):
         size = parts[place] if place < len(parts) else 0
@@ -99,7 +99,7 @@ def _end_behind_count(parts: list[int | bytes], count: int) -> None:
 def batch_v2(
     payload: bytes, *, count: int, base_offset: int = 0, attributes: int = 0, last_delta: int | None = None
 ) -> bytes:
-    """Put a records section behind a header of format 2 whose CRC is right."""
+    """Add a header of format 2 with a correct CRC to a records section."""
     last = max(count - 1, 0) if last_delta is None else last_delta
     checked_bytes = struct.pack(">hiqqqhii", attributes, last, 5, 900, -1, -1, -1, count) + payload
     return struct.pack(">qiibI", base_offset, 9 + len(checked_bytes), 0, 2, crc32c(checked_bytes)) + checked_bytes

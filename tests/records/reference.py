@@ -63,7 +63,7 @@ def _number(raw: bytes, start: int, end: int, *, signed: bool = True) -> int:
 
 
 def _field(raw: bytes, at: int, layout: HeaderLayout, name: str, batch_size: int) -> int:
-    """Read a header's field; -1 where the batch is too short to have it."""
+    """Read a header's field; -1 if the batch is too short for it."""
     if layout.end_of(name) > batch_size:
         return -1
     unsigned = name == "crc" or (name == "attributes" and layout is not BATCH_V2)
@@ -160,7 +160,7 @@ class _DamagedError(Exception):
 
 
 class _Batch(NamedTuple):
-    """What the records of one batch need from its header, and where they lie."""
+    """The fields of a batch's header that its records need, and the records' position."""
 
     header: dict[str, int]
     raw: bytes
@@ -193,7 +193,7 @@ def _bytes_at(raw: bytes, position: int, end: int) -> tuple[int, int, int]:
 
 
 def _record_stop(batch: _Batch, position: int) -> tuple[int, int]:
-    """Read a record's length: (where its body starts, where it stops)."""
+    """Read a record's length: (start of its body, its end)."""
     try:
         length, start = read_varint(memoryview(batch.raw)[: batch.end], position)
     except TruncatedError:
@@ -257,7 +257,7 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
 
 
 def _message(batch: _Batch, at: int, end: int, offset: int, stamp: int) -> _Row:
-    """Index the message whose CRC stands at ``at``; the lenient reader takes what it cannot read for null."""
+    """Index the message with its CRC at ``at``; the lenient reader replaces unreadable fields by null."""
     raw = batch.raw
     layout = MESSAGE_V0 if _magic(raw, at) == 0 else MESSAGE_V1
     position = at + layout.size - OVERHEAD_BYTES

@@ -127,6 +127,6 @@ def stream(choose: random.Random) -> tuple[Codec, int, bytes]:
 
 
 def batch(base_offset: int, codec: int, count: int, payload: bytes) -> bytes:
-    """Put a payload behind a format 2 header whose CRC is right."""
+    """Add a header of format 2 with a correct CRC to a payload."""
     checked_bytes = struct.pack(">hiqqqhii", codec, count - 1, 5, 5, -1, -1, -1, count) + payload
     return struct.pack(">qiibI", base_offset, 9 + len(checked_bytes), -1, 2, crc32c(checked_bytes)) + checked_bytes

@@ -1,4 +1,4 @@
-"""What is drawn of batches: every byte once, what the reader reads, and an end at the damage."""
+"""Drawings of batches: every byte once, the reader's values, and an end at the damage."""
 
 import itertools
 from pathlib import Path
@@ -16,7 +16,7 @@ VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin
 
 
 def assert_drawn(data, depth=RECORDS):
-    """Runs follow each other without gaps; where there is no error they reach the end."""
+    """Runs follow each other without gaps; without an error they reach the end."""
     drawings = draw_records(data, depth=depth)
     for drawing in drawings:
         for before, run in itertools.pairwise(drawing.runs):

@@ -1,6 +1,6 @@
-"""What is open at once is bounded, whatever a few kilobytes ask for: compressed batches, tiny records, headers.
+"""Decompressed data is limited, however much a few kilobytes expand to: compressed batches, tiny records, headers.
 
-The large cases run in a process whose memory is limited (RLIMIT_AS), as ``prlimit --as`` does.
+The large cases run in a process with limited memory (RLIMIT_AS), like ``prlimit --as``.
 """
 
 import os
@@ -24,9 +24,9 @@ from kafkaframes.records.reasons import MAX_HEADERS, MAX_RECORDS
 from kafkaframes.records.scan import FILE, as_array, scan_all
 
 TINY = b"\x0c\0\0\0\x01\x01\0"  # a record of seven bytes: no key, no value, no headers
-LIMITED = 5 << 29  # bytes of addresses: python, numba, pyarrow and what they load take 1 GiB of them
+LIMITED = 5 << 29  # address space in bytes: python, numba, pyarrow and their libraries take 1 GiB of it
 TIGHT = 1 << 30
-# Threads that nobody needs here, and what their memory takes of the addresses, are as many as the machine has cores.
+# The number of unused threads, which take address space, is the number of cores.
 FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
@@ -42,7 +42,7 @@ def _runs(times):
 
 
 def large_value(size):
-    """A batch of one record whose value has so many bytes."""
+    """Return a batch of one record with a value of so many bytes."""
     head = b"\0\0\0\x01" + mutations.varint(size)
     return compress_repeated((mutations.varint(len(head) + size + 1) + head, 1), (b"\0", size + 1))
 
@@ -110,7 +110,7 @@ def bombs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def few_bombs(tmp_path_factory):
-    """Ten batches of 60 MiB, with holes between their offsets, and a segment behind them."""
+    """Ten batches of 60 MiB, with holes between their offsets, and a segment after them."""
     folder, payload = tmp_path_factory.mktemp("few"), large_value(60 << 20)
     path = log_of(folder, payload, batches=1)
     batches = [

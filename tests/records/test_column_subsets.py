@@ -16,7 +16,7 @@ from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DROP, FAIL, KEEP
 from kafkaframes.records.scan import Memory, as_array
 
-# These decide what a kernel does, and which one runs; every other column is made of batch headers and offsets.
+# These choose the kernel and its work; every other column is computed from batch headers and offsets.
 DECIDING = ("timestamp_type", "key", "value", "headers", "key_size", "crc_ok")
 SUBSETS = [names or ("offset",) for size in range(7) for names in itertools.combinations(DECIDING, size)]
 OTHERS = [(name,) for name in COLUMNS if name not in DECIDING]
@@ -24,13 +24,13 @@ BOUNDS = ((None, None), (3, 1004), (1001, None), (None, 2002))
 
 
 def read(data, columns, **options):
-    """Read the columns: a table, what was damaged, and how the source ended."""
+    """Read the columns: a table, the damage, and the end of the source."""
     reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, **options))
     return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
 
 
 def failure(data, columns, **options):
-    """What FAIL raises, in words; None where it raises nothing."""
+    """Return the message of FAIL's error; None without an error."""
     reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, on_damage=FAIL, **options))
     try:
         list(reader)
@@ -53,7 +53,7 @@ def assert_one_verdict(data, subsets, *, on_damage=KEEP, **options):
 
 
 def header_claims(count, pairs=b""):
-    """A record whose header count is not what follows it."""
+    """Return a record whose header count does not match its headers."""
     body = b"\0\0\0\x01\x02v" + mutations.varint(count) + pairs
     return mutations.varint(len(body)) + body
 
@@ -61,7 +61,8 @@ def header_claims(count, pairs=b""):
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("claimed_count", [-1, 1, 3, 63, 64, 1000, 2**31 - 1])
 def test_headers_that_are_claimed_and_not_there(claimed_count, codec):
-    tail = header_claims(1, b"\2a" + mutations.varint(60) + b"x" * 60)  # longer than what a kernel reads without bounds
+    # longer than the part that a kernel reads without bounds checks
+    tail = header_claims(1, b"\2a" + mutations.varint(60) + b"x" * 60)
     section = mutations.compress(codec, header_claims(claimed_count) + header_claims(0) + tail)
     sound = kafkaframes.build_records({"value": [b"x" * 50] * 2}, base_offset=10)
     data = mutations.batch_v2(section, count=3, attributes=codec) + sound

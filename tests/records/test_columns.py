@@ -1,4 +1,4 @@
-"""Columns say what the Python values say, on every vector and on damaged copies of it; and the public functions."""
+"""Columns equal the Python values, on every vector and on damaged copies of it; and the public functions."""
 
 from functools import lru_cache
 from itertools import chain
@@ -27,7 +27,7 @@ TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
 
 @lru_cache(maxsize=1)  # asked again for other sizes of a chunk
 def rows_of_values(data, rules=MEMORY):
-    """What the columns must say, from the Python values."""
+    """Return the expected columns, from the Python values."""
     return list(_rows_of_values(data, rules))
 
 
@@ -75,11 +75,11 @@ def rows_of_columns(batches):
             yield row
 
 
-SIZES = ("key_size", "value_size")  # where one of these is wanted, the columns are made the long way
+SIZES = ("key_size", "value_size")  # if one of these is selected, the general path builds the columns
 
 
 def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
-    """The columns, made the long way and the short, say what the values say; both report the same damage."""
+    """Compare the columns of both paths with the values; both report the same damage."""
     expected_rows = rows_of_values(data, rules)
     errors = []
     for without in ((), SIZES):

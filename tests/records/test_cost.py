@@ -1,4 +1,4 @@
-"""What reading may cost: no Python frame for a record, bounded memory for a bomb, a warm start within its limit."""
+"""Limits of reading: no Python frame per record, bounded memory for a bomb, a warm start within its limit."""
 
 import gc
 import gzip
@@ -27,7 +27,7 @@ def calls(data):
 
     list(kafkaframes.read_records(data))  # imports and first uses
     gc.collect()
-    gc.disable()  # what it finds, of other tests too, and those who listen to it are called
+    gc.disable()  # it would also collect garbage of other tests and call its callbacks
     sys.setprofile(count_calls)
     try:
         for _ in kafkaframes.read_records(data):

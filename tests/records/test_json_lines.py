@@ -1,4 +1,4 @@
-"""Records as JSON lines: every byte comes back, and what is not understood is refused with its place."""
+"""Records as JSON lines: every byte is kept, and unknown input is rejected with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decompressing without Python: what is accepted is what the careful path says, and no byte beyond is touched."""
+"""Decompression without Python: accepted streams have the general path's result, and no byte beyond is touched."""
 
 import itertools
 import random
@@ -53,7 +53,7 @@ def assert_no_other_verdict(codec, payload, *, limit=LIMIT):
 
 
 def test_every_function_is_found_here():
-    """These wheels export them; where others do not, only speed is lost."""
+    """These wheels export them; without them only speed is lost."""
     assert set(native.functions()) == set(range(_kernels_codecs.SCRATCH))
 
 
@@ -141,7 +141,7 @@ ELEMENTS = st.one_of(
 
 
 def size_of(elements):
-    """How long the elements say that they are."""
+    """Return the length that the elements specify."""
     size = 0
     for element in elements:
         tag = element[0]
@@ -178,7 +178,7 @@ def body_of(data, level):
 
 @given(st.data())
 def test_gzip_bodies_with_a_right_trailer_mean_what_zlib_says(data):
-    """Damage to the body alone would be found by the CRC: here the CRC is made to fit what is decoded."""
+    """The CRC would detect damage to the body alone, so the test computes the CRC of the decoded bytes."""
     body = body_of(text(data.draw(st.integers(20, 3000))), data.draw(st.sampled_from([1, 6, 9])))
     for _ in range(data.draw(st.integers(0, 2))):
         body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -234,7 +234,7 @@ def test_many_batches_are_opened_as_one_by_one_without_the_functions(seed, limit
 
 
 def one_odd_row_after_the_other(_buf, _table, row, starts, _ends, kinds, _limit, _arena, size, _calls):
-    """What ``open_batches`` answers where every stream is odd."""
+    """Answer like ``open_batches`` for streams that are all unusual."""
     while row < starts.size and kinds[row] == 0:
         starts[row] = _ends[row] = size
         row += 1

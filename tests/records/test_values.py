@@ -77,7 +77,7 @@ def plain(magic: int, offset: int, *, flip: bool) -> bytes:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("flips", [(False, True), (True, False)])
 def test_a_plain_message_beside_compressed_ones_has_its_own_crc_judged(magic, codec, flips):
-    """Behind a section that was decompressed its size stood before it no more: the size before it was another's."""
+    """After a decompressed section, the size before a message was overwritten with another message's size."""
     wrapper = build_records({"offset": [0, 1], "value": [b"a", b"b"]}, record_format=magic, codec=codec)
     raw = wrapper + plain(magic, 5, flip=flips[0]) + wrapper + plain(magic, 6, flip=flips[1])
     crc_verdicts = [[record.crc_ok for record in one.records] for one in batch.read_values(raw)]
@@ -123,7 +123,7 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
     plain = bytearray(build_records(columns, record_format=magic))
     size = len(plain) // 3
     at = size + (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size + (0 if field == "key" else 5)
-    plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than what is left of it
+    plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than its remaining bytes
     raw = wrap_set(bytes(plain), magic, codec) if codec else bytes(plain)
     strict, lenient = list(batch.read_values(raw)), list(batch.read_values(raw, lenient=True))
     damage = strict[0 if codec else 1].damage

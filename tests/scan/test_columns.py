@@ -1,4 +1,4 @@
-"""Which columns a read of ``kafka-log`` has; no JVM."""
+"""The columns of a read of ``kafka-log``; no JVM."""
 
 import pyarrow as pa
 import pytest

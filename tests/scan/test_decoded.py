@@ -1,4 +1,4 @@
-"""Values decoded beside the other columns of a scan: structs, reasons, and where the schema comes from."""
+"""Decoded values next to the other columns of a scan: structs, reasons, and the source of the schema."""
 
 from __future__ import annotations
 

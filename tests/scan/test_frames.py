@@ -1,4 +1,4 @@
-"""Scans as the frames of others: the same rows, read no wider than is asked for."""
+"""Scans as frames of other libraries: the same rows, with only the requested columns."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_filter_that_arrow_compares_with_no_bounds_is_still_one(scan):
 
 
 def test_what_was_not_read_is_logged_where_only_rows_are_seen(tmp_path, caplog):
-    """Polars and DuckDB show rows alone; the damage was in ``errors`` of batches that nobody saw."""
+    """Polars and DuckDB show rows only; the damage was in ``errors`` of batches that no caller saw."""
     pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
     path = tmp_path / "x.pcap"

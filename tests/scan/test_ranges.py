@@ -1,4 +1,4 @@
-"""Where a read starts and ends; which partitions it names; what is lost of it."""
+"""The start and end of a read; the partitions that it names; lost data."""
 
 import pytest
 from hypothesis import given

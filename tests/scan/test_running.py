@@ -1,4 +1,4 @@
-"""What notebooks show: a bar of the bytes that are read, in the kernel of one alone."""
+"""Output in notebooks: a progress bar of the bytes read, in a notebook's kernel only."""
 
 from __future__ import annotations
 

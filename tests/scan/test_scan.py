@@ -1,4 +1,4 @@
-"""Scans of logs: what is narrowed, counted and cut is what plain Python gets from all rows."""
+"""Scans of logs: filters, counts and limits equal plain Python on all rows."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
         offsets(start=3)
     assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
     with pytest.raises(OptionError, match="offset 3 of orders-1 is beyond the log's end 0"):
-        offsets(start={"orders": {0: 3, 1: 3, 2: 2}})  # said of this very partition
+        offsets(start={"orders": {0: 3, 1: 3, 2: 2}})  # specified for this very partition
 
 
 def test_start_and_end_bound_the_plan(log):

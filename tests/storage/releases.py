@@ -1,4 +1,4 @@
-"""Which generation of brokers a release of Kafka belongs to."""
+"""The generation of brokers that a release of Kafka belongs to."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def _truth(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batches(data: bytes) -> list[Any]:
-    """Compare rebuilt compressed sets by what is read: all but sizes, CRCs and positions, which the codec decides."""
+    """Compare rebuilt compressed sets by their records: all but sizes, CRCs and positions, which depend on the
+    codec.
+    """
     walk = read_values(data)
     batches = [
         {name: getattr(batch, name) for name in batch.__slots__ if name not in ("position", "size", "crc")}

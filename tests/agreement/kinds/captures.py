@@ -1,4 +1,4 @@
-"""Kind ``captures``: recorded traffic, with what the brokers' request logs say of every call.
+"""Kind ``captures``: recorded traffic and the brokers' request logs of every call.
 
 The product is given the capture alone, not even the brokers' ports. Compared is every call of the truth: header, sizes,
 offsets in the streams, software, error codes with paths, how many error fields there are, bodies, what an Envelope
@@ -131,7 +131,7 @@ def _totals(manifest: Row, rows: list[Row]) -> Iterator[str]:
 
 
 class _Comparison:
-    """The calls of a truth beside those that were found; their times too where the capture is as it was recorded."""
+    """The calls of a truth and the calls found; their times too if the capture has its original times."""
 
     def __init__(self, truth: list[Row], rows: list[Row], *, has_times: bool) -> None:
         self.has_times = has_times
@@ -223,13 +223,13 @@ def _states(line: Row) -> Row:
 
 
 def _header(line: Row) -> Row:
-    """What a call's header and connection say, as far as the capture can show it."""
+    """Return a call's header and connection, as far as the capture has them."""
     software: Any = line["software_name"], line["software_version"]
     if line.get("software_not_in_capture"):
         software = (None, None)
     facts = {"api_name": line["api_name"], "client_id": line["client_id"] or None, "software": software}
     if line["api_key"] == 18 and line["wire"].get("response_missing"):
-        del facts["software"]  # whether the broker took the version, and so the name, only its answer tells
+        del facts["software"]  # only the response shows whether the broker accepted the version, and so the name
     if line.get("principal") not in (None, "User:ANONYMOUS"):
         facts["principal"] = line["principal"]
     return facts

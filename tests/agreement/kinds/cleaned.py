@@ -50,7 +50,7 @@ def _cases(folder: Path) -> Iterator[Case]:
 
 
 def _clocks(config: dict[str, Any], name: str) -> list[int]:
-    """The clock of each of a log's rounds: exact where the round set a horizon, else that of the log line."""
+    """The clock of each of a log's rounds: exact if the round set a horizon, else that of the log line."""
     exact = config["now_ms_of_the_rounds_from_new_delete_horizons"]
     clocks = []
     for line in config["cleaner_log"]:
@@ -87,7 +87,7 @@ def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:
 
 
 def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, int], list[str]]:
-    """Run every round; replace the partitions under ``logs`` by what the product made.
+    """Run every round; replace the partitions under ``logs`` by our results.
 
     Returns:
         The product's checkpoint, and where many workers would not have made the same.
@@ -102,7 +102,7 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, in
             settings = replace(_settings(config, name, clock), first_dirty_offset=dirty.get(name))
             try:
                 result = clean_partition(directory.filesystem, partition, settings, work / f"{name}.{number}")
-            except LogDirError:  # where Kafka cleans, the files that stay as they were are the disagreement
+            except LogDirError:  # if Kafka cleans, the unchanged files are the disagreement
                 continue
             if result is None:
                 continue
@@ -151,7 +151,7 @@ def _compare(folder: Path, logs: Path, config: dict[str, Any], dirty: dict[str, 
 
 
 def _names(logs: Path, cleaned_names: dict[str, int]) -> set[str]:
-    """List the files of the partitions, but for what the broker's restart and its late deletions decide.
+    """List the files of the partitions, except those that depend on the broker's restart and its late deletions.
 
     Files that wait for their deletion (``.deleted``) go or stay by the second; a log that was not cleaned still lost
     its stray snapshots when the broker started.

@@ -1,6 +1,6 @@
 """Kind ``codec``: Kafka's own test messages with odd values, mutated bytes, and hostile bytes.
 
-The specs lie beside the lines, in ``specs``; a message that is not there is the catalog's.
+The specs are next to the lines, in ``specs``; other messages are the catalog's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kind ``committed``: what live consumers were given under both isolation levels, and where they ended.
+"""Kind ``committed``: the records that live consumers received under both isolation levels, and their end offsets.
 
 Asked twice: with the transaction indexes and by the markers alone.
 """

@@ -1,6 +1,6 @@
-"""``dumplog``: what kafka-dump-log printed for every file of a log directory, line for line.
+"""``dumplog``: kafka-dump-log's output for every file of a log directory, line for line.
 
-The product is given the log directory and the version whose form to print in. Compared, section by section:
+Our input is the log directory and the version of the output format. Compared, section by section:
 
 * ``--deep-iteration --print-data-log``: every segment and KRaft snapshot of topics that need no decoder;
 * the plain dump of ``.index`` and ``.timeindex``, ``--index-sanity-check``, ``--verify-index-only``;
@@ -41,7 +41,7 @@ _HEADING = re.compile(r"(Mismatches in|Found |The following|Non-consecutive|Snap
 
 @dataclass
 class Section:
-    """One run of the tool: its flags, the lines of each file, what it wrote to standard error."""
+    """One run of the tool: its flags, the lines of each file, its standard error."""
 
     flags: str
     version: str = ""
@@ -49,11 +49,11 @@ class Section:
     end_lines: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     headings_only: bool = False
-    file: str = ""  # where the command names it, what is printed is about this one
+    file: str = ""  # the file in the command, if the output is about it
 
 
 def parse(text: bytes) -> list[Section]:
-    """Take a ``*.dumplog.txt`` apart; its three layouts are told from each other by their ``###`` lines."""
+    """Parse a ``*.dumplog.txt``; its three layouts differ in their ``###`` lines."""
     sections: list[Section] = []
     current: list[bytes] = []
     name, errors = "", False

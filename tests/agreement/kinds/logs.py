@@ -37,7 +37,7 @@ def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def product_lines(directory: Path) -> Iterator[bytes]:
-    """Yield what the product says about a log directory, a line at a time."""
+    """Yield our description of a log directory, a line at a time."""
     from kafkaframes.jobs.dump.jsonl import dump_json_lines
 
     for chunk in dump_json_lines([str(directory)]):

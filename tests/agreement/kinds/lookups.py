@@ -89,7 +89,7 @@ def _answers(
 
 
 def _list_offsets(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
-    """Return the three special times: the largest timestamp as a log answers that is opened, the others as a leader."""
+    """Return the three special times: the largest timestamp from a newly opened log, the others from a leader."""
     epochs, start = partition.leader_epochs or (), partition.log_start_offset
     first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else -1
     end = log_end_offset(filesystem, partition, use_indexes=use_indexes)

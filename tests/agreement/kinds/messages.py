@@ -1,4 +1,4 @@
-"""Kind ``messages``: every message at every version, values and mutated bytes, and which header goes with which.
+"""Kind ``messages``: every message at every version, values and mutated bytes, and the header of each message.
 
 A case is one file's lines of one message.
 """

@@ -1,4 +1,4 @@
-"""Kinds ``records`` and ``batches``: record sets in memory, beside what Kafka's memory iterator makes of them.
+"""Kinds ``records`` and ``batches``: record sets in memory, compared with Kafka's memory iterator.
 
 The words of an error are Kafka's own and are not compared; whether there is one is.
 """
@@ -82,7 +82,9 @@ def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]
 
 
 def _skip_values(batch: Batch, lenient: Batch) -> tuple[int, bool]:
-    """What the iterator that skips keys and values does: it checks less, but for batches of format 2 as they are."""
+    """Return the result of the iterator that skips keys and values: it checks less, except for uncompressed batches of
+    format 2.
+    """
     chosen_batch = batch if batch.magic >= 2 and batch.codec == "none" else lenient
     return len(chosen_batch.records), chosen_batch.damage is not None
 

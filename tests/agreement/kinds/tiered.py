@@ -1,4 +1,4 @@
-"""Kind ``tiered``: stores of tiered segments beside the broker's log directory, as a real broker and plugin left them.
+"""Kind ``tiered``: stores of tiered segments and the broker's log directory, written by a real broker and plugin.
 
 The product is given ``store/``, ``local/`` and the private keys. Compared are: every field of each upload (what is
 there, state and records in the metadata topic, whether it is part of the log, manifest, chunk sizes, the segment and
@@ -76,7 +76,7 @@ def _partitions(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Product:
-    """What the product says about one case."""
+    """Our results for one case."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -174,7 +174,7 @@ class _Product:
         }
 
     def _deleted_segment(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
-        """A segment whose objects are deleted, as the metadata topic has it."""
+        """A segment with deleted objects, as the metadata topic describes it."""
         first = entries[0]
         prefix = entries[1].facts.get("custom_metadata", {}).get("OBJECT_PREFIX", "") if len(entries) > 1 else ""
         stem = f"{first.facts['start_offset']:020d}-{first.segment_id}"
@@ -195,7 +195,9 @@ class _Product:
         }
 
     def store_alone(self, truth: list[dict[str, Any]]) -> Iterator[str]:
-        """Without metadata topic and local log the same offsets come from the same bytes, deletions under way aside."""
+        """Without metadata topic and local log the same offsets are read from the same bytes, pending deletions
+        aside.
+        """
         by_object = {entry["object"]: entry for entry in truth}
         under_way = {key for key, entry in by_object.items() if entry["state"] == "DELETE_SEGMENT_STARTED"}
         wanted_contents = {_content(entry) for key, entry in by_object.items() if entry["valid"]}
@@ -259,7 +261,7 @@ class _Product:
         return facts | self._original(truth, announced_segments, both, log)
 
     def _read_consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
-        """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
+        """Return ``kafka-log``'s records of the store and the local directory together, in the truth's form."""
         from kafkaframes.scan.columns import choose_columns
         from kafkaframes.scan.log import reading, resolve
         from kafkaframes.spark.options.log_options import log_options
@@ -283,13 +285,14 @@ class _Product:
     def _original(
         self, truth: Mapping[str, Any], announced_segments: set[int], have: list[int], log: TieredLog
     ) -> dict[str, Any]:
-        """The segments that there once were, and what was in them if all are still here.
+        """The original segments, and their contents if all still exist.
 
-        Lost histories were announced too, and what was deleted is only counted in the truth.
+        Lost histories were announced too, and the truth only counts deleted segments.
         """
         ever = truth.get("original_base_offsets", [])
         empty = {segment.base_offset for segment in log.partition.segments if segment.size_bytes == 0}
-        have = [base for base in have if base in ever or base not in empty]  # the last may have been rolled meanwhile
+        # the last segment may have been rolled since
+        have = [base for base in have if base in ever or base not in empty]
         facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced_segments & {*ever})})}
         if ever == have:
             counts = log.counts()
@@ -304,7 +307,7 @@ class _Product:
 
 
 class TieredLog:
-    """A partition whose older segments are remote, as a broker serves it: remote up to where the local ones begin."""
+    """A partition with remote older segments, as a broker serves it: remote up to the first local offset."""
 
     def __init__(self, tiered_partition: Partition, local: Partition, filesystem: Any) -> None:
         begin = local.segments[0].base_offset if local.segments else None

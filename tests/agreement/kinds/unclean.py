@@ -1,4 +1,4 @@
-"""Kind ``unclean``: what a real broker's recovery left, worked out from the directory as it was before.
+"""Kind ``unclean``: a real broker's recovery, recomputed from the directory before it.
 
 The product is given ``before/`` alone, and the settings of ``server_properties``. It recovers each partition into a
 scratch directory; then every file of every partition is compared with ``after/``, names and bytes, and each line about

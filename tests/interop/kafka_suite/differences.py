@@ -95,7 +95,7 @@ def difference_of(result: Result) -> KnownDifference | None:
 
 
 def classify(results: Iterable[Result]) -> list[Result]:
-    """Return results with the status ``looks inside Kafka`` where a reason says so."""
+    """Return results with the status ``looks inside Kafka`` if a reason has it."""
     classified_results = []
     for result in results:
         difference = difference_of(result) if result.status == FAILED else None

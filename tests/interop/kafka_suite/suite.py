@@ -47,7 +47,7 @@ _LIBRARIES = (
     "junit:junit:4.13.2",
     "org.bouncycastle:bcpkix-jdk18on:1.78.1",
 )
-# What Maven fetches: Kafka with its tests, and JUnit, as group:artifact:version[:classifier].
+# Maven artifacts: Kafka with its tests, and JUnit, as group:artifact:version[:classifier].
 COORDINATES = (
     *(f"org.apache.kafka:{name}:{KAFKA}" for name in _NEEDED),
     *(f"org.apache.kafka:{name}:{KAFKA}:test" for name in _TESTED),
@@ -84,7 +84,7 @@ def list_classes(libraries: Path) -> list[str]:
 
 
 def compile_cluster(libraries: Path, classes: Path) -> None:
-    """Compile our stand-in for Kafka's test cluster."""
+    """Compile our replacement for Kafka's test cluster."""
     sources = sorted(SOURCES.rglob("*.java"))
     subprocess.run(["javac", "-nowarn", "-cp", f"{libraries}/*", "-d", classes, *sources], check=True, timeout=300)
 

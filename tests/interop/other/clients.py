@@ -1,4 +1,4 @@
-"""Clients of Python, asked as tests/interop/trials.py says: NAME HOST:PORT VERB ARGUMENTS."""
+"""Python clients with the arguments of tests/interop/trials.py: NAME HOST:PORT VERB ARGUMENTS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behaviours of tests/everyday, performed by other clients of Python and by ours, and compared by what a user sees.
+"""Behaviours of tests/everyday, performed by other Python clients and by ours, and compared by their results.
 
 A performance (``producing.py``, ``consuming.py`` ...) is written once, against the methods in ``interface.py``. An
 adapter calls the client's own methods: ``ours.py``, ``confluent.py``, ``kafka_python.py``, ``aio.py``. Each client runs

@@ -119,7 +119,7 @@ def _to_sent(metadata: Any) -> Sent:
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
-    """Calls callbacks on the loop, where they may call the plain functions of a client."""
+    """Calls callbacks on the loop, so that they can call the plain functions of a client."""
 
     def __init__(self, on_assign: Callback | None, on_revoke: Callback | None) -> None:
         self._on_assign, self._on_revoke = on_assign, on_revoke

@@ -1,4 +1,4 @@
-"""Performances, each with the behaviour of tests/everyday that it shows and with what the user of each client sees."""
+"""Performances, each with its behaviour of tests/everyday and the results for the user of each client."""
 
 from __future__ import annotations
 

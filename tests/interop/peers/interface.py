@@ -278,7 +278,7 @@ class Admin(Closing):
         raise NotImplementedError
 
     def alter_config(self, topic: str, name: str, value: str) -> None:
-        """Change one setting of a topic; the others stay."""
+        """Change one setting of a topic; the other settings do not change."""
         raise NotImplementedError
 
     def delete_records(self, partition: Partition, before: int) -> int:

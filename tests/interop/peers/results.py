@@ -2,7 +2,7 @@
 
     python -m tests.interop.peers.results ADAPTER PYTHON [NAME ...]
 
-performs with one client and prints what its user sees, next to what is expected.
+performs with one client and prints its results, next to the expected ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Result(NamedTuple):
 
 
 def judge(performance: Performance, adapter: str, outcome: str, value: Any) -> Result:
-    """Compare what the user of a client sees with what the user of our client sees."""
+    """Compare the results of a client's user with those of our client's user."""
     verdict = CANNOT if outcome == "cannot" else DIFFERS
     if outcome == "sees" and value == performance.sees:
         verdict = EQUAL

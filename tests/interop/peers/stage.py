@@ -22,7 +22,7 @@ START_TIMEOUT_S: Final = 60
 
 
 class Stage:
-    """What a performance may ask of the broker. Values cross a process boundary, so they are plain.
+    """The functions of the broker that a performance may call. Values cross a process boundary, so they are plain.
 
     Attributes:
         broker: the embedded broker.

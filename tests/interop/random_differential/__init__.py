@@ -1,1 +1,1 @@
-"""Random requests to our broker and to Kafka, answer beside answer."""
+"""Random requests to our broker and to Kafka, with compared answers."""

@@ -44,7 +44,7 @@ OURS = PROPERTIES | {
 
 @contextlib.contextmanager
 def both(against: str | None) -> Iterator[Judge]:
-    """Start both brokers, or ours beside one that runs, and wait for their coordinators."""
+    """Start both brokers, or ours next to a running one, and wait for their coordinators."""
     with contextlib.ExitStack() as stack:
         if against is None:
             oracle = Path(__file__).parents[4] / "shared" / "tools" / "oracle"

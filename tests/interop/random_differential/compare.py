@@ -1,4 +1,4 @@
-"""Two answers, field by field: what differs and has no name."""
+"""Two answers, field by field: differences without a name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plain(memory: Memory, request: Asked, answer: Any) -> Any:
 
 
 def _by_topic(rows: list[Any]) -> list[Any]:
-    """Return the topics of a Fetch, each once: Kafka's come again where its cache of partitions has them apart."""
+    """Return the topics of a Fetch, each once: Kafka repeats a topic if its cache of partitions splits it."""
     rows_by_topic: dict[str, Any] = {}
     for row in rows:
         key = str(row.get("topic") or row.get("topicId"))
@@ -52,7 +52,7 @@ def _by_topic(rows: list[Any]) -> list[Any]:
 
 
 def with_records(value: Any) -> Any:
-    """Return JSON whose records are decoded."""
+    """Return JSON with decoded records."""
     if isinstance(value, list):
         return [with_records(one) for one in value]
     if isinstance(value, dict):

@@ -21,7 +21,7 @@ _PER_EPISODE = 60
 _PATIENCE_SECONDS = 60.0
 _MAX_REPLAYS = 25
 _LATER_SECONDS = 0.1  # Kafka answers before it has begun a group's partitions, or taken back what a session had
-# Requests after which Kafka's controller tells its broker something, later than the answer.
+# Requests after which Kafka's controller updates its broker later than the answer.
 _TOLD_LATER = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
@@ -33,7 +33,7 @@ _ENDS_TRANSACTION = frozenset({"EndTxn", "InitProducerId", "WriteTxnMarkers"})
 
 
 class Finding(NamedTuple):
-    """A request whose answers differ, and the requests before it that it takes."""
+    """A request with different answers, and the earlier requests that it needs."""
 
     before: tuple[Asked, ...]
     asked: Asked
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Judge:
-    """Two brokers, and what they were asked.
+    """Two brokers, and their requests.
 
     Attributes:
         ours, theirs: the addresses.
@@ -64,7 +64,7 @@ class Judge:
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)
     is_about_share_groups: bool = False
     heard: list[tuple[Asked, Any]] | None = None
-    _run: int = field(default_factory=lambda: time.time_ns() // 1_000 % 10**10)  # several may run beside one Kafka
+    _run: int = field(default_factory=lambda: time.time_ns() // 1_000 % 10**10)  # several runs may share one Kafka
     _episodes: int = 0
     _barriers: int = 0
     _aside: Side | None = None
@@ -76,7 +76,7 @@ class Judge:
         self.wait_for_kafka()
 
     def close(self) -> None:
-        """Close the connection beside the episodes, so that a test that fails does so for a difference."""
+        """Close the extra connection, so that a test fails because of a difference only."""
         if self._aside is not None:
             self._aside.connection.close()
 
@@ -124,7 +124,7 @@ class Judge:
 
     @staticmethod
     def _is_no_request(one: Asked, ours: Side, theirs: Side) -> bool:
-        """Wait, or close the connections, so that the next request comes on others."""
+        """Wait, or close the connections, so that the next request uses others."""
         if one.api == RECONNECT:
             ours.connection.close()
             theirs.connection.close()
@@ -172,7 +172,7 @@ class Judge:
     @property
     def _barrier(self) -> str:
         """The topic whose setting is changed to wait for Kafka; each run has its own."""
-        return f"zz-barrier-{self._run}"  # the last by name: cursors come to it last
+        return f"zz-barrier-{self._run}"  # the last by name: cursors reach it last
 
     def wait_for_kafka(self) -> None:
         """Wait until Kafka's broker has heard of all that its controller answered: two changes, one after the other."""

@@ -1,4 +1,4 @@
-"""What is free, and what differs by design: the table of named differences, each with its reason.
+"""Values that may differ, and differences by design: the table of named differences, each with its reason.
 
 A row is free where the path of a field matches; a ``when`` further looks at both values. ``docs/tables.py`` prints it.
 """
@@ -44,7 +44,7 @@ def either(*pairs: tuple[Any, Any]) -> Callable[[Any, Any], bool]:
     return lambda ours, theirs: (ours, theirs) in pairs
 
 
-# What no two clusters share.
+# Values that two clusters never share.
 FREE = (
     Named(".*", r"\.(host|port|clusterId|rack|clientHost|controllerId)$", "where a broker is"),
     Named(".*", r"(?i)(errorMessage|message)$", "texts of errors"),
@@ -89,7 +89,7 @@ def both_now(ours: Any, theirs: Any) -> bool:
 
 _NOW_MS = 1_750_000_000_000
 
-# What is here otherwise, by design.
+# Differences by design.
 NAMED = (
     Named(
         "ApiVersions",
@@ -158,7 +158,7 @@ NAMED = (
     Named("ListOffsets", r"\.timestamp$", "the timestamp of a marker", both_now),
 )
 
-# Beside Kafka 3.9.1 with ``broker_release="3.9"``, whose groups are coordinated by other code; of an API and a version.
+# For Kafka 3.9.1 with ``broker_release="3.9"``, whose group coordinator is other code; by API and version.
 OF_3_9 = (
     Named(
         "OffsetCommit 0",

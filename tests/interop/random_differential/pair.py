@@ -1,4 +1,4 @@
-"""Two brokers, one request for both: connections, the wait for what a broker does after it has answered, answers."""
+"""Two brokers, one request for both: connections, the wait for work after an answer, answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Side:
         except ConnectionError:
             self.connection.close()
             self.connection.send(frame)
-        if _has_no_answer(request):  # what comes next is answered, or the connection is closed
+        if _has_no_answer(request):  # the next request is answered, or the connection is closed
             self.connection.send(encode_request(message("ApiVersionsRequest")(), 0, correlation_id=1, client_id=None))
         return body
 
@@ -95,7 +95,7 @@ class Side:
         return answer
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """Ask aside, on the same connection; return the answer, or why there is none."""
+        """Send an extra request on the same connection; return the answer, or the reason without one."""
         request = Asked(api, version, message(f"{api}Request")().to_json(version) | fields)
         answer = self.read(request, self.send(request), self.connection.receive(_PATIENCE_SECONDS))
         if answer is CLOSED:  # by the request before
@@ -124,7 +124,7 @@ def codes_of(answer: Any) -> set[int]:
 
 
 def answers(ours: Side, theirs: Side, request: Asked) -> tuple[Any, Any]:
-    """Return both brokers' answers; a Kafka that is still busy with what came before is asked again."""
+    """Return both brokers' answers; repeat the request if Kafka is still busy with earlier ones."""
     own = ours.send(request)
     other = theirs.send(request)
     mine = ours.connection.receive(_PARKED_SECONDS)
@@ -145,7 +145,7 @@ def answers(ours: Side, theirs: Side, request: Asked) -> tuple[Any, Any]:
 
 
 def _is_later(request: Asked, first: Any, second: Any) -> bool:
-    """Return whether Kafka has not done yet what is done here: it begins a share group beside its answers."""
+    """Return whether Kafka is later than our broker: it creates a share group asynchronously."""
     if request.api == "ShareGroupHeartbeat" and not isinstance(first, str) and not isinstance(second, str):
         return bool(0 < second.member_epoch < first.member_epoch)
     return bool(codes_of(second) & BUSY) and not codes_of(first) & BUSY

@@ -1,4 +1,4 @@
-"""Small pools of values by the name of a field: what exists, what does not, what is invalid, nil, empty, huge."""
+"""Small pools of values by field name: existing, missing, invalid, nil, empty, huge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMBERS = ("", "nobody", "m" * 300)
 
 @dataclass
 class Draw:
-    """The choices of one request: whose group, transaction and topic it is about.
+    """The choices of one request: its group, transaction and topic.
 
     Attributes:
         oddness: the share of fields that are drawn from the pools of wrong values.
@@ -278,7 +278,7 @@ BY_NAME: dict[str, Maker] = {
     "nullableTopics": choice(None),
 }
 
-# A field whose name says too little, by API and name.
+# Fields with too general names, by API and name.
 BY_API: dict[str, dict[str, Maker]] = {
     "JoinGroup": {"name": choice("range", odd=("other",))},
     "CreateTopics": {"name": lambda draw: draw.odd_or(LATER_TOPICS, TOPICS + WRONG_TOPICS)},

@@ -1,4 +1,4 @@
-"""Episodes with Kafka's answers, kept in a file: written beside a Kafka, compared with our broker without one.
+"""Episodes with Kafka's answers in a file: recorded with a Kafka, compared with our broker without one.
 
 A line is an episode: a list of [API, version, body, Kafka's answer], with names for a broker's own values in both.
 """

@@ -24,7 +24,7 @@ from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 
 class Asked(NamedTuple):
-    """A request: its body is Kafka's JSON, with symbols for what brokers answered before."""
+    """A request: its body is Kafka's JSON, with symbols for earlier answers of brokers."""
 
     api: str
     version: int
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
 RECONNECT = "reconnect"  # no API: both connections are closed
 WAIT = "wait"  # no API either: so many milliseconds
 
-# What is drawn more often than the rest: what makes state, and what reads it.
+# Requests drawn more often than others: those that create state, and those that read it.
 WEIGHTS = {
     "Produce": 8,
     "Fetch": 8,
@@ -54,7 +54,7 @@ WEIGHTS = {
     "ConsumerGroupHeartbeat": 5,
     "DescribeGroups": 2,
 }
-# Of these Kafka's answer to a name that comes twice does not depend on its hash tables.
+# For these, Kafka's answer to a duplicate name does not depend on its hash tables.
 _MAY_REPEAT = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata"),

@@ -1,4 +1,4 @@
-"""Episodes about share groups: two members, sessions that hold, words for what was acquired (KIP-932).
+"""Episodes about share groups: two members, sessions that continue, acknowledgements of acquired records (KIP-932).
 
 In a session of requests drawn one by one almost nothing is ever acquired. Here sessions go on with their epochs, and
 acknowledgements name what a member was given: symbols that each broker's ``Memory`` puts its own answers into. One
@@ -23,8 +23,8 @@ _STEPS = 40
 _MANY = 500
 _RENEW = 4
 _DONE = [1, 1, 3, 0]
-_ANY = [*_DONE, 1, 2, 2, 2]  # what a fetch releases itself, Kafka may acquire in it or not
-_WAIT_MS = 120  # shorter than what the judge takes for silence
+_ANY = [*_DONE, 1, 2, 2, 2]  # records that a fetch releases itself may be acquired in it by Kafka or not
+_WAIT_MS = 120  # shorter than the judge's timeout for an answer
 
 
 def share_episode(rng: random.Random) -> list[Asked]:

@@ -1,4 +1,4 @@
-"""One side of a comparison beside its requests: before all episodes, after a request, after an episode."""
+"""Extra work on one side of a comparison: before all episodes, after a request, after an episode."""
 
 from __future__ import annotations
 

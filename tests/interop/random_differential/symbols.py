@@ -1,4 +1,4 @@
-"""What two brokers name differently, under one name: topic ids, producer ids, member ids, epochs, sessions.
+"""Values that differ between two brokers, under one name: topic ids, producer ids, member ids, epochs, sessions.
 
 A request is JSON in which ``{"@": [kind, ...]}`` stands for what a broker answered before, and ``~`` in a text for the
 prefix of the episode. Each broker has a ``Memory``: it puts its own values into requests, and names into its answers.
@@ -23,7 +23,7 @@ _KAFKA_TEXT = re.compile(r"^(r\d+x\d+|zz-barrier)-")  # names of all episodes, a
 
 
 def symbol(*words: Any) -> dict[str, Any]:
-    """Return what stands for a broker's own value."""
+    """Return the symbol of a broker's own value."""
     return {SYMBOL: list(words)}
 
 
@@ -37,7 +37,7 @@ def uuid_text(text: str) -> str:
 
 
 def unknown_id(topic: str) -> str:
-    """Return the id that stands for a topic which no broker has: another for each, as a request names none twice."""
+    """Return a symbol for the id of a missing topic: another for each, as a request has no duplicates."""
     return str(uuid.UUID(int=7 + sum(topic.encode())))
 
 
@@ -45,7 +45,7 @@ _UNTOLD = re.compile(r"^(\w+-)?[0-9a-f]{8}-[0-9a-f]{4}-")
 
 
 class Memory:
-    """What one broker has answered in one episode.
+    """One broker's answers in one episode.
 
     Attributes:
         prefix: of the names of the episode, so that many can follow each other on one broker.
@@ -139,7 +139,7 @@ class Memory:
 
 
 _MEMBER_ID_REQUIRED = 79
-_NAMED = {  # fields whose values are a broker's own, and their kind
+_NAMED = {  # fields with a broker's own values, and their kind
     "producerId": "producer",
     "topicId": "topic",
     "memberId": "member",

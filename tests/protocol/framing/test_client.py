@@ -1,4 +1,4 @@
-"""Which version two ends speak: with rewritten specs at both ends the new ones, others notice nothing."""
+"""The common version of two ends: rewritten specs at both ends use the new versions, others notice nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ApiVersionsResponse = message("ApiVersionsResponse")
 
 
 def list_served_apis(specs=None):
-    """What a broker with these specs lists."""
+    """Return the APIs that a broker with these specs lists."""
     return {api.key: find_supported_versions(api.key, specs) for api in catalog.apis()}
 
 
@@ -70,7 +70,9 @@ def raise_highest(name, highest):
 
 
 def test_a_client_of_the_future_asks_again_at_the_version_that_the_broker_lists():
-    """KIP-511: both the question and the answer at version 0 are read by whoever does not know the other's newest."""
+    """KIP-511: a client or broker that does not know the other's newest version reads request and response at version
+    0.
+    """
     future = SPECS | {f"ApiVersions{half}": raise_highest(f"ApiVersions{half}", 8) for half in ("Request", "Response")}
     assert find_supported_versions(API_VERSIONS, future).highest == 8
     assert fallback_version(refusal(min_version=0, max_version=5), specs=future) == 5
@@ -104,4 +106,4 @@ def test_released_versions_only_and_of_both_halves():
     assert find_supported_versions(INIT_PRODUCER_ID) == Versions(0, 5)
     shorter = [SPECS["HeartbeatRequest"], raise_highest("HeartbeatResponse", 2)]
     assert find_supported_versions(HEARTBEAT, shorter) == Versions(0, 2)
-    assert versions_of_release("4.0")[0].lowest == 3  # what it accepts; it advertises Produce from 0
+    assert versions_of_release("4.0")[0].lowest == 3  # accepted versions; it advertises Produce from 0

@@ -1,4 +1,4 @@
-"""Frames and the client's end of a connection, fed whole, byte by byte, and with what is broken. No sockets."""
+"""Frames and the client's end of a connection, fed at once, byte by byte, and with invalid bytes. No sockets."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
             frames.append(one)
     assert [bytes(frame) for frame in frames] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
     assert reader.waiting_bytes == 0
-    if step < 10**6:  # what is whole already when it is asked for is copied
+    if step < 10**6:  # a frame that is already complete is copied
         assert sizes == [65_537, 65_538, 200_001, 70_001]
         views = [isinstance(frame, memoryview) and frame.readonly for frame in frames]
         assert views == [False] * 2 + [True] * 3 + [False, True]
@@ -61,7 +61,7 @@ def test_no_memory_is_asked_for_a_size_that_cannot_be():
     taken_counts=st.lists(st.integers(0, 3), min_size=1, max_size=5),
 )
 def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken_counts):
-    """What waits is moved to the front of the same buffer, or of a larger or smaller one."""
+    """Pending bytes are moved to the front of the same buffer, or of a larger or smaller one."""
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream, reader, frames = b"".join(map(frame, payloads)), FrameBuffer(), []
     at, turn = 0, 0
@@ -121,7 +121,7 @@ def test_a_request_without_an_answer_waits_for_none():
 
 
 def test_the_answer_of_a_broker_that_does_not_know_the_version_of_api_versions():
-    """It comes at version 0 (KIP-511)."""
+    """The response has version 0 (KIP-511)."""
     client = ClientConnection()
     client.send_request(ApiVersionsRequest(), 4)
     keys = [ApiVersionsResponse.ApiVersion(api_key=18, max_version=3)]

@@ -1,4 +1,4 @@
-"""Values whose counts and sizes lie at the borders of their encoding, one field at a time; the others are small.
+"""Values with counts and sizes at the borders of their encoding, one field at a time; the other fields are small.
 
 ``python -m tests.protocol.messages.borders`` prints them as lines for Kafka's writers (``tests/data/README.md`` says
 how its answer became ``tests/data/codec/borders.jsonl.gz``).
@@ -39,7 +39,7 @@ def find(name: str) -> type[Message]:
 def values_at_borders(
     cls: type[Message], version: int, counts: Iterable[int] = COUNTS, *, most_structs: int = 256
 ) -> Iterator[tuple[str, Any]]:
-    """Yield (what is at its border, value) for each field of a version that has a size, in whatever struct.
+    """Yield (path of the field at its border, value) for each field with a size in a version, in any struct.
 
     Arrays of structs have at most ``most_structs`` elements, texts at most what a string may have.
     """
@@ -72,7 +72,7 @@ def _sized_paths(plan: StructPlan, path: tuple[FieldPlan, ...]) -> Iterator[tupl
 def _make(
     classes: dict[str, Any], plan: StructPlan, path: tuple[FieldPlan, ...], count: int, tags: Iterable[Any] = ()
 ) -> Any:
-    """Return a struct in which the field at ``path`` has ``count`` elements or bytes, the others one or two."""
+    """Return a struct with ``count`` elements or bytes in the field at ``path``, and one or two in the other fields."""
     fields = {one.attribute: _value(classes, one, (), index % 2 + 1) for index, one in enumerate(plan.fields)}
     if path:
         inner = path[1:]

@@ -1,4 +1,4 @@
-"""What a value looks like as a row of columns: the Python form (``as_py``) of an Arrow struct."""
+"""A value as a row of columns: the Python form (``as_py``) of an Arrow struct."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
 
 
 def row_of(value: Any, plan: StructPlan, *, top: bool = True, absent: bool = False) -> dict[str, Any]:
-    """Return the row of a value at the version of ``plan``; ``absent``: with what other versions' fields hold."""
+    """Return the row of a value at the version of ``plan``; ``absent``: include the fields of other versions."""
     row = {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.fields}
     row |= {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.tagged_fields}
     if plan.flexible or (absent and value._tags):
@@ -22,7 +22,7 @@ def row_of(value: Any, plan: StructPlan, *, top: bool = True, absent: bool = Fal
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a field that the version lacks, whatever its type."""
+    """Return a value of a field that the version lacks, of any type."""
     if isinstance(value, list):
         return [plain(one) for one in value]
     if isinstance(value, UUID):

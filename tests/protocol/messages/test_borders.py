@@ -1,7 +1,7 @@
 """Counts and sizes where their encoding gets longer: every executor, many times in one process, as Kafka writes them.
 
-Generated functions change with use (a shape that is seen often gets one of its own), so each value goes through them
-more often than that takes, between others of other shapes.
+Generated functions change with use (a frequent shape gets its own function), so each value is encoded more often than
+that takes, mixed with values of other shapes.
 """
 
 from __future__ import annotations

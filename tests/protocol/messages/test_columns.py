@@ -1,4 +1,4 @@
-"""Columns, over every message at every version: they agree with themselves both ways, whatever executes them."""
+"""Columns of every message at every version: decoding and encoding agree, with each executor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns say what objects say, over every message at every version, and whatever executes them."""
+"""Columns equal objects, for every message at every version, with each executor."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ def _outcome(cls, data, version, mode):
 
 
 def refuse(data):
-    """Stand for the objects' words: without them an error tells the byte, and runs of fields tell it less exactly."""
+    """Replace the objects' error messages: without them an error has the byte position, less exactly in runs of
+    fields.
+    """
     raise DecodeError(f"{len(data)} bytes")
 
 
 @pytest.mark.parametrize(("name", "version"), hot_messages())
 def test_straight_line_code_does_what_the_interpreter_does(name, version):
-    """`make setup` compiles all of them; where it has not run, two are compiled here and the others wait for it."""
+    """`make setup` compiles all of them; without it, two are compiled here and the other tests wait for it."""
     cls = message(name)
     plan = cls.codec(version).plan
     if name in ("HeartbeatRequest", "ProduceResponse"):

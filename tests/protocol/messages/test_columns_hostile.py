@@ -24,7 +24,7 @@ HEARTBEAT = message("HeartbeatRequest")
 
 
 def _peak_bytes(run):
-    """Return the most memory that numpy and Arrow held on top of what there was."""
+    """Return the peak memory of numpy and Arrow above the start."""
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     tracemalloc.start()
@@ -38,7 +38,7 @@ def _peak_bytes(run):
     "data",
     [
         bytes.fromhex("00000000" + "ffffffff07"),  # 2^31 - 1 brokers
-        bytes.fromhex("00000000" + "01" + "ffffffff7f"),  # a cluster id whose length turns negative
+        bytes.fromhex("00000000" + "01" + "ffffffff7f"),  # a cluster id with a negative length
         bytes.fromhex("00000000" + "01" + "00" + "00000000" + "808080800f"),
         bytes.fromhex("00000000" + "01" + "00" + "00000000" + "01" + "0000" + "ffffffff07"),  # 2^31 - 1 tags
         bytes.fromhex("00000000" + "01" + "00" + "00000000" + "01" + "0000" + "01" + "05" + "ffffffff07"),
@@ -93,7 +93,9 @@ def test_every_truncation_is_an_error_and_the_whole_is_not():
 
 
 def test_growing_keeps_every_row():
-    """Ten megabytes of messages whose shape changes half way: the first guess of the room is wrong for each column."""
+    """Ten megabytes of messages whose shape changes half way: the first estimate of the size is wrong for each
+    column.
+    """
     small = HEARTBEAT(group_id="g", member_id="m").encode(4)
     large = HEARTBEAT(group_id="g" * 300, member_id="m" * 3000, group_instance_id="i" * 700).encode(4)
     messages = [small] * 50_000 + [b"\x00"] + [large] * 2_000
@@ -123,7 +125,7 @@ def test_no_python_frame_runs_per_message():
             call_count += event == "call"
 
         gc.collect()
-        gc.disable()  # what it finds, of other tests too, and those who listen to it are called
+        gc.disable()  # it would also collect garbage of other tests and call its callbacks
         sys.setprofile(count_one)
         try:
             columns = METADATA.decode_columns(messages, 13)
@@ -134,7 +136,7 @@ def test_no_python_frame_runs_per_message():
         return call_count
 
     calls(2)
-    assert calls(10_000) < calls(20) + 200  # a few more where the arena grows or straight-line code is loaded
+    assert calls(10_000) < calls(20) + 200  # a few more if the arena grows or straight-line code is loaded
 
 
 def test_threads_may_decode_the_same_kind_at_once():

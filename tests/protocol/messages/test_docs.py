@@ -1,4 +1,4 @@
-"""The examples of docs/messages.md do what they say."""
+"""The examples of docs/messages.md are correct."""
 
 import doctest
 from pathlib import Path

@@ -63,7 +63,7 @@ def test_an_offset_commit_by_hand():
     record = decode_coordinator_record("__consumer_offsets", key, value)
     assert (record.key.group, record.key.topic, record.key.partition) == ("g", "t", 2)
     assert (record.value.offset, record.value.expire_timestamp, record.value_version) == (5, 8, 1)
-    # the oldest keys, type 0, stand before newer values too
+    # the oldest keys, type 0, are also before newer values
     oldest = decode_coordinator_record("__consumer_offsets", b"\0\0" + key[2:], value)
     assert (type(oldest.key).__name__, oldest.value) == ("LegacyOffsetCommitKey", record.value)
 

@@ -1,4 +1,4 @@
-"""Laws that hold for every message at every version, whatever the value. A new spec needs no new test.
+"""Laws for every message at every version and every value. A new spec needs no new test.
 
 Values are drawn from the plan by a seed (``values.py``).
 """
@@ -29,7 +29,7 @@ of_each_version = at_every_version("name", lambda name: catalog.load(name).valid
 
 
 def _outcome(read):
-    """Return (value, position), or the kind of error: what two readers must agree on."""
+    """Return (value, position) or the kind of error, which two readers must agree on."""
     try:
         return read()
     except DecodeError as error:
@@ -135,7 +135,9 @@ TAGGED = {name: versions for name in catalog.names() if (versions := sorted(set(
 @pytest.mark.parametrize("name", TAGGED)
 @at_every_version("name", TAGGED.get)
 def test_tagged_fields_may_be_added_to_a_version_that_exists(name, version):
-    """KIP-482: who does not know a tag keeps it and passes it on; who knows it reads a default where it is missing."""
+    """KIP-482: a reader that does not know a tag keeps it and passes it on; a reader that knows it uses a default if it
+    is missing.
+    """
     new, old = message(name), class_of(_without_tags(catalog.load(name)))
     for seed in SEEDS:
         data = make_value(new, version, seed).encode(version)
@@ -256,7 +258,7 @@ def test_decoding_many_tags_takes_linear_time():
             best = min(best, time.thread_time() - start)
         return best
 
-    gc.disable()  # its own cost grows with what is alive
+    gc.disable()  # its own cost grows with the number of live objects
     try:
         assert seconds(4000) < 120 * seconds(200) + 0.05  # 20 times the data; quadratic would be 400
     finally:

@@ -70,7 +70,7 @@ def test_an_api_versions_request_of_an_unknown_version_keeps_its_header():
 
 
 def test_an_api_versions_response_at_version_0_is_recognised():
-    """KIP-511: header 0, a body of version 0, error 35, whatever version was asked for."""
+    """KIP-511: header 0, a body of version 0, error 35, for any requested version."""
     data = bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
     answer = decode_response(data, 18, 4)
     assert (answer.api_version, answer.body.error_code, answer.body.api_keys[0].max_version) == (0, 35, 4)
@@ -127,7 +127,7 @@ def test_a_spec_may_ask_for_kip_1313s_header():
 
 @pytest.mark.parametrize("name", ["FetchResponse", "ShareFetchResponse", "MetadataResponse", "JoinGroupResponse"])
 def test_a_response_read_as_views_is_the_same_and_its_records_are_not_copied(name):
-    """Records of a memoryview are views of it, everything else is as ever; what is odd, truncated or broken too."""
+    """Records of a memoryview are views of it, all else is unchanged; also in unusual, truncated or broken messages."""
     cls = message(name)
     for version in (cls.spec.valid_versions.lowest, cls.spec.valid_versions.highest):
         for seed in range(4):

@@ -1,4 +1,4 @@
-"""The JSON form as text, from columns: what json.dumps of the objects' form gives, for every message and version."""
+"""The JSON form as text, from columns: equal to json.dumps of the objects' form, for every message and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message's class offers: fields, defaults, equality, copies, lookup, modes, errors that name places."""
+"""The class of a message: fields, defaults, equality, copies, lookup, modes, errors that name positions."""
 
 import copy
 import doctest
@@ -207,7 +207,9 @@ def test_many_numbers_and_texts_of_every_length():
 
 
 def test_elements_of_many_shapes():
-    """The readers of hot shapes are made, used, left and bounded without a difference to the plain interpreter."""
+    """The readers of frequent shapes are created, used, dropped and bounded without a difference to the plain
+    interpreter.
+    """
     lengths = [(3, 3, 0)] * 8 + [(3, 2, 1), (3, 3, 0), (1, 1, 0)] * 6 + [(3, 3, 0)] * 8
     parts = [
         Partition(partition_index=i, replica_nodes=[1] * a, isr_nodes=[2] * b, offline_replicas=[3] * c)

@@ -1,4 +1,4 @@
-"""A plan holds what lies on the wire of one version, in order."""
+"""A plan has the fields on the wire of one version, in order."""
 
 import json
 

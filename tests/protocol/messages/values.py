@@ -29,7 +29,7 @@ def every_pair() -> list[tuple[str, int]]:
 def make_value(cls: type[Message], version: int, seed: int, *, unknown_tags: bool = False, plain: bool = False) -> Any:
     """Return a value of ``cls`` that version ``version`` can write.
 
-    ``plain`` leaves out what other libraries do not take: error codes, null where it is optional, long texts.
+    ``plain`` omits values that other libraries do not accept: error codes, null in optional fields, long texts.
     """
     codec = cls.codec(version)
     return _Maker(codec.classes, random.Random(f"{cls.__name__}{version}{seed}"), unknown_tags, plain).struct(

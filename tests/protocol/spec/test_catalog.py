@@ -30,7 +30,7 @@ def test_every_version_of_every_api_back_to_zero():
     apis = catalog.apis()
     assert [api.key for api in apis] == list(range(len(apis)))
     assert len(apis) == 95
-    # Versions that never left early access, or whose first versions no published release spoke, start higher.
+    # Versions that never left early access, or whose first versions no published release used, start higher.
     assert {api.name: api.versions.lowest for api in apis if api.versions.lowest} == {}
 
 
@@ -74,7 +74,7 @@ def test_one_message_loads_alone(monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
     assert catalog.load.__wrapped__("MetadataResponse").name == "MetadataResponse"
     assert [name for name in read if name.endswith("Response.json")] == ["MetadataResponse.json"]
-    assert len(read) <= 2  # the table of messages, where nobody has asked before
+    assert len(read) <= 2  # the table of messages, unless it was read before
 
 
 def test_the_catalog_needs_nothing_heavy():

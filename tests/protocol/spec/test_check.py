@@ -1,4 +1,4 @@
-"""Checking sets of specs: pairs, renames, what came and went; the command's exit status."""
+"""Checking sets of specs: pairs, renames, added and removed messages; the command's exit status."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_renamed_by_its_key():
 
 
 def test_a_response_is_as_unreleased_as_its_request():
-    """``latestVersionUnstable`` stands in the request alone, and holds for both."""
+    """``latestVersionUnstable`` is in the request only, and applies to both."""
     unstable = source("FooRequest", A, latestVersionUnstable=True)
     changed_spec = source("FooResponse", A, {**A, "name": "B", "versions": "3+"}, type="response")
     for request, verdict in ((unstable, "note"), (REQUEST, "breaking")):

@@ -17,7 +17,7 @@ LEFT_OUT = ("SaslHandshake", "ApiVersions")  # KAFKA-9577, KIP-511
 
 
 def test_kip_636_in_a_few_lines():
-    """What the page on proposals shows is what the rewrite gives."""
+    """The page on proposals shows the rewrite's result."""
     kip = Kip(SPECS)
     for field in kip.fields("*Response.*"):
         if (field.name, field.type) in ERRORS and field.api not in LEFT_OUT and field.can_be_tagged:

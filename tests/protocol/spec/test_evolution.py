@@ -1,4 +1,4 @@
-"""Rules of evolution one by one: what a change is called, and how grave it is."""
+"""Rules of evolution one by one: the name and the severity of a change."""
 
 import json
 

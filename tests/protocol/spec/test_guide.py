@@ -46,7 +46,7 @@ def sections():
 
 
 def test_one_page_has_what_messages_are_made_of():
-    """Examples are made by the writers; here they are known bytes."""
+    """The writers create the examples; here they are known bytes."""
     ((_, types),) = sections()["types", "Primitive types"]
     assert {row[0] for row in types} == set(PRIMITIVES)
     by_name = {row[0]: row[3:] for row in types}

@@ -1,4 +1,4 @@
-"""KIP-636's rewrite: what is tagged, what stays, and that nothing else on the wire changes."""
+"""KIP-636's rewrite: tagged fields, remaining fields, and no other change on the wire."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_rewritten_api_is_written_and_read_and_its_old_versions_have_the_s
 
 @pytest.mark.parametrize("api", APIS)
 def test_an_answer_without_errors_is_shorter_by_two_bytes_a_code_and_one_a_message(api):
-    """The document's figures, for what stands at the top: an answer of defaults has no elements."""
+    """The document's figures for the top-level fields: an answer of defaults has no elements."""
     old, new = class_of(SPECS[api.response]), class_of(DONE.specs[api.response])
     top = [field for field in DONE.fields if field.message == api.response and len(field.path) == 1]
     saved_bytes = sum(2 if one.kind == "code" else 1 for one in top)
@@ -299,6 +299,7 @@ def test_responses_that_were_never_rewritten_are_held_to_the_rule_by_the_flag_al
     assert find_untagged(plain, is_required=True) == ["ErrorCode", "ErrorMessage", "SecondErrorCode"]
     tags_by_suffix = pair(CODE, {**SECOND_CODE, "versions": "1+", "tag": 0, "taggedVersions": "1+"})["FooResponse"]
     new = {"name": "ThirdErrorCode", "type": "int16", "versions": "1+"}
-    assert find_untagged(add_fields(tags_by_suffix, new)) == []  # as CreateTopicsResponse, whose ErrorCode is mandatory
+    # like CreateTopicsResponse, whose ErrorCode is mandatory
+    assert find_untagged(add_fields(tags_by_suffix, new)) == []
     assert find_untagged(SPECS["ApiVersionsResponse"], is_required=True) == []
     assert find_untagged(SPECS["SaslHandshakeResponse"], is_required=True) == []

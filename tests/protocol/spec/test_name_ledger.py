@@ -1,4 +1,4 @@
-"""What releases called the fields of today."""
+"""Names that releases used for today's fields."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The table of releases: facts that its users stand on, and the look-up by name."""
+"""The table of releases: facts that its users rely on, and the look-up by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generator's rules one by one: what is refused, by which rule, at which line and field; and its leniencies."""
+"""The generator's rules one by one: the rejected spec, the rule, the line and the field; and its leniencies."""
 
 import json
 import math
@@ -225,7 +225,7 @@ LENIENT = [
     a(type="int32\x01"),  # Java trims every control character
     a(entityType="5"),  # Jackson reads the number of a constant for its name
     a(entityType=5),
-    a(type="[]records", versions="7+"),  # no version has it, so no code is made for it
+    a(type="[]records", versions="7+"),  # no version has it, so no code is generated for it
     a(type="[]int32", fields=[a(default="x", tag=0, taggedVersions="0+"), a(name="B", type="[]records")]),
     a(type="[]int32", fields=[a(name="B", type="string", flexibleVersions="0+")]),
 ]
@@ -245,7 +245,7 @@ REFUSED = [
     text(a(versions="\U0001d7d8")),  # a digit of two chars is none
     text(a(type="string", flexibleVersions=" ")),
     text(a(taggedVersions="3-1")),
-    text(a(type="[]int32", fields=[a(name="1a")])),  # what is said of a field alone holds for those too
+    text(a(type="[]int32", fields=[a(name="1a")])),  # the rules of single fields apply to these too
     text(a(entityType="6")),
     text(a(entityType=-1)),
     text(A, type=1.0),

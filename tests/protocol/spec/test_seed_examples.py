@@ -10,7 +10,7 @@ from kafkaframes.protocol.spec.changes import worst
 from kafkaframes.protocol.spec.evolution import compare
 from kafkaframes.protocol.spec.layout import layout
 
-# The document's example has a brace too many behind "fields", and lacks a comma and its end.
+# The document's example has a surplus brace after "fields", and lacks a comma and its end.
 AS_PRINTED = """{
   "apiKey": 9000, "type": "response", "name": "FooResponse",
   "validVersions": "0-9", "flexibleVersions": "9+",
@@ -75,7 +75,7 @@ def test_the_versions_that_are_proposed_for_a_tag_are_flexible_and_have_the_fiel
 
 
 def response(message_default, versions):
-    """A response whose codes and messages are tagged from version 1 on, as KIP-636 has it."""
+    """Return a response whose codes and messages are tagged from version 1 on, as in KIP-636."""
     tags = [{"tag": tag, "taggedVersions": "1+"} if versions == "0-1" else {} for tag in (0, 1)]
     code = {"name": "ErrorCode", "type": "int16", "versions": "0+", **tags[0]}
     text = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+", **tags[1]}
@@ -86,8 +86,8 @@ def response(message_default, versions):
 
 def test_kip_636_in_a_new_version():
     assert worst(compare(response(False, "0"), response(False, "0-1"))) == "compatible"
-    # Without a default of null a null message is written in three bytes. With it, the default has changed: of a field
-    # that every version carries, so that no bytes stand for it.
+    # Without a default of null a null message is written in three bytes. With it, the default has changed, but every
+    # version has the field, so no bytes depend on it.
     changes = compare(response(False, "0"), response(True, "0-1"))
     assert worst(changes) == "note"
     assert [(change.rule.name, change.where) for change in changes if change.verdict == "note"] == [

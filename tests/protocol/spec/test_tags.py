@@ -1,4 +1,4 @@
-"""The registry of tags is that of the releases; proposals that take what others have are said."""
+"""The registry of tags is that of the releases; proposals that use a taken tag are reported."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_every_tag_of_the_catalog_has_its_first_release():
 
 
 def test_a_tag_may_be_younger_than_its_version():
-    """ApiVersions 3 is of 2.4; three of its tags came with 2.7, one with 3.4."""
+    """ApiVersions 3 is from 2.4; three of its tags were added in 2.7, one in 3.4."""
     since = [registry()["ApiVersionsResponse", "ApiVersionsResponse", number].since for number in range(4)]
     assert since == ["2.7.2", "2.7.2", "2.7.2", "3.4.1"]
 

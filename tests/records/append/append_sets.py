@@ -1,4 +1,4 @@
-"""Sets to append, made up: ordinary ones, odd ones, ones damaged under a right CRC; and what is asked about them."""
+"""Record sets to append: ordinary ones, unusual ones, damaged ones with a correct CRC; and the questions about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS: tuple[list[tuple[str, bytes | None]], ...] = (
     [("h", b"1"), ("g", None)],
     [("NAMENAME", b"1"), ("é", b""), ("NAMENAME", None)],
 )
-# In the place of a name: not UTF-8, cut off, a surrogate, beyond Unicode, too long for what it says.
+# Instead of a name: not UTF-8, cut off, a surrogate, beyond Unicode, longer than its length.
 NAMES = (
     b"NAMENA\xff\xfe",
     b"\xc3NAMENAM",
@@ -89,7 +89,7 @@ def with_content(choose: random.Random, raw: bytes, layout: HeaderLayout, magic:
 
 
 def flip_bit(choose: random.Random, raw: bytes, start: int) -> bytes:
-    """Flip a bit, more often near the start of the records than behind it."""
+    """Flip a bit, more often near the start of the records than after it."""
     out = bytearray(raw)
     if len(out) > start:
         out[choose.randrange(start, min(len(out), start + choose.choice((20, 80, 4000))))] ^= 1 << choose.randrange(8)
@@ -97,7 +97,7 @@ def flip_bit(choose: random.Random, raw: bytes, start: int) -> bytes:
 
 
 def spoil_header_names(choose: random.Random, raw: bytes, _: int) -> bytes:
-    """Put bytes that are no UTF-8 in the place of headers' names."""
+    """Replace headers' names by bytes that are not UTF-8."""
     return raw.replace(b"NAMENAME", choose.choice(NAMES))
 
 
@@ -125,7 +125,7 @@ def renumber_inner(choose: random.Random, raw: bytes, _: int) -> bytes:
 
 
 def hole_at_end(raw: bytes, by: int) -> bytes:
-    """Let a batch of format 2 end ``by`` offsets behind its last record, as a compacted one may."""
+    """Let a batch of format 2 end ``by`` offsets after its last record, as a compacted batch may."""
     at, out = BATCH_V2.position_of("last_offset_delta"), bytearray(raw)
     struct.pack_into(">i", out, at, struct.unpack_from(">i", raw, at)[0] + by)
     return seal_batch(bytes(out), BATCH_V2)

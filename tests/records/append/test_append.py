@@ -1,4 +1,6 @@
-"""The append path: what is touched, what is rebuilt, what is refused. Kafka's verdicts: agreement kind ``append``."""
+"""The append path: batches changed in place, rebuilt batches, rejected batches. Kafka's verdicts: agreement kind
+``append``.
+"""
 
 import pyarrow as pa
 import pytest
@@ -105,7 +107,7 @@ def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
 @pytest.mark.parametrize("codec", ["none", *CODECS, "zstd"])
 @pytest.mark.parametrize("base_offset", [0, 7])
 def test_a_hole_at_the_end_of_a_batch_is_a_hole(codec, origin, base_offset):
-    """What compaction leaves: offsets 0, 1, 2 inside, and a header that says it ends at 5."""
+    """A batch after compaction: offsets 0, 1, 2 inside, and a header with the last offset 5."""
     sent_set = hole_at_end(build_records(ROWS, codec=codec, base_offset=base_offset), 3)
     settings = AppendSettings(origin=origin, on_noncontiguous="reassign")
     append_result = validate_and_assign(sent_set, 3, settings)
@@ -187,7 +189,7 @@ def test_a_batch_above_the_limit_is_refused():
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
 def test_names_of_headers_that_are_not_text_are_mended_where_a_batch_is_built_anew(codec):
-    """As LogValidator does; in place they stay as they came (judged by ``tests/interop/test_append_truth.py``)."""
+    """As LogValidator does; in place they do not change (compared by ``tests/interop/test_append_truth.py``)."""
     raw = bytearray(build_records({"value": [b"v"], "headers": [[("NAME", b"1")]], "timestamp": [5]}))
     raw[raw.index(b"NAME") : raw.index(b"NAME") + 4] = b"\xff\xc3ME"
     sent_set = seal_batch(bytes(raw), BATCH_V2)

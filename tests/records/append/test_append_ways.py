@@ -1,4 +1,4 @@
-"""The short way of an append beside the general one, on the same bytes: one answer, all of it."""
+"""The fast path of an append and the general path, on the same bytes: the whole answers are equal."""
 
 import random
 import struct
@@ -33,11 +33,11 @@ from kafkaframes.wire.checksum import crc32, crc32c
 
 ROWS = {"key": [b"a", b"b", b"c"], "value": [b"1" * 50, b"2" * 50, None], "timestamp": [1000, 1002, 1001]}
 CODECS = ["gzip", "snappy", "lz4"]
-CONTENT, OUT = Guarded(64 << 20), Guarded(64 << 20)  # addresses: what is not touched takes no memory
+CONTENT, OUT = Guarded(64 << 20), Guarded(64 << 20)  # addresses: untouched pages take no memory
 
 
 def answer_of(sent_set, offset, settings, way=validate_and_assign):
-    """What an append comes to, or how it is refused."""
+    """Return the result of an append, or its error."""
     try:
         return way(sent_set, offset, settings)
     except AppendRefusedError as refused:
@@ -51,7 +51,7 @@ def assert_one_answer(sent_set, offset, settings):
 
 
 def assert_within_the_log(sent_set, offset, settings):
-    """Where holes are looked for, no batch begins below the log's end, and the next offset follows the last record."""
+    """If holes are checked, no batch starts below the log end, and the next offset follows the last record."""
     if settings.on_noncontiguous not in ("reassign", "reject") or settings.record_format < 2:
         return
     try:
@@ -258,7 +258,7 @@ def test_made_up_sets_get_one_answer(seed):
 
 @given(seed=st.integers(0, 10**9), moves=st.lists(st.sampled_from([0, 1, -3000, 10**12, 2**61, -(2**61)]), max_size=4))
 def test_settings_that_stay_follow_the_time(seed, moves):
-    """A log keeps its settings, and a context what was put into it; only the time goes on."""
+    """A log keeps its settings, and a context keeps its values; only the time changes."""
     choose = random.Random(seed)
     sent_set, settings = a_set(choose), some_settings(choose)
     now_ms = settings.now_ms
@@ -299,7 +299,7 @@ def test_a_count_beyond_the_bytes_asks_for_no_memory():
 
 
 def test_what_does_not_shrink_gets_room_for_its_header():
-    """One large value of noise: the compressed form is larger than what the kernel had room for."""
+    """One large random value: the compressed form is larger than the kernel's buffer."""
     sent_set = build_records(
         {"value": [random.Random(4).randbytes(5_000_000)], "timestamp": [NOW]}, batch_bytes=1 << 24
     )
@@ -310,7 +310,7 @@ def test_what_does_not_shrink_gets_room_for_its_header():
 @pytest.mark.parametrize("record_format", [1, 2])
 @pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
 def test_both_ways_at_every_border_of_a_length_a_count_and_a_delta(record_format, codec):
-    """In place, and written anew (another codec, format 1 as 2), each more than once."""
+    """In place, and rebuilt (another codec, format 1 as 2), each more than once."""
     for what, columns in columns_at_borders(headers=record_format == 2):
         sent_set = build_records(columns, record_format=record_format, codec=codec, batch_bytes=1 << 24)
         for settings in (

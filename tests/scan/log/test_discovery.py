@@ -1,4 +1,4 @@
-"""From paths to segments and to places where they can be cut, on the logs that ship with the product."""
+"""From paths to segments and to positions that can split them, on the logs of the package."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places where a segment can be cut: batches start there, whatever the index says."""
+"""Positions that can split a segment: batches start there, even with a wrong index."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A growing log as a stream: every row once, whatever grows, rolls and goes between the micro-batches."""
+"""A growing log as a stream: every row once, while segments grow, roll and are deleted between the micro-batches."""
 
 import json
 import shutil
@@ -380,7 +380,7 @@ def write_values(path, base, *values, suffix=""):
 
 
 def test_a_segment_that_the_cleaner_rewrites_brings_nothing_twice(tmp_path):
-    """A swap file has another path, and a cleaned segment another size: offsets say what was read."""
+    """A swap file has another path, and a cleaned segment another size: offsets identify the rows already read."""
     partition = tmp_path / "t-0"
     write_values(partition, 0, b"0", b"1", b"2")
     write_values(partition, 3, b"3")

@@ -1,4 +1,4 @@
-"""What is read of a log, as a value: what excludes what, and topics as a shell names them."""
+"""The part of a log to read, as a value: exclusive options, and topics as glob patterns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What one task does, without Spark: every row against Kafka's truth, damage in each mode, bounded memory."""
+"""One task without Spark: every row against Kafka's truth, damage in each mode, bounded memory."""
 
 import contextlib
 import logging
@@ -58,7 +58,7 @@ def build(first, count, codec="none", **more):
 @pytest.mark.parametrize("names", [("offset", "value"), ("offset", "value", "headers")])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, mode, names):
-    """Three headers are claimed and none is there; the next batch lies behind it."""
+    """Three headers are counted and none exists; the next batch follows."""
     claimed_body, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
     section = b"".join(varint(len(body)) + body for body in (claimed_body, sound))
     write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
@@ -157,7 +157,7 @@ def damage_batch(kind, raw):
     if kind == "codec":
         raw[size + 22] = 7
         return {"keep": 20, "drop": 20}
-    raw[size + 8 : size + 12] = bytes(4)  # the batch's size: nothing behind can be found
+    raw[size + 8 : size + 12] = bytes(4)  # the batch's size: nothing after it can be found
     return {"keep": 10, "drop": 10}
 
 

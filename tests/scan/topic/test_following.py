@@ -1,4 +1,4 @@
-"""Following live topics without Spark: topics made anew, first micro-batches that an earlier run planned."""
+"""Following live topics without Spark: recreated topics, first micro-batches that an earlier run planned."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""What a read of live topics asks of the cluster before its tasks begin; no JVM."""
+"""The requests of a read of live topics before its tasks begin; no JVM."""
 
 import json
 

@@ -119,7 +119,7 @@ def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled_
 
 @pytest.fixture
 def compacted_broker(tmp_path):
-    """A broker of a log as the cleaner leaves it: it ends at offset 100, and nothing is left behind offset 0."""
+    """A broker with a compacted log: it ends at offset 100, and no record is left after offset 0."""
     record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
     for topic in ("read", MARKERS):
         directory = tmp_path / f"{topic}-0"

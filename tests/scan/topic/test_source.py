@@ -18,7 +18,7 @@ TOPIC = "scanned"
 
 @pytest.fixture(scope="module")
 def servers():
-    """A broker whose topic has committed and aborted transactions, in two partitions; time is a second an offset."""
+    """A broker with committed and aborted transactions in the two partitions of a topic; a second per offset."""
     with Broker() as broker:
         with kafkaframes.client.Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
@@ -85,7 +85,7 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(servers, c
     assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
     assert "offset 3 of uneven-2 is beyond the log's end 2; what is there is read" in caplog.text
     with pytest.raises(OptionError, match="offset 3 of uneven-1 is beyond the log's end 0"):
-        offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # said of this very partition
+        offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # specified for this very partition
 
 
 def test_a_start_where_a_group_has_committed(servers):
@@ -173,7 +173,7 @@ def test_an_open_transaction_that_ends_the_read_is_named(caplog):
 
 
 def test_an_end_after_an_open_transaction_does_not_wait(caplog):
-    """The read waited for the hidden offsets until the poll timeout, and Spark's planner said nothing of them."""
+    """The read waited for the hidden offsets until the poll timeout, and Spark's planner did not report them."""
     from kafkaframes.scan.topic.planning import plan_shares
     from kafkaframes.spark.options.topic_options import topic_options
     from kafkaframes.spark.sources.kafka_topic import KafkaTopicReader

@@ -1,4 +1,4 @@
-"""Random pairs of Avro schemas, a writer's and a reader's, with values; and what columns hold after Java read them.
+"""Random pairs of Avro schemas, a writer's and a reader's, with values; and the columns after Java read them.
 
 A reader's schema is the writer's after some changes: fields added with defaults or removed, numbers promoted, types put
 into unions and taken out, names given up for aliases, symbols and logical types added and removed. In one pair there is

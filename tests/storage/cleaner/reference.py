@@ -69,7 +69,7 @@ def _rotate_left(value: int, by: int) -> int:
 
 
 def latest_of(entries: list[tuple[bytes, bool]]) -> list[bool]:
-    """Say of each (key, whether it counts) whether none that counts came behind it with its key."""
+    """Return for each (key, whether it counts) whether no later counting entry has its key."""
     is_latest: list[bool] = []
     counted_keys: set[bytes] = set()
     for key, counts in reversed(entries):

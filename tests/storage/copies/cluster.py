@@ -53,7 +53,9 @@ def write_partition(
     topic_id: str | None = None,
     name: str = "orders-0",
 ) -> Path:
-    """Write one copy; what is None is not written. ``clean_offset`` -1 writes a cleaner checkpoint without it."""
+    """Write one copy; files given as None are not written. ``clean_offset`` -1 writes a cleaner checkpoint without
+    it.
+    """
     directory = log_directory / name
     directory.mkdir(parents=True)
     for base, raw in segments.items():
@@ -147,7 +149,7 @@ class Cluster:
         self.append_count += 1
 
     def fetch(self, place: int, batches: int) -> None:
-        """Let a follower truncate to what it shares with the leader, and fetch some batches."""
+        """Let a follower truncate to the part that it shares with the leader, and fetch some batches."""
         follower, leader = self.brokers[place], self.brokers[self.leader]
         if place == self.leader:
             return

@@ -51,7 +51,7 @@ def test_every_copy_is_exported_by_itself(copies, tmp_path):
     result = CliRunner().invoke(
         command, [*copies, "--to", str(tmp_path / "all"), "--replicas", "all", "--workers", "1"]
     )
-    assert result.exit_code == 1  # the damage of the second copy is told
+    assert result.exit_code == 1  # the damage of the second copy is reported
     folders = {path.parent.name for path in (tmp_path / "all").rglob("*.parquet")}
     assert folders == {f"source={copy.replace('/', '%2F')}" for copy in copies}
     assert len(rows(tmp_path / "all")) == 20 + 25

@@ -1,4 +1,4 @@
-"""One log from many copies: what each rule gives, and a model of a cluster whose truth the merge has to find."""
+"""One log from many copies: the result of each rule, and a model of a cluster whose log the merge has to find."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -239,7 +239,7 @@ def test_what_retention_took_in_one_copy_is_taken_from_another(tmp_path, whole):
 
 
 def test_deleted_records_stay_deleted(tmp_path, whole):
-    """DeleteRecords moves the log start offset, which the checkpoint says; a copy that lags does not know of it."""
+    """DeleteRecords moves the log start offset in the checkpoint; a lagging copy does not know it."""
     one = write_partition(tmp_path / "1", {0: raw_of(whole)}, epochs=[(0, 5)], start_offset=5)
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:4])}, epochs=[(0, 0)])
     merged_copy = merge_copies_of(two, one)
@@ -358,7 +358,7 @@ def test_the_merge_is_the_log_of_the_leader(tmp_path_factory, history, data):
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=12), st.data())
 def test_what_is_damaged_or_lost_in_some_copies_is_taken_from_others(tmp_path_factory, sizes, data):
-    """Each batch stays whole in one copy at least; in the others it is cut out, or a bit of it is flipped."""
+    """Each batch stays whole in at least one copy; in the others it is removed, or one bit of it is flipped."""
     batch_list = batches(*sizes)
     root = tmp_path_factory.mktemp("damaged")
     keeper = [data.draw(st.integers(0, 2)) for _ in batch_list]
@@ -368,7 +368,7 @@ def test_what_is_damaged_or_lost_in_some_copies_is_taken_from_others(tmp_path_fa
         for batch, keeper_index in zip(batch_list, keeper, strict=True):
             batch_bytes = batch.raw()
             harm = data.draw(st.sampled_from(["none", "lost", "flipped"])) if keeper_index != copy else "none"
-            if harm == "flipped":  # not the size: what follows would be lost with it
+            if harm == "flipped":  # not the size: the data after it would be lost too
                 batch_bytes = flip_bit(batch_bytes, data.draw(st.integers(12, len(batch_bytes) - 1)))
             raw += b"" if harm == "lost" else batch_bytes
         paths.append(write_partition(root / str(copy), {0: raw}, epochs=[(0, 0)], clean_offset=-1))

@@ -1,4 +1,4 @@
-"""``read_records`` of directories: topics and partitions as columns, whole tables, and an Arrow stream for others."""
+"""``read_records`` of directories: topics and partitions as columns, whole tables, and an Arrow stream."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""Indexes and producer snapshots: what brokers wrote comes back byte for byte; anything else is refused with its
-place."""
+"""Indexes and producer snapshots: brokers' files are rewritten byte for byte; other bytes are rejected with their
+position.
+"""
 
 from pathlib import Path
 

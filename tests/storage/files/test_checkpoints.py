@@ -1,4 +1,4 @@
-"""The small text files: what brokers wrote comes back byte for byte; anything else is refused with its place."""
+"""The small text files: brokers' files are rewritten byte for byte; other bytes are rejected with their position."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Many files are flushed by one call of the system where that is as safe, else each by itself; errors are raised."""
+"""Many files are flushed by one system call if that is as safe, else one by one; errors are raised."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_any_bytes_end_somewhere(raw):
 
 @pytest.mark.parametrize("boundary", [True, False])
 def test_a_file_that_shrinks_meanwhile_is_named(boundary):
-    """Never a quiet end, whether it now ends with a batch or within one, whatever is read at once."""
+    """Never a silent end, whether the file now ends with a batch or within one, for any read size."""
     headers = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
     middle = headers[len(headers) // 2]
     half = MIXED[: middle.position if boundary else middle.position + 20]

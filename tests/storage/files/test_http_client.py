@@ -14,7 +14,7 @@ from kafkaframes.scan.values.registry import Registry
 
 
 class Server:
-    """Answers every request with what it was made with, and notes the headers."""
+    """Returns the same answer to every request, and keeps the headers."""
 
     def __init__(self, status, location=None, body=b"{}"):
         self.seen_headers = seen_headers = []

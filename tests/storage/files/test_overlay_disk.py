@@ -9,7 +9,7 @@ from kafkaframes.storage.files.memory_disk import MAX_OPEN_FILES, OverlayDisk
 
 
 class CountingStore(LocalFileSystem):
-    """Counts what is opened, and what is closed again."""
+    """Counts opened and closed files."""
 
     open_count = close_count = 0
 

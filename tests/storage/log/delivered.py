@@ -1,4 +1,4 @@
-"""Which offsets a consumer receives of a log, worked out record by record: what live consumers were compared with."""
+"""The offsets that a consumer receives from a log, computed record by record and compared with live consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an offset is in a partition, by its segments and their indexes: what several tests ask."""
+"""The position of an offset in a partition, by its segments and their indexes: helpers of several tests."""
 
 from __future__ import annotations
 

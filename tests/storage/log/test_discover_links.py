@@ -12,7 +12,7 @@ BASE = f"{0:020}.log"
 
 @pytest.fixture
 def linked_log(tmp_path):
-    """A log with links: to a key file, to a partition elsewhere, and to the directory it stands in."""
+    """A log with links: to a key file, to a partition in another directory, and to its own directory."""
     log = tmp_path / "log"
     for name in ("orders-0", "users-0"):
         (log / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Which file system answers a path."""
+"""The file system for a path."""
 
 from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
 from kafkaframes.storage.log.discover import filesystem_for, object_view, view_object

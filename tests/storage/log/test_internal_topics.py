@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics, opened: every topic by example, and nothing raises, whatever the bytes."""
+"""Decoded records of Kafka's own topics: an example of every topic, and no bytes raise an exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kafkaframes.storage.log.internal_topics import (
 
 KEY = message("OffsetCommitKey")(group="g", topic="t", partition=1)
 VALUE = message("OffsetCommitValue")(offset=7, commit_timestamp=5)
-# Of the topic of a 4.3 cluster, as kafka-dump-log 4.3.1 and 3.9.1 print it (3.9.1 without the last field).
+# The topic of a 4.3 cluster, as kafka-dump-log 4.3.1 and 3.9.1 print it (3.9.1 without the last field).
 SEGMENT = {
     "remoteLogSegmentId": {
         "topicIdPartition": {"name": "orders-short", "id": "IcZ1KKnsRKWa-qx9t1wPjg", "partition": 0},

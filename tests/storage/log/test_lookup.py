@@ -1,4 +1,4 @@
-"""Look-ups and isolation: a live broker's answers, the same without indexes, and indexes that lie."""
+"""Look-ups and isolation: a live broker's answers, the same without indexes, and wrong indexes."""
 
 import json
 import shutil

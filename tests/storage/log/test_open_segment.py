@@ -1,4 +1,4 @@
-"""The one loop that reads on behind damaged chunks."""
+"""The one loop that continues to read after damaged chunks."""
 
 from dataclasses import dataclass, field
 

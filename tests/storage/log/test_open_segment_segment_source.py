@@ -1,4 +1,4 @@
-"""A segment in a store: bounded reads, and what a store that fails or a damaged chunk does to them."""
+"""A segment in a store: bounded reads, and the effects of a failing store or a damaged chunk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Segments that reach further than an index can say: split as Kafka splits them, by everything that meets one.
+"""Segments beyond an index's range: every command and the broker split them as Kafka does.
 
 ``tests/interop/test_overflow.py`` has real brokers open the same logs, and compares the files.
 """
@@ -45,7 +45,7 @@ def one(first: int, count: int = 3, *, key: bytes = b"k", **options) -> bytes:
 
 
 def log_of(directory: Path, segments: dict[int, bytes], *, clean: bool = False) -> Path:
-    """Write a log directory with one partition, whose segments have no index."""
+    """Write a log directory with one partition and segments without an index."""
     path = directory / "orders-0"
     path.mkdir(parents=True)
     for base, data in segments.items():
@@ -152,7 +152,7 @@ def test_a_log_is_split_where_it_is_opened_and_goes_on(tmp_path, clean):
 
 
 def test_a_segment_that_was_flushed_and_has_its_index_is_opened_as_it_is_and_rolled(tmp_path):
-    """Kafka does not look for it either; what comes next does not fit, so it goes into a new segment."""
+    """Kafka does not check it either; the next batch does not fit, so it is appended to a new segment."""
     path = log_of(tmp_path, {0: one(0) + one(FAR)}, clean=True)
     (path / segment_file_name(0, "index")).write_bytes(b"")
     log = open_log(str(path), now_ms=NOW_MS)
@@ -294,7 +294,7 @@ def test_a_segment_is_split_and_the_round_begins_anew_where_what_is_left_does_no
 
 
 def test_a_segment_is_not_split_where_what_is_left_fits(tmp_path):
-    """As in Kafka: nobody looks at offsets that are going to be gone."""
+    """As in Kafka: the offsets of records to be removed are not checked."""
     near, far, last = one(0, 1, key=b"a"), one(FAR, 1, key=b"b"), one(ACTIVE - 1, 1, key=b"b")
     _, segments = clean_log(tmp_path, {0: near + far, ACTIVE - 1: last, ACTIVE: one(ACTIVE, 1, key=b"c")})
     assert segments[segment_file_name(0, "log")] == near

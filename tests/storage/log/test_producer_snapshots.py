@@ -15,7 +15,7 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
 @pytest.mark.parametrize(
     ("present", "bases", "remaining_offsets"),
     [
-        ((10, 20, 35), (0, 20), (20, 35)),  # the last stray lies beyond every segment: it is the log's end
+        ((10, 20, 35), (0, 20), (20, 35)),  # the last stray snapshot is beyond every segment: it is at the log's end
         ((5, 10, 20), (0, 10, 20), (10, 20)),
         ((25, 30, 35), (0, 20), (35,)),
         ((5,), (0, 20), ()),
@@ -53,7 +53,7 @@ def test_a_log_of_an_old_format_gets_empty_snapshots():
 
 
 def test_producers_stand_in_the_order_of_a_java_hash_map():
-    ids = [33, 1, 17, 2, 1 << 32]  # 16 buckets: 33, 1, 17 and 2^32 (whose halves are mixed) share the second
+    ids = [33, 1, 17, 2, 1 << 32]  # 16 buckets: 33, 1, 17 and 2^32 (with mixed halves) share the second
     assert [one.producer_id for one in in_file_order(map(producer, ids))] == [33, 1, 17, 1 << 32, 2]
     many = [*range(20, 0, -1)]  # more than 12: the table doubles
     assert [one.producer_id for one in in_file_order(map(producer, many))] == sorted(many)

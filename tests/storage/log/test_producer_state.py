@@ -1,4 +1,4 @@
-"""What a broker knows of producers at the end of a log: from a snapshot, then batch by batch."""
+"""A broker's producer state at the end of a log: from a snapshot, then batch by batch."""
 
 from tests.storage.log.test_transactions import data, end
 
@@ -48,7 +48,7 @@ def test_a_snapshot_is_the_start_and_a_corrupt_one_is_passed_over(tmp_path):
     states = states_of(path, end_offset=5)
     assert sorted(states) == [1, 2, 9]
     assert states[9] == known_entry
-    assert states[1].last_offset != 1  # its data lies below the snapshot: only the marker was seen
+    assert states[1].last_offset != 1  # its data is before the snapshot: only the marker was read
 
 
 def test_a_producer_that_was_long_silent_is_forgotten_unless_its_transaction_is_open(tmp_path):

@@ -1,4 +1,4 @@
-"""What the writer makes of a stream of batches: the files that the broker that wrote those batches left."""
+"""The writer's files for a stream of batches equal the files of the broker that wrote those batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Readers see what a broker's start would serve where a cleaning was interrupted (LogLoader, Kafka 4.3.1)."""
+"""After an interrupted cleaning, readers see the segments that a broker's start would serve (LogLoader, Kafka
+4.3.1).
+"""
 
 import shutil
 

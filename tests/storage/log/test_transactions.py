@@ -1,4 +1,4 @@
-"""What a read_committed consumer is given: aborted and open transactions, from markers or from indexes."""
+"""The records of a read_committed consumer: aborted and open transactions, from markers or from indexes."""
 
 import numpy as np
 import pytest

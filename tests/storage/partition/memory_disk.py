@@ -28,7 +28,7 @@ class CrashError(BaseException):
 
 @dataclass
 class File:
-    """Bytes as the process sees them, as the platter has them, and what was done since the last flush."""
+    """Bytes as the process sees them, bytes on the platter, and operations since the last flush."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -44,7 +44,7 @@ class File:
 
 @dataclass
 class Directory:
-    """Entries as the process sees them, as the platter has them, and what was done since the last flush."""
+    """Entries as the process sees them, entries on the platter, and operations since the last flush."""
 
     entries: dict[str, File | Directory] = field(default_factory=dict)
     durable: dict[str, File | Directory] = field(default_factory=dict)

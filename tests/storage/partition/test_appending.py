@@ -1,4 +1,4 @@
-"""The header that a producer's batch was read with goes on with it: what the log notes is what it writes."""
+"""The header read with a producer's batch is kept with it: the log records the header that it writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batches(**fields):
 
 
 def with_max_timestamp(raw: bytes, timestamp: int) -> bytes:
-    """A batch of format 2 that says another largest timestamp than its records have; the CRC is right."""
+    """Return a batch of format 2 with a largest timestamp that its records do not have; the CRC is correct."""
     out = bytearray(raw)
     out[35:43] = timestamp.to_bytes(8)
     out[17:21] = appending.crc32c(bytes(out[21:])).to_bytes(4)

@@ -17,8 +17,8 @@ from kafkaframes.storage.partition import LogSettings, create_log, open_log
 MODES = ["process", "power", "mixed"]
 IS_DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
 EVERY = 1 if IS_DEEP else 2 * len(MODES)  # quick: every second effect is cut off, in one mode
-# A disk that fails is met by a whole life, a second or two of CPU each, where a crash is met by one recovery (0.07 s).
-# So these do not meet every effect with every error: all effects took 1.6 hours of CPU.
+# A failing disk takes a whole workload, a second or two of CPU each, while a crash takes one recovery (0.07 s). So
+# these tests do not combine every effect with every error: all effects took 1.6 hours of CPU.
 LIVES_EVERY = 6
 CODES = [errno.ENOSPC, errno.EACCES, errno.EIO]
 
@@ -122,7 +122,7 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stay
         with pytest.raises(StorageError, match=os.strerror(code)) as caught:
             broken_life.live()
         assert caught.value.file is not None
-        if broken_life.manager is None or not broken_life.manager.is_offline:  # it never came to be open
+        if broken_life.manager is None or not broken_life.manager.is_offline:  # it was never open
             continue
         for key, log in broken_life.manager.logs.items():
             before = broken_life.batches.get(key, ())
@@ -189,7 +189,7 @@ def test_a_segment_that_takes_the_place_of_a_truncated_one_is_flushed_by_name():
 
 
 class Retrying(Life):
-    """A life on a disk that is full for a while: what was refused is done again when there is room."""
+    """A workload on a disk that is full for a while: rejected operations are repeated when there is space."""
 
     refused_count = 0
 
@@ -225,7 +225,7 @@ class Retrying(Life):
         for step in script():
             try:
                 step(self)
-            except StorageError as error:  # what is done by the clock, and comes again
+            except StorageError as error:  # periodic work, which is repeated
                 self.note_full(error)
 
 
@@ -246,7 +246,7 @@ def full_at(disk, number, length):
 
 @pytest.mark.parametrize("length", [1, 4])
 def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_acknowledged(life, length):
-    """Appends and new logs are refused while there is no space, half a write included; then all goes on."""
+    """Appends and new logs are rejected without free space, also after half a write; then all continue."""
     refused_count = 0
     for number in range(5, len(life.disk.journal), LIVES_EVERY if IS_DEEP else 23):
         disk = MemoryDisk()

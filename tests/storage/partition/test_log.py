@@ -1,4 +1,4 @@
-"""What one partition's log does: appends and refusals, rolls, reads, watermarks, retention, truncation."""
+"""The log of one partition: appends and rejections, rolls, reads, watermarks, retention, truncation."""
 
 from __future__ import annotations
 

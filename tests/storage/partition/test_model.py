@@ -34,7 +34,7 @@ SETTINGS = LogSettings(
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The model: batches as they are in the log, with their offsets; where the log starts; what is surely kept."""
+    """The model: the batches in the log with their offsets, the log start offset, and the flushed end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def producers_are_those_of_a_replay(self):
-        """Of a producer whose data lies below the log start a load may know nothing, as in Kafka."""
+        """After a load, a producer with data before the log start may be unknown, as in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
             for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):

@@ -1,4 +1,4 @@
-"""Opening by the fast path is opening by the plan: whatever lies in the directory, and whatever the checkpoints say."""
+"""Opening by the fast path equals opening by the plan, for any directory and any checkpoints."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LIVES: list[Callable[[PartitionLog], None]] = [
 
 
 def stop_cleanly(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
-    """Return the disk that a clean stop leaves, and what its checkpoints say."""
+    """Return the disk after a clean stop, and the contents of its checkpoints."""
     disk = MemoryDisk()
     disk.make_directory("/kafka")
     log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, topic_id=TOPIC_ID)
@@ -74,7 +74,7 @@ def stop_cleanly(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict
 
 
 def kill_after(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
-    """Return the disk that a killed process leaves: it was stopped in order, and went on."""
+    """Return the disk of a killed process, which had stopped cleanly before and then continued."""
     disk, offsets = stop_cleanly(live)
     log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=Checkpointed(True, offsets))
     lead(log, idempotent(9, 0, 2), epoch=9)
@@ -160,7 +160,7 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
 def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
     disk, offsets = stop_cleanly(live)
     is_fast = is_fast_path(monkeypatch, disk, Checkpointed(True, offsets))
-    assert is_fast == (live in (plain, live_and_roll, open_transaction))  # the others leave more files
+    assert is_fast == (live in (plain, live_and_roll, open_transaction))  # the other workloads leave more files
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:

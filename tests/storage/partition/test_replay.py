@@ -1,4 +1,4 @@
-"""A real broker's logs, appended batch by batch with its settings, come out as the files that the broker wrote."""
+"""A real broker's logs, appended batch by batch with its settings, result in the files that the broker wrote."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def segment_of(raw, entries, *, base_offset=0):
 
 
 def outcome(find, offset):
-    """What is found, or where the batches end with an error."""
+    """Return the batch found, or the error at the end of the batches."""
     try:
         return find(offset)
     except CorruptRecordError as error:
@@ -98,7 +98,7 @@ def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(
 
 @pytest.mark.parametrize("size", [-1, 0, 5, 13])
 def test_a_size_that_no_batch_has_is_an_error_and_not_the_end(size):
-    """As in Kafka's FileLogInputStream; a size beyond the end of the file is the end of what is whole."""
+    """As in Kafka's FileLogInputStream; a size beyond the end of the file ends the valid part."""
     raw = bytearray(batch(1) * 2)
     at = len(raw) // 2
     struct.pack_into(">q", raw, at, 1)

@@ -1,4 +1,4 @@
-"""A scripted life of a log directory, and what has to be true of it after a crash at any of its effects."""
+"""A scripted workload on a log directory, and the conditions after a crash at any of its effects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_manager(disk: Any, now_ms: int = NOW_MS) -> LogManager:
 
 @dataclass(frozen=True)
 class State:
-    """What is known at the moment before an effect.
+    """The expected state just before an effect.
 
     Attributes:
         batches: of each log, those that were acknowledged.
@@ -215,9 +215,7 @@ def check(disk: MemoryDisk, state: State, results: list[Batch], *, lost_nothing:
             assert (info.first_offset, log.log_end_offset) == (end, end + 2)
         manager.close(now_ms=NOW_MS, broker_epoch=14)
     report = verify(discover(PATH, filesystem=disk))
-    findings = [
-        finding for finding in report.findings if "-delete/" not in finding.file
-    ]  # nobody reads what is deleted
+    findings = [finding for finding in report.findings if "-delete/" not in finding.file]  # deleted files are not read
     # A crash leaves transactions open, which their producers would end.
     bad = [
         str(finding)

@@ -1,4 +1,4 @@
-"""What a recovery makes of unfinished cleanings, by the rules of two generations of brokers."""
+"""Recovery after unfinished cleanings, by the rules of two generations of brokers."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ DIRECTORY = "t-0"
 
 
 def write_swap(home: Path, swap: bytes, segments: dict[int, bytes]) -> Path:
-    """Write a log whose cleaner stopped before it put a swap, with an index, in the place of segment 0."""
+    """Write a log whose cleaner stopped before it replaced segment 0 by a swap file with an index."""
     write_log(home, segments)
     for base in segments:
         (home / DIRECTORY / f"{base:020}.index").write_bytes(bytes(8))

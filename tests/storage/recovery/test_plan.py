@@ -1,4 +1,4 @@
-"""The plan of a recovery beside what a real broker did, and what only made-up directories show."""
+"""The plan of a recovery, compared with a real broker's recovery, and cases that only made-up directories have."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def base(offset: int, suffix: str = "log") -> str:
 
 @pytest.fixture
 def idem(tmp_path):
-    """A partition of three segments (bases 0, 84, 170) whose recovery point is 84; its broker was killed."""
+    """A partition of three segments (bases 0, 84, 170) with the recovery point 84; its broker was killed."""
     shutil.copytree(BEFORE / "idem-0", tmp_path / "idem-0")
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nidem 0 84\n")
     for path in (tmp_path / "idem-0").glob("*.cleaned"):

@@ -1,4 +1,4 @@
-"""Single rules of a recovery on made-up logs, each found where a broker's own classes gave another answer."""
+"""Single rules of a recovery on made-up logs, each found when a broker's own classes gave another answer."""
 
 from pathlib import Path
 

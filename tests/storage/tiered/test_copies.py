@@ -1,4 +1,4 @@
-"""A damaged chunk of a tiered store, read beside another copy of the partition: told, never lost in silence."""
+"""A damaged chunk of a tiered store, with another copy of the partition: it is reported, never lost silently."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Names, manifests, chunk indexes, chunks, keys: what the plugin writes is read, anything else is refused by name."""
+"""Names, manifests, chunk indexes, chunks, keys: the plugin's output is read, anything else is rejected by name."""
 
 import base64
 import json

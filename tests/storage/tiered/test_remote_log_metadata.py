@@ -1,4 +1,4 @@
-"""The topic of remote segments, replayed: what a real broker wrote, and what any bytes are taken for."""
+"""The replayed topic of remote segments: a real broker's records, and arbitrary bytes."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A tiered store as a log directory: the right segments, byte for byte; what is wrong is named with its object."""
+"""A tiered store as a log directory: the correct segments, byte for byte; problems are reported with their object."""
 
 import hashlib
 import json
