@@ -24,7 +24,7 @@ WITH_ALL = "partition,offset,timestamp,timestampType,key,value,headers"
 
 
 def leaves_a_socket(test):
-    return pytest.mark.usefixtures("collected")(IGNORED(test))
+    return pytest.mark.usefixtures("collect_garbage")(IGNORED(test))
 
 
 def load(spark, *paths, **options):

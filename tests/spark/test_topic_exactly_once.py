@@ -146,7 +146,7 @@ def test_a_query_moves_between_both_ways_to_write_and_back(spark, servers, tmp_p
 
 # the broker's side of a connection that is opened while its node stops is not always closed before it is collected
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.usefixtures("collected")
+@pytest.mark.usefixtures("collect_garbage")
 def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path, start):
     on = brokers.on
     expected_values = produce(servers, 0, 60)
