@@ -70,7 +70,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     \b
     kafkaframes consume orders -e
     kafkaframes consume orders -f '%t/%p@%o %T %k: %s\\n' --offset -10 -e
-    kafkaframes consume orders --format jsonl --start 2026-01-31T12:00 --end 2026-02-01
+    kafkaframes consume orders --start 2026-01-31T12:00 --end 2026-02-01
     """
     from kafkaframes.client import Consumer
     from kafkaframes.client.settings import ConsumerSettings
