@@ -71,9 +71,9 @@ _ELSEWHERE = (  # settings with flags of their own, flags that several commands 
 @commit_option
 @click.option("--incremental", is_flag=True, help="Tables: add only what the table does not have yet.")
 @click.option(
-    "--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration. Default: DIR/catalog.db."
+    "--catalog", metavar="NAME", help="Iceberg catalog in the configuration of pyiceberg. Default: DIR/catalog.db."
 )
-@click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
+@click.option("--table", metavar="NS.NAME", help="Iceberg table in the catalog. Default: kafka.records.")
 @with_options(*key_options, settings_options(ExportSettings, *_ELSEWHERE))
 @with_options(log_option, master_option, workers_option, json_option)
 @opens_batches

@@ -80,7 +80,7 @@ log_option = click.option(
 specs_option = click.option(
     "--specs",
     type=ExistingPath(),
-    help="Your own message specs (a file or folder), used before the catalog's.",
+    help="File or folder of message specs that override those of the catalog.",
 )
 ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
 
@@ -106,7 +106,7 @@ replicas_option = click.option(
     type=click.Choice((MERGE, ALL)),
     default=MERGE,
     show_default=True,
-    help="Several copies of a partition (brokers, disks): merge them into one log, or take all.",
+    help="Several copies of a partition (brokers, disks): merge them into one log, or export each copy.",
 )
 range_options = (
     click.option(
@@ -142,7 +142,7 @@ reading_options = (
 )
 key_options = (
     click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
-    click.option("--key-regex", metavar="REGEX", help="Only records whose key matches this."),
+    click.option("--key-regex", metavar="REGEX", help="Regular expression for the keys of the records to select."),
 )
 _budget_option = click.option(
     "--budget",

@@ -24,26 +24,24 @@ class KnownDifference(NamedTuple):
     is_inside: bool = False
 
 
-_APIS = "the broker does not advertise the APIs that only brokers and controllers use among themselves"
-_CONTROLLER = "the test talks to a controller, or asks its objects; the embedded broker has none"
+_APIS = "the broker does not advertise APIs for communication between brokers and controllers"
+_CONTROLLER = "the test needs a controller, which the embedded broker does not have"
 _HASH_ORDER = "the test expects the order of Kafka's hash tables"
 _INSIDE = "the test reads files, metrics or objects of Kafka's process"
 _ISR = "all nodes share one log: a follower never falls behind, and no replica is lost"
 _LOG_DIRS = "all nodes share one log directory; replicas are not moved between directories, and not throttled"
 _LOGGERS = "loggers have the names of Python modules, not of Kafka's classes"
-_NODE_SETTINGS = "nodes share the settings that they are started with"
-_OFFSETS_TOPIC = "__consumer_offsets is created when it is needed; Kafka answers NOT_COORDINATOR until it exists"
+_NODE_SETTINGS = "all nodes share the same start settings"
+_OFFSETS_TOPIC = "__consumer_offsets is created on demand; Kafka returns NOT_COORDINATOR until it exists"
 _PLUGIN = "the test runs a class of its own (a plug-in) in the broker's process"
-_REMOTE = "there is no tiered storage: remote.* settings are not validated, and some are unknown"
-_RUNNING = "settings of listeners and keystores are not changed while the broker runs"
-_TIMEOUT = "the test stops nodes again and again, and gives itself a minute; it does not finish here"
-_REMOVED = "settings that Kafka 4 has removed are described, since the broker serves older formats"
-_INTERNAL = "internal settings of topics are accepted, and not described"
-_CREATION = (
-    "the test waits until a topic that it creates does not exist, as on Kafka for a moment; here it exists at once"
-)
+_REMOTE = "tiered storage is not supported: remote.* settings are not validated, and some are unknown"
+_RUNNING = "settings of listeners and keystores cannot be changed while the broker runs"
+_TIMEOUT = "the test stops nodes repeatedly, and times out after a minute here"
+_REMOVED = "settings that Kafka 4 removed are still described, because the broker supports older formats"
+_INTERNAL = "internal topic settings are accepted, but not described"
+_CREATION = "the test expects that a new topic does not exist for a moment, as in Kafka; here it exists immediately"
 _ONE_REPLICA = "internal topics have one replica: clients cannot read partitions whose node is stopped"
-_UNREGISTER = "stopped nodes stay registered: UnregisterBroker is not answered"
+_UNREGISTER = "stopped nodes stay registered: UnregisterBroker is not implemented"
 _UNSTABLE = "the test needs an unreleased metadata.version (4.4-IV0) or unstable API versions"
 
 DIFFERENCES = (

@@ -21,33 +21,35 @@ if TYPE_CHECKING:
 class ExportSettings(Checked):
     """Settings of ``export_log``. Settings that ``read_records`` also has mean the same there."""
 
-    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
+    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
     topics: Sequence[str] = setting(
-        (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
+        (),
+        "Topic to select: a name or pattern; repeatable. Default: all topics except Kafka's internal ones.",
+        flag="-t --topic",
     )
     partitions: Sequence[int] = setting(
-        (), "Only this partition of these topics; repeatable.", least=0, flag="-p --partition"
+        (), "Partition of these topics to select; repeatable.", least=0, flag="-p --partition"
     )
-    start: Limit = setting(
-        None, "Where to begin in each partition: an offset, or a time, as ListOffsets finds it.", shown=POSITION
-    )
-    end: Limit = setting(None, "Where to end in each partition; the end itself is not exported.", shown=POSITION)
-    timestamp: TimeRange | None = setting(None, "Only records with a timestamp in this range (from, to).")
-    keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
-    key_regex: str | None = setting(None, "Only records whose key matches this.", shown="REGEX")
+    start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", shown=POSITION)
+    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", shown=POSITION)
+    timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
+    keys: Sequence[bytes] = setting((), "Keys of the records to select.")
+    key_regex: str | None = setting(None, "Regular expression for the keys of the records to select.", shown="REGEX")
     headers: bool = setting(True, "Whether headers are among the columns.")
     base64: bool = setting(False, "CSV: write keys, values and header values in base64, so that no byte is lost.")
-    overwrite: bool = setting(False, "Replace what an earlier export wrote.")
+    overwrite: bool = setting(False, "Replace the files of an earlier export.")
     on_damage: Literal["keep", "drop", "fail"] = setting(
-        "keep", "At damage: read what Kafka would, omit damaged batches, or stop."
+        "keep", "At a damaged batch: read the records that Kafka would read, omit the batch, or stop."
     )
-    verify_crc: bool = setting(True, "Count a wrong CRC as damage.")
+    verify_crc: bool = setting(True, "Treat a wrong CRC as damage.")
     control_records: bool = setting(False, "Also export transaction markers.")
-    internal_topics: bool = setting(False, "Also export Kafka's own topics.")
+    internal_topics: bool = setting(False, "Also export Kafka's internal topics.")
     replicas: Literal["merge", "all"] = setting(
-        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or take all."
+        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
     )
-    storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
+    storage: Mapping[str, Any] | None = setting(
+        None, "Arguments for the fsspec file system of an object store.", secret=True
+    )
 
     def _refuse(self) -> None:
         if self.base64 and self.format != "csv":

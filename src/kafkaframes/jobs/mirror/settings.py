@@ -24,31 +24,35 @@ class MirrorSettings(Checked):
     """Settings of ``mirror_topics``. Client properties have Kafka's names. Intervals only apply with ``follow``."""
 
     topics: Sequence[str] = setting(
-        (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
+        (),
+        "Topic to select: a name or pattern; repeatable. Default: all topics except Kafka's internal ones.",
+        flag="-t --topic",
     )
     groups: bool = setting(True, "Also copy the committed offsets of groups.")
-    follow: bool = setting(False, "Keep copying what arrives, new topics too, until Ctrl-C.")
-    dry_run: bool = setting(False, "Print what would be copied, and from which offset; write nothing.")
-    keep_retention: bool = setting(False, "Let the target delete records by the source's retention settings.")
+    follow: bool = setting(False, "Copy new records and new topics until Ctrl-C.")
+    dry_run: bool = setting(False, "Print the partitions and offsets to copy, and write nothing.")
+    keep_retention: bool = setting(
+        False, "Copy the retention settings of the source, so that the target deletes records by them."
+    )
     offsets: Literal["keep", "reassign"] | None = setting(
-        None, "Keep the offsets, or let the target assign new ones. Default: keep, where the target can."
+        None, "Keep the offsets, or let the target assign new ones. Default: keep, if the target supports it."
     )
     on_damage: Literal["fail", "drop"] = setting("fail", "At a batch with a wrong CRC: stop, or omit it.")
     unverified: bool = setting(
-        False, "Resume even if source and copy hold no common offset that shows that the copy is of this source."
+        False, "Resume even if source and copy have no common record that proves that they belong together."
     )
     compare: Literal["all", "samples"] | None = setting(
         None,
-        "Which common records to compare before resuming. Default: all between directories, else samples.",
+        "Common records to compare before resuming. Default: all between two directories, otherwise samples.",
     )
     state_dir: str | None = setting(
-        None, "Where to keep the mapping of offsets, if they change.", flag="--state", shown="DIR"
+        None, "Directory for the mapping of offsets, if the target assigns new ones.", flag="--state", shown="DIR"
     )
-    source_properties: Mapping[str, Any] = setting({}, "Of the source's client.")
-    target_properties: Mapping[str, Any] = setting({}, "Of the target's client.")
-    timeout_s: float = setting(5.0, "How many seconds to wait until a broker of each cluster answers at first.")
-    group_interval_s: float = setting(5.0, "How often committed offsets are copied.")
-    topic_interval_s: float = setting(10.0, "How often new topics and partitions are looked for.")
+    source_properties: Mapping[str, Any] = setting({}, "Client properties for the source.")
+    target_properties: Mapping[str, Any] = setting({}, "Client properties for the target.")
+    timeout_s: float = setting(5.0, "Maximum wait for the first response of each cluster, in seconds.")
+    group_interval_s: float = setting(5.0, "Interval between copies of committed offsets.")
+    topic_interval_s: float = setting(10.0, "Interval between searches for new topics and partitions.")
 
     def _refuse(self) -> None:
         if self.follow and self.dry_run:

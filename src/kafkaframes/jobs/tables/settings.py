@@ -18,14 +18,16 @@ class TableSettings(SourceSettings, Checked):
     """Settings for writing live topics or logs to a table."""
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
-        "raw", "How to decode values: raw bytes; columns from JSON, Avro or Protobuf; latest: one row for each key."
+        "raw",
+        "Decoding of values: raw bytes, or columns from JSON, Avro or Protobuf; latest keeps one row for each key.",
     )
     value: Literal["raw", "json", "avro", "protobuf"] | None = setting(
-        None, "With --mode latest: how to decode values. Default: raw."
+        None, "With --mode latest: decoding of values. Default: raw."
     )
     schemas: Sequence[str] = setting(
         (),
-        "JSON Schema, .avsc, or protoc's descriptors; with ID: of values with a schema registry's prefix; repeatable.",
+        "Schema file: JSON Schema, .avsc or Protobuf descriptors. ID=FILE for values with a registry's "
+        "prefix; repeatable.",
         flag="--schema",
         shown="[ID=]FILE",
     )
@@ -33,37 +35,37 @@ class TableSettings(SourceSettings, Checked):
         None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False, secret=True
     )
     subject: str | None = setting(
-        None, "The registry's subject whose newest schema the table gets. Default: TOPIC-value.", shown="NAME"
+        None, "Registry subject whose newest schema defines the columns. Default: TOPIC-value.", shown="NAME"
     )
     message: str | None = setting(
-        None, "Protobuf: the message's full name. Default: the first of the file.", shown="NAME"
+        None, "Full name of the Protobuf message. Default: the first message in the file.", shown="NAME"
     )
     dead_letters: str | None = setting(
-        None, "The table for records that make no row. Default: DIR-dead-letters.", shown="DIR"
+        None, "Table for records that cannot be decoded. Default: DIR-dead-letters.", shown="DIR"
     )
     continuous: bool = setting(False, "Keep running and add new records, until Ctrl-C or SIGTERM.")
     interval: float = setting(
         60.0,
-        "With --continuous: the least time between two commits; a shorter one makes smaller files.",
+        "With --continuous: minimum time between two commits, in seconds. A shorter time creates smaller files.",
         least=0.1,
         shown="SECONDS",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = setting(
-        "read_committed", "Leave out records of aborted transactions, or read them too."
+        "read_committed", "read_committed omits records of aborted transactions; read_uncommitted reads all records."
     )
     commit_bytes: int = setting(
         COMMIT_BYTES,
-        "How much log goes into one commit; a kill loses at most one.",
+        "Bytes of log in one commit. If the run is killed, at most one commit has to be repeated.",
         least=1,
         flag="--commit-every",
         shown="SIZE",
     )
-    allow_loss: bool = setting(False, "Go on although the log no longer has records that the table lacks.")
+    allow_loss: bool = setting(False, "Continue if the log no longer contains records that the table lacks.")
     catalog: str | None = setting(
-        None, "Iceberg: a catalog of pyiceberg's configuration. Default: DIR/catalog.db.", shown="NAME"
+        None, "Iceberg catalog in the configuration of pyiceberg. Default: DIR/catalog.db.", shown="NAME"
     )
-    table: str | None = setting(None, "Iceberg: the table in the catalog. Default: kafka.records.", shown="NS.NAME")
-    topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
+    table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", shown="NS.NAME")
+    topics: Sequence[str] = setting((), "Topic to select: a name or pattern; repeatable.", flag="-t --topic")
 
     def _refuse(self) -> None:
         if self.value is not None and not self.is_latest:
