@@ -968,7 +968,7 @@ def page_of(run: Run) -> str:
         "# Behaviours of Spark's Kafka connector",
         "",
         "Behaviours that the test suites and the guide of Spark's own Kafka connector describe, and whether",
-        f"`kafka-topic` has them: {counts[EQUAL]} are equal, {counts[DIFFERS]} differ, {counts[CANNOT]} are impossible.",
+        f"`kafka-topic` has them: {counts[EQUAL]} are equal, {counts[DIFFERS]} differ, {counts[CANNOT]} cannot exist.",
         "",
         f"`make interop` runs {len(run.rows)} of these rows with both, and writes this page. The last run was on",
         f"{run.date} with connector {run.connector}, Spark {run.spark} and Apache Kafka {run.kafka}. In each row with",
