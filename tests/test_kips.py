@@ -275,4 +275,6 @@ def test_every_number_of_ours_is_counted_or_a_bound():
         _, separator, ours = paragraph.partition("kafkaframes: ")
         plain = re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)", "", " ".join(ours.split())) if separator else ""
         stated_numbers = re.findall(r"(?<![\w.`-])\d[\d,]*(?:\.\d+)?(?![\w-])", plain)
-        assert {number.rstrip(",") for number in stated_numbers if len(number.rstrip(",")) > 1} <= counted_numbers, paragraph
+        assert {number.rstrip(",") for number in stated_numbers if len(number.rstrip(",")) > 1} <= counted_numbers, (
+            paragraph
+        )

@@ -27,6 +27,13 @@ COPIED = {
     "CHANGELOG.md": "about/changelog.md",
     "SECURITY.md": "about/security.md",
 }
+# Weight of pages in a search by a pattern of their paths, so that guides precede long tables and generated pages.
+SEARCH_WEIGHTS = {
+    r"(reference/(python|client|commands)|benchmarks|about)\b": 0.02,
+    r"(everyday|everyday-peers|kafka-suite|connector-suite|java-admin|upgrading-from-a-checkout)\.md": 0.05,
+    r"(clients|client-settings|client-metrics|broker-support|contributing|extending|versions|index)\.md": 0.2,
+    r"(glossary|appending|checkpoints|exactly-once|message-columns|spec-.*|broker-.*)\.md|reference/|kips/": 0.4,
+}
 RESULTS = TOP / "benchmarks" / "results"
 _LINK = re.compile(r"\]\(((?:\.\./)+|docs/)([^)#]*)(#[^)]*)?\)")
 
@@ -70,8 +77,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(text: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that leave docs/ to the page made of that file, or to the file in the repository."""
-    up = "../" * page.file.src_uri.count("/")
+    """Set the page's weight in a search. Point links to files outside docs/ to their pages or to the repository."""
+    uri = page.file.src_uri
+    weights = [weight for pattern, weight in SEARCH_WEIGHTS.items() if re.match(pattern, uri)]
+    page.meta.setdefault("search", {"boost": min(weights, default=1.0)})
+    up = "../" * uri.count("/")
 
     def target_of(link: re.Match[str]) -> str:
         before, path, anchor = link[1], link[2], link[3] or ""
