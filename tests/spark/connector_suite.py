@@ -797,7 +797,9 @@ ROWS = (
         connector=(False, ["a", "b", "c"]),
         is_deep=True,
     ),
-    ResultRow(S, "topic by column, by option; partition by column", check=_sink, expected=(["1", "2", "3"], ["4", "5"])),
+    ResultRow(
+        S, "topic by column, by option; partition by column", check=_sink, expected=(["1", "2", "3"], ["4", "5"])
+    ),
     ResultRow(
         S,
         "invalid schemas, types and options; records that are too large; unreachable brokers",

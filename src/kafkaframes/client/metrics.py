@@ -401,7 +401,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
     *_sensor_metrics(
-        "metrics", _ALL_CLIENTS, "failed-authentication", "connections whose authentication the broker refused",
+        "metrics", _ALL_CLIENTS, "failed-authentication", "connections whose authentication failed",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
     *_network_metrics("node-metrics"),
@@ -415,7 +415,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         avg="request-latency-avg", max="request-latency-max",
     ),
     *_sensor_metrics(
-        "metrics", (PRODUCER,), "record-send", "records sent, each time that they are sent",
+        "metrics", (PRODUCER,), "record-send", "records sent, including retries",
         total="record-send-total", rate="record-send-rate",
     ),
     *_sensor_metrics(
@@ -426,7 +426,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         rate="record-error-rate",
     ),
     *_sensor_metrics(
-        "metrics", (PRODUCER,), "record-retry", "records sent again", total="record-retry-total",
+        "metrics", (PRODUCER,), "record-retry", "retried records", total="record-retry-total",
         rate="record-retry-rate",
     ),
     *_sensor_metrics(
@@ -482,7 +482,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         total="record-error-total", rate="record-error-rate",
     ),
     *_sensor_metrics(
-        "topic-metrics", (PRODUCER,), "record-retry", "records of the topic sent again",
+        "topic-metrics", (PRODUCER,), "record-retry", "retried records of the topic",
         total="record-retry-total", rate="record-retry-rate",
     ),
     # consumers
@@ -492,7 +492,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         avg="time-between-poll-avg", max="time-between-poll-max",
     ),
     *_sensor_metrics(
-        "metrics", _READERS, "poll-idle", "part of the time that polls take, from 0 to 1; the caller takes the rest",
+        "metrics", _READERS, "poll-idle", "fraction of time that the consumer spends in poll, from 0 to 1",
         avg="poll-idle-ratio-avg",
     ),
     *_sensor_metrics("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
@@ -574,7 +574,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         "coordinator-metrics", _READERS, "last-heartbeat-seconds-ago", "Time since the last heartbeat response.", "s"
     ),
     *_sensor_metrics(
-        "coordinator-metrics", _READERS, "rebalance", "assignments that this member has taken over",
+        "coordinator-metrics", _READERS, "rebalance", "assignments that this member has received",
         count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
     ),
     *_sensor_metrics(
@@ -582,7 +582,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
     ),
     *_sensor_metrics(
-        "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that the coordinator has ended by an error",
+        "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that ended with a coordinator error",
         count="failed-rebalance-total", count_rate_per_hour="failed-rebalance-rate-per-hour",
     ),
     *(
@@ -598,7 +598,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     ),
     *_gauge_metrics("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
     *_sensor_metrics(
-        "fetch-manager-metrics", (SHARE,), "acknowledgements", "records whose acknowledgement a broker has answered",
+        "fetch-manager-metrics", (SHARE,), "acknowledgements", "records whose acknowledgement a broker has confirmed",
         total="acknowledgements-send-total", rate="acknowledgements-send-rate",
     ),
     *_sensor_metrics(

@@ -174,7 +174,7 @@ class SourceSettings:
 
     key_files: Sequence[str] = setting(
         (),
-        "Private RSA key (PEM) of encrypted tiered segments; may be repeated.",
+        "Private RSA key (PEM) for encrypted tiered segments; repeatable.",
         flag="--key-file",
         shown="[ID=]FILE",
         recorded=False,
@@ -194,8 +194,8 @@ class SourceSettings:
 class PartitionSettings(SourceSettings, Checked):
     """Settings that select topic partitions of the sources. Default: all."""
 
-    topics: str | Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
-    partitions: int | Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
+    topics: str | Sequence[str] = setting((), "Topic to select: a name or pattern; repeatable.", flag="-t --topic")
+    partitions: int | Sequence[int] = setting((), "Partition to select; repeatable.", least=0, flag="-p --partition")
 
     def _normalize(self) -> None:
         for name, single in (("topics", str), ("partitions", int)):
@@ -309,14 +309,14 @@ class RewriteSettings(RangeSettings):
     """Settings that ``convert_log`` and ``recompress_log`` share. They are picklable, because workers receive them."""
 
     topics: str | Sequence[str] = setting(
-        (), "Only this topic: a name or pattern; repeatable.", flag="-t --topic", recorded=False
+        (), "Topic to select: a name or pattern; repeatable.", flag="-t --topic", recorded=False
     )
     partitions: int | Sequence[int] = setting(
-        (), "Only this partition; repeatable.", least=0, flag="-p --partition", recorded=False
+        (), "Partition to select; repeatable.", least=0, flag="-p --partition", recorded=False
     )
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
     on_damage: Literal["fail", "keep"] = setting(
-        "fail", "At a damaged batch: stop, or copy it byte for byte.", stored=STORED_MODE
+        "fail", "At a damaged batch: stop, or copy the batch unchanged.", stored=STORED_MODE
     )
     batch_bytes: int = setting(
         BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
@@ -374,9 +374,9 @@ class ConvertSettings(RewriteSettings):
     """Settings of ``convert_log``, which requires a record format."""
 
     record_format: Literal[0, 1, 2] = required("The format to write.")
-    codec: CodecName | None = setting(None, "The codec to write. Default: each batch keeps its own.")
+    codec: CodecName | None = setting(None, "Codec to write. Default: the codec of each batch.")
     on_loss: Literal["error", "warn", "drop"] = setting(
-        "error", "When the older format cannot hold something: stop, count and warn, or drop it silently."
+        "error", "If the older format cannot store some data: stop, count and warn, or drop it silently."
     )
 
 
@@ -395,8 +395,8 @@ class CompactSettings(PartitionSettings):
     """
 
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
-    delete_retention_ms: int = setting(86_400_000, "As the topics' setting of this name.", least=0)
-    min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)
+    delete_retention_ms: int = setting(86_400_000, "Value of the topic setting of this name.", least=0)
+    min_compaction_lag_ms: int = setting(0, "Value of the topic setting of this name.", least=0)
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
         """Return the cleaner settings for one cleaning run."""
@@ -423,11 +423,13 @@ class AuditSettings:
     """Settings of an upgrade audit: the target release, and how to parse the captured traffic."""
 
     target: str | None = setting(
-        None, "The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"
+        None, "Kafka release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"
     )
     ports: str = setting("", "Ports of the brokers: 9092,9094-9096.", shown="PORTS")
     specs: str | None = setting(
-        None, "Your own message specs (a file or folder), used before the catalog's.", shown="PATH"
+        None, "File or folder of message specs that override those of the catalog.", shown="PATH"
     )
-    verbose: bool = setting(False, "Also list what is fine, and each finding with its reason.", flag="-v --verbose")
-    strict: bool = setting(False, "Exit with status 5 if part of the input could not be read.")
+    verbose: bool = setting(
+        False, "Also list compatible clients and APIs, and the reason for each finding.", flag="-v --verbose"
+    )
+    strict: bool = setting(False, "Exit with status 5 if a part of the input could not be read.")

@@ -90,7 +90,7 @@ def test_what_to_do_names_each_api_once():
     for key, version in [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3)]:
         uses.add(Use(Client("raw", "10.0.0.7", "own", "1"), key, version), 3, None, None)
     _, line, _ = lines(audit(uses, release("4.0.1")))
-    needs = "upgrade to a release that speaks Produce 3, Fetch 4 or later"
+    needs = "upgrade to a release that supports Produce 3, Fetch 4 or later"
     assert line.endswith(f"own 1  {needs} (Produce 0, Produce 1, Produce 2 and 2 more)")
 
 

@@ -477,4 +477,4 @@ def advice(client_audit: ClientAudit, target: Release) -> str | None:
         for finding in removed_findings
         if finding.api_key is not None and finding.lowest is not None
     )
-    return f"a release that speaks {', '.join(needs)} or later" if needs else None
+    return f"a release that supports {', '.join(needs)} or later" if needs else None

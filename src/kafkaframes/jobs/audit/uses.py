@@ -172,10 +172,19 @@ def count_formats(paths: Sequence[str], uses: Uses) -> None:
                 except KafkaframesError as error:
                     uses.coverage.add(UnreadData(DAMAGED, getattr(error, "reason", str(error)), segment.path))
                     continue
-                for row in pc.value_counts(table.column("magic")).to_pylist():
-                    use = FormatUse(None, "disk", row["values"], partition.topic)
-                    uses.add_format(use, row["counts"], None, None)
+                aggregates = [("max_timestamp", "min"), ("max_timestamp", "max"), ("magic", "count")]
+                for row in _with_times(table).group_by("magic").aggregate(aggregates).to_pylist():
+                    use = FormatUse(None, "disk", row["magic"], partition.topic)
+                    times = (_microseconds(row[f"max_timestamp_{bound}"]) for bound in ("min", "max"))
+                    uses.add_format(use, row["magic_count"], *times)
                 _add_rest(segment, table.schema.metadata or {}, uses.coverage)
+
+
+def _with_times(table: pa.Table) -> pa.Table:
+    """Return the formats of batches and their largest record timestamps, null for batches without timestamps."""
+    times = table.column("max_timestamp")
+    has_time = pc.greater_equal(times.cast(pa.int64()), 0)
+    return pa.table({"magic": table.column("magic"), "max_timestamp": pc.if_else(has_time, times, None)})
 
 
 def _add_rest(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Coverage) -> None:

@@ -84,7 +84,7 @@ def _tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
 def _client_cards(audit: Audit) -> Markup:
     if not audit.clients:
         return card("clients", "Clients", empty("No traffic was looked at."), wide=True)
-    names = ("Client", "Library", "Host", "Verdict", "What to do")
+    names = ("Client", "Library", "Host", "Verdict", "What to do", "First request", "Last request")
     head = tag("thead", tag("tr", (tag("th", name, scope="col") for name in names)))
     rows = (_client_rows(client, audit) for client in audit.clients)
     return card("clients", "Clients", tag("table", head, tag("tbody", rows), class_="audit stacked"), wide=True)
@@ -101,26 +101,40 @@ def _client_rows(client: ClientAudit, audit: Audit) -> Markup:
         tag("td", library_text(client)),
         tag("td", client.client.address or "", class_="short"),
         tag("td", verdict_badge(client), class_="short"),
-        tag("td", action_text(client, audit.target)),
+        tag("td", action_text(client, audit.target) or "nothing"),
+        tag("td", second_text(_first(client.findings)) or "", class_="short"),
+        tag("td", second_text(_last(client.findings)) or "", class_="short"),
     )
-    return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan="5"))])
+    return join([tag("tr", cells, class_="client"), tag("tr", tag("td", details, colspan=str(len(cells))))])
+
+
+def _first(findings: Sequence[AuditVerdict]) -> int | None:
+    return min((finding.seen.first for finding in findings if finding.seen.first is not None), default=None)
+
+
+def _last(findings: Sequence[AuditVerdict]) -> int | None:
+    return max((finding.seen.last for finding in findings if finding.seen.last is not None), default=None)
 
 
 def verdict_badge(client: ClientAudit) -> Markup:
     """Return a client's verdict as a badge, red if the upgrade breaks it."""
-    return tag("span", client.verdict, class_=f"badge {_STATES[client.verdict]}".strip())
+    return _badge(client.verdict)
+
+
+def _badge(verdict: str) -> Markup:
+    return tag("span", verdict, class_=f"badge {_STATES[verdict]}".strip())
 
 
 def _table(findings: Sequence[AuditVerdict]) -> Markup:
-    names = ("Verdict", "What", "Times", "First", "Last", "Why")
+    names = ("Verdict", "What", "Count", "First", "Last", "Why")
     rows = (
         tag(
             "tr",
-            tag("td", finding.verdict),
+            tag("td", _badge(finding.verdict), class_="short"),
             tag("td", finding.what),
-            tag("td", str(finding.seen.count)),
-            tag("td", second_text(finding.seen.first) or ""),
-            tag("td", second_text(finding.seen.last) or ""),
+            tag("td", f"{finding.seen.count:,}"),
+            tag("td", second_text(finding.seen.first) or "", class_="short"),
+            tag("td", second_text(finding.seen.last) or "", class_="short"),
             tag("td", finding.reason),
         )
         for finding in findings

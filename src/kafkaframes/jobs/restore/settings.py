@@ -103,43 +103,42 @@ class RestoreSettings(RangeSettings):
     keep_retention: bool = setting(
         False, "Keep the retention settings. Default: retention.ms is -1, so that the broker deletes nothing."
     )
-    offsets: Literal["keep", "reassign"] = setting(
-        KEEP, "Keep the offsets, or number the records of each partition anew, without holes."
-    )
+    offsets: Literal["keep", "reassign"] = setting(KEEP, "Keep the offsets, or assign new ones without gaps.")
     start_offset: int = setting(0, "With --offsets reassign: the first offset.", least=0)
     on_damage: Literal["fail", "drop"] = setting(
-        "fail", "At a damaged batch: stop, or leave it out and report it.", stored=STORED_MODE
+        "fail", "At a damaged batch: stop, or omit the batch and report it.", stored=STORED_MODE
     )
     open_transactions: Literal["keep", "abort"] = setting(
-        KEEP, "Leave open transactions open, or abort them with a marker at the log's end."
+        KEEP, "Keep open transactions open, or abort them with a marker at the end of the log."
     )
     leader_epoch: int | None = setting(
         None, "Write this epoch into every batch of format 2. Use 0 for an existing cluster.", least=0
     )
     segment_bytes: int | None = setting(
-        None, "Cut the log into segments of this size. Default: keep the segments.", least=1
+        None, "Size of new segments, in bytes. Default: the segments of the source.", least=1
     )
     index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
     groups: bool = setting(True, "Also copy the committed offsets of groups.")
     offsets_partitions: int | None = setting(
-        None, "Partitions of __consumer_offsets. Default: as in the source.", least=1
+        None, "Number of partitions of __consumer_offsets. Default: as in the source.", least=1
     )
     keep_commit_times: bool = setting(
-        False, "Keep the times of commits. Default: the time of the restore, so that they do not expire at once."
+        False,
+        "Keep the commit timestamps of offsets. Default: the time of the restore, so that they do not "
+        "expire immediately.",
     )
     record_format: Literal[0, 1, 2] = setting(2, "From Parquet.")
-    codec: CodecName = setting("none", "From Parquet: the codec of the new batches.")
+    codec: CodecName = setting("none", "With Parquet sources: codec of the new batches.")
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
-    batch_bytes: int = setting(BATCH_BYTES, "From Parquet: the size of a batch.", least=1)
+    batch_bytes: int = setting(BATCH_BYTES, "With Parquet sources: size of a batch, in bytes.", least=1)
     bootstrap: Literal["kraft", "none"] = setting(
         KRAFT,
-        "Write what a new single node needs to start (kraft), or only partitions, for an existing cluster (none).",
+        "Write the metadata of a new single-node cluster (kraft), or only partition directories for an "
+        "existing cluster (none).",
     )
     node_id: int = setting(1, "The node id of the new single node.", least=0)
     cluster_id: str | None = setting(None, "The cluster id of the new single node. Default: a new one.")
-    release: str = setting(
-        DEFAULT_RELEASE, "The release of Kafka that the new single node runs.", choices=tuple(RELEASES)
-    )
+    release: str = setting(DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(RELEASES))
 
     def _refuse(self) -> None:
         RangeSettings._refuse(self)  # slots=True creates the class again, so super() would fail
