@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)/src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run look test check format agreement bench interop clients matrix docs dist fuzz deep soak soak-client soak-producer soak-broker soak-spark clean
+.PHONY: help setup lock run look test check format agreement bench interop clients matrix docs dist release fuzz deep soak soak-client soak-producer soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -95,7 +95,11 @@ dist: $(TOOLS) ## wheels with compiled kernels for Linux and macOS on x86-64 and
 	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $${wheel#*=}" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
 	  $(PY) -m kafkaframes kernels pack --for $${wheel%=*} build/$${wheel%=*} && \
 	  $(PY) tools/wheel_with_kernels.py dist/*-none-any.whl build/$${wheel%=*} || exit 1; done
+	@$(PY) -m tools.check_dist dist
 	@KAFKAFRAMES_DIST=$(CURDIR)/dist $(PY) -m pytest -q -rs --timeout 1200 tests/interop/test_wheels.py
+
+release: $(TOOLS) ## date the changelog, set the version, build, check, commit and tag: make release VERSION=1.2.3
+	@$(PY) tools/release.py "$(VERSION)"
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each
 	@for script in tests/fuzz/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

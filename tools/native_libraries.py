@@ -1,0 +1,192 @@
+"""Read what a dynamic loader would use of an ELF or Mach-O library, on any machine.
+
+Only 64-bit little-endian libraries are supported: those of the wheels' targets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+ELF_MACHINES: Final = {62: "x86_64", 183: "aarch64"}
+MACHO_PROCESSORS: Final = {0x01000007: "x86_64", 0x0100000C: "arm64"}
+
+_PT_DYNAMIC: Final = 2
+_PT_GNU_STACK: Final = 0x6474E551
+_SHT_DYNSYM: Final = 11
+_DT_NEEDED: Final = 1
+_DT_TEXTREL: Final = 22
+
+_MACHO_MAGIC: Final = 0xFEEDFACF
+_MH_LIBRARIES: Final = (6, 8)  # MH_DYLIB, MH_BUNDLE
+_LC_SYMTAB: Final = 2
+_LC_LOAD_DYLIBS: Final = (0xC, 0x80000018, 0x8000001F)  # also weak and re-exported
+_LC_ID_DYLIB: Final = 0xD
+_LC_CODE_SIGNATURE: Final = 0x1D
+_LC_VERSION_MIN_MACOSX: Final = 0x24
+_LC_BUILD_VERSION: Final = 0x32
+_PLATFORM_MACOS: Final = 1
+_N_STAB: Final = 0xE0
+_N_TYPE: Final = 0x0E
+_N_EXT: Final = 0x01
+_DYNAMIC_LOOKUP: Final = 0xFE
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLibrary:
+    """A shared library.
+
+    Attributes:
+        system: ``linux`` or ``macos``.
+        processor: name of the processor in platform tags.
+        required_libraries: libraries that the loader opens with it.
+        imported_symbols: symbols that it takes from the process or from other libraries.
+        exported_symbols: symbols that it defines for others.
+        macos_version: oldest macOS that loads it, or None.
+        is_signed: whether it has a code signature; macOS on Apple silicon loads no other.
+        problems: properties that a loader may reject, in words.
+    """
+
+    system: str
+    processor: str
+    required_libraries: tuple[str, ...]
+    imported_symbols: frozenset[str]
+    exported_symbols: frozenset[str]
+    macos_version: tuple[int, int] | None = None
+    is_signed: bool = False
+    problems: tuple[str, ...] = ()
+
+
+def read_library(data: bytes) -> NativeLibrary:
+    """Return what the loader uses of a library.
+
+    Raises:
+        ValueError: the data are not a supported library, or are incomplete.
+    """
+    try:
+        if data[:4] == b"\x7fELF":
+            return _read_elf(data)
+        if len(data) >= 4 and struct.unpack_from("<I", data)[0] == _MACHO_MAGIC:
+            return _read_macho(data)
+    except (struct.error, IndexError, KeyError) as error:
+        raise ValueError(f"the library is incomplete or of an unknown kind: {error!r}") from None
+    raise ValueError(f"the file starts with {data[:4]!r}; expected a 64-bit ELF or Mach-O library")
+
+
+def _read_elf(data: bytes) -> NativeLibrary:
+    if data[4:6] != b"\x02\x01":
+        raise ValueError("the ELF library is not 64-bit little-endian")
+    _, machine = struct.unpack_from("<HH", data, 16)
+    segments_at, sections_at = struct.unpack_from("<QQ", data, 32)
+    segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", data, 54)
+    problems: list[str] = []
+    tags: list[tuple[int, int]] = []
+    has_stack = False
+    for index in range(segment_count):
+        kind, flags, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, segments_at + index * segment_size)
+        if kind == _PT_GNU_STACK:
+            has_stack = True
+            if flags & 1:
+                problems.append("it requires an executable stack")
+        elif kind == _PT_DYNAMIC:
+            tags = [struct.unpack_from("<QQ", data, offset + position) for position in range(0, size, 16)]
+    if not has_stack:
+        problems.append("it does not say that its stack is not executable (PT_GNU_STACK)")
+    if any(tag == _DT_TEXTREL for tag, _ in tags):
+        problems.append("it has relocations in its code (DT_TEXTREL)")
+    imported, exported, names_at = _elf_symbols(data, sections_at, section_size, section_count)
+    required = tuple(_string(data, names_at + value) for tag, value in tags if tag == _DT_NEEDED)
+    return NativeLibrary(
+        "linux",
+        ELF_MACHINES[machine],
+        required,
+        frozenset(imported),
+        frozenset(exported),
+        problems=tuple(problems),
+    )
+
+
+def _elf_symbols(data: bytes, at: int, size: int, count: int) -> tuple[set[str], set[str], int]:
+    """Return imported and exported symbols, and the position of the table of dynamic names."""
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * size) for index in range(count)]
+    imported, exported, names_at = set[str](), set[str](), 0
+    for _, kind, _, _, offset, length, link, _, _, _ in sections:
+        if kind != _SHT_DYNSYM:
+            continue
+        names_at = sections[link][4]
+        for position in range(offset + 24, offset + length, 24):  # the first symbol is empty
+            name, _, _, section = struct.unpack_from("<IBBH", data, position)
+            (imported if section == 0 else exported).add(_string(data, names_at + name))
+    return imported, exported, names_at
+
+
+def _read_macho(data: bytes) -> NativeLibrary:
+    _, processor, _, kind, count, _, _, _ = struct.unpack_from("<8I", data)
+    if kind not in _MH_LIBRARIES:
+        raise ValueError(f"the Mach-O file has type {kind}; expected a bundle or a dynamic library")
+    required: list[str] = []
+    problems: list[str] = []
+    imported, exported = set[str](), set[str]()
+    macos_version: tuple[int, int] | None = None
+    is_signed = False
+    for command, at in _macho_commands(data, count):
+        if command in _LC_LOAD_DYLIBS:
+            required.append(_string(data, at + struct.unpack_from("<I", data, at + 8)[0]))
+        elif command == _LC_CODE_SIGNATURE:
+            is_signed = True
+        elif command in (_LC_VERSION_MIN_MACOSX, _LC_BUILD_VERSION):
+            platform, macos_version = _macos_version(data, command, at)
+            if platform != _PLATFORM_MACOS:
+                problems.append(f"it is built for platform {platform}; expected {_PLATFORM_MACOS} (macOS)")
+        elif command == _LC_SYMTAB:
+            for name, is_imported, ordinal in _macho_symbols(data, *struct.unpack_from("<IIII", data, at + 8)):
+                (imported if is_imported else exported).add(name)
+                if is_imported and name.lstrip("_").startswith("Py") and ordinal != _DYNAMIC_LOOKUP:
+                    problems.append(f"it takes {name} from library {ordinal}; expected the running process")
+    return NativeLibrary(
+        "macos",
+        MACHO_PROCESSORS[processor],
+        tuple(required),
+        frozenset(name.removeprefix("_") for name in imported),
+        frozenset(name.removeprefix("_") for name in exported),
+        macos_version,
+        is_signed,
+        tuple(problems),
+    )
+
+
+def _macho_commands(data: bytes, count: int) -> Iterator[tuple[int, int]]:
+    """Yield each load command with its position."""
+    at = 32
+    for _ in range(count):
+        command, size = struct.unpack_from("<II", data, at)
+        if size < 8:
+            raise ValueError(f"the load command at {at} has {size} bytes; expected 8 or more")
+        yield command, at
+        at += size
+
+
+def _macho_symbols(
+    data: bytes, symbols_at: int, count: int, names_at: int, names_size: int
+) -> Iterator[tuple[str, bool, int]]:
+    """Yield name, whether it is imported, and library ordinal of each external symbol."""
+    for index in range(count):
+        name, kind, _, description, _ = struct.unpack_from("<IBBHQ", data, symbols_at + 16 * index)
+        if not kind & _N_STAB and kind & _N_EXT and name < names_size:
+            yield _string(data, names_at + name), not kind & _N_TYPE, description >> 8
+
+
+def _macos_version(data: bytes, command: int, at: int) -> tuple[int, tuple[int, int]]:
+    """Return the platform of a load command, and the oldest version of it."""
+    platform = _PLATFORM_MACOS
+    if command == _LC_BUILD_VERSION:
+        platform, packed = struct.unpack_from("<II", data, at + 8)
+    else:
+        (packed,) = struct.unpack_from("<I", data, at + 8)
+    return platform, (packed >> 16, packed >> 8 & 0xFF)
+
+
+def _string(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()
