@@ -54,12 +54,12 @@ def check_directory(directory: Path, version: str = __version__) -> Iterator[str
     pure = f"kafkaframes-{version}-py3-none-any.whl"
     wheels = {f"kafkaframes-{version}-{PYTHON}-{'.'.join(target.tags)}.whl": target for target in TARGETS.values()}
     sdist = f"kafkaframes-{version}.tar.gz"
-    expected = {pure, sdist, *wheels}
+    names = {pure, sdist, *wheels}
     actual = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
-    yield from (f"{name} is missing" for name in sorted(expected - actual))
-    yield from (f"{name} is not a file of release {version}" for name in sorted(actual - expected))
+    yield from (f"{name} is missing" for name in sorted(names - actual))
+    yield from (f"{name} is not a file of release {version}" for name in sorted(actual - names))
     units: dict[str, frozenset[tuple[str, str]]] = {}
-    for name in sorted(expected & actual):
+    for name in sorted(names & actual):
         if name == sdist:
             problems = check_sdist(directory / name)
         else:
@@ -115,9 +115,9 @@ def check_wheel(path: Path, version: str, target: Target | None) -> Iterator[str
 def check_record(contents: dict[str, bytes], record: str) -> Iterator[str]:
     """Yield each difference between the files of a wheel and its RECORD."""
     rows = [line.rsplit(",", 2) for line in contents[record].decode().splitlines()]
-    listed = {row[0] for row in rows}
-    yield from (f"RECORD does not list {name}" for name in sorted(contents.keys() - listed))
-    yield from (f"RECORD lists {name}, which is missing" for name in sorted(listed - contents.keys()))
+    paths = {row[0] for row in rows}
+    yield from (f"RECORD does not list {name}" for name in sorted(contents.keys() - paths))
+    yield from (f"RECORD lists {name}, which is missing" for name in sorted(paths - contents.keys()))
     for name, digest, size in rows:
         if name == record or name not in contents:
             continue

@@ -96,44 +96,44 @@ def _read_elf(data: bytes) -> NativeLibrary:
         problems.append("it does not say that its stack is not executable (PT_GNU_STACK)")
     if any(tag == _DT_TEXTREL for tag, _ in tags):
         problems.append("it has relocations in its code (DT_TEXTREL)")
-    imported, exported, names_at = _elf_symbols(data, sections_at, section_size, section_count)
-    required = tuple(_string(data, names_at + value) for tag, value in tags if tag == _DT_NEEDED)
+    imports, exports, names_at = _elf_symbols(data, sections_at, section_size, section_count)
+    dependencies = tuple(_string(data, names_at + value) for tag, value in tags if tag == _DT_NEEDED)
     return NativeLibrary(
         "linux",
         ELF_MACHINES[machine],
-        required,
-        frozenset(imported),
-        frozenset(exported),
+        dependencies,
+        frozenset(imports),
+        frozenset(exports),
         problems=tuple(problems),
     )
 
 
 def _elf_symbols(data: bytes, at: int, size: int, count: int) -> tuple[set[str], set[str], int]:
-    """Return imported and exported symbols, and the position of the table of dynamic names."""
+    """Return the imported and the exported symbols, and the position of the table of dynamic names."""
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, at + index * size) for index in range(count)]
-    imported, exported, names_at = set[str](), set[str](), 0
+    imports, exports, names_at = set[str](), set[str](), 0
     for _, kind, _, _, offset, length, link, _, _, _ in sections:
         if kind != _SHT_DYNSYM:
             continue
         names_at = sections[link][4]
         for position in range(offset + 24, offset + length, 24):  # the first symbol is empty
             name, _, _, section = struct.unpack_from("<IBBH", data, position)
-            (imported if section == 0 else exported).add(_string(data, names_at + name))
-    return imported, exported, names_at
+            (imports if section == 0 else exports).add(_string(data, names_at + name))
+    return imports, exports, names_at
 
 
 def _read_macho(data: bytes) -> NativeLibrary:
     _, processor, _, kind, count, _, _, _ = struct.unpack_from("<8I", data)
     if kind not in _MH_LIBRARIES:
         raise ValueError(f"the Mach-O file has type {kind}; expected a bundle or a dynamic library")
-    required: list[str] = []
+    dependencies: list[str] = []
     problems: list[str] = []
-    imported, exported = set[str](), set[str]()
+    imports, exports = set[str](), set[str]()
     macos_version: tuple[int, int] | None = None
     is_signed = False
     for command, at in _macho_commands(data, count):
         if command in _LC_LOAD_DYLIBS:
-            required.append(_string(data, at + struct.unpack_from("<I", data, at + 8)[0]))
+            dependencies.append(_string(data, at + struct.unpack_from("<I", data, at + 8)[0]))
         elif command == _LC_CODE_SIGNATURE:
             is_signed = True
         elif command in (_LC_VERSION_MIN_MACOSX, _LC_BUILD_VERSION):
@@ -142,15 +142,15 @@ def _read_macho(data: bytes) -> NativeLibrary:
                 problems.append(f"it is built for platform {platform}; expected {_PLATFORM_MACOS} (macOS)")
         elif command == _LC_SYMTAB:
             for name, is_imported, ordinal in _macho_symbols(data, *struct.unpack_from("<IIII", data, at + 8)):
-                (imported if is_imported else exported).add(name)
+                (imports if is_imported else exports).add(name)
                 if is_imported and name.lstrip("_").startswith("Py") and ordinal != _DYNAMIC_LOOKUP:
                     problems.append(f"it takes {name} from library {ordinal}; expected the running process")
     return NativeLibrary(
         "macos",
         MACHO_PROCESSORS[processor],
-        tuple(required),
-        frozenset(name.removeprefix("_") for name in imported),
-        frozenset(name.removeprefix("_") for name in exported),
+        tuple(dependencies),
+        frozenset(name.removeprefix("_") for name in imports),
+        frozenset(name.removeprefix("_") for name in exports),
         macos_version,
         is_signed,
         tuple(problems),
@@ -182,10 +182,10 @@ def _macos_version(data: bytes, command: int, at: int) -> tuple[int, tuple[int, 
     """Return the platform of a load command, and the oldest version of it."""
     platform = _PLATFORM_MACOS
     if command == _LC_BUILD_VERSION:
-        platform, packed = struct.unpack_from("<II", data, at + 8)
+        platform, number = struct.unpack_from("<II", data, at + 8)
     else:
-        (packed,) = struct.unpack_from("<I", data, at + 8)
-    return platform, (packed >> 16, packed >> 8 & 0xFF)
+        (number,) = struct.unpack_from("<I", data, at + 8)
+    return platform, (number >> 16, number >> 8 & 0xFF)
 
 
 def _string(data: bytes, start: int) -> str:

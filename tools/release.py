@@ -107,10 +107,10 @@ def check_repository(repository: Repository, version: str, branch: str) -> None:
     tags = repository.git("tag", "--list", "v*").split()
     if f"v{version}" in tags:
         raise ReleaseError(f"the tag v{version} exists; a version is released once")
-    released = sorted(parse_version(tag[1:]) for tag in tags if re.fullmatch(r"v\d+\.\d+\.\d+", tag))
-    if released and (number := parse_version(version)) not in (successors := next_versions(released[-1])):
-        expected = ", ".join(_text(successor) for successor in successors)
-        raise ReleaseError(f"{_text(number)} does not follow {_text(released[-1])}; expected one of {expected}")
+    old_versions = sorted(parse_version(tag[1:]) for tag in tags if re.fullmatch(r"v\d+\.\d+\.\d+", tag))
+    if old_versions and (number := parse_version(version)) not in (successors := next_versions(old_versions[-1])):
+        choices = ", ".join(_text(successor) for successor in successors)
+        raise ReleaseError(f"{_text(number)} does not follow {_text(old_versions[-1])}; expected one of {choices}")
 
 
 def next_versions(version: Version) -> tuple[Version, Version, Version]:
@@ -146,10 +146,10 @@ def set_version(text: str, version: str, before: str, after: str) -> str:
     Raises:
         ReleaseError: the file does not contain the version once.
     """
-    changed, count = re.subn(rf"(?<={re.escape(before)})\d+\.\d+\.\d+(?={re.escape(after)})", version, text)
+    new_text, count = re.subn(rf"(?<={re.escape(before)})\d+\.\d+\.\d+(?={re.escape(after)})", version, text)
     if count != 1:
         raise ReleaseError(f"{before.strip()!r} with a version is {count} times in the file; expected once")
-    return changed
+    return new_text
 
 
 def release(repository: Repository, options: argparse.Namespace) -> None:

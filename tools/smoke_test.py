@@ -91,10 +91,10 @@ class SmokeTest:
     def compare_dump(self, log: Path) -> int:
         """Compare ``dump-log`` of a log directory with what Kafka read; return the number of lines."""
         with gzip.open(LOGS / "truth" / f"{log.name}.records.jsonl.gz", "rt", encoding="utf-8") as file:
-            expected = Counter(_comparable_lines(file))
+            truth = Counter(_comparable_lines(file))
         dump = self.call("dump-log", "--format", "jsonl", str(log))
         actual = Counter(_comparable_lines(dump.splitlines()))
-        difference = next(iter((expected - actual) + (actual - expected)), None)
+        difference = next(iter((truth - actual) + (actual - truth)), None)
         assert difference is None, f"dump-log {log.name} differs from Kafka: {difference}"
         return actual.total()
 
