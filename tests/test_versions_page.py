@@ -60,7 +60,9 @@ def test_old_module_names_of_the_upgrade_page_do_not_exist():
 
 
 def test_public_packages_are_those_of_the_snapshot():
-    (row,) = [line for line in section(VERSIONS, "What is public").splitlines() if "exported names of `kafkaframes`" in line]
+    (row,) = [
+        line for line in section(VERSIONS, "What is public").splitlines() if "exported names of `kafkaframes`" in line
+    ]
     listed_modules = {
         "kafkaframes",
         *(f"kafkaframes{name}" for name in re.findall(r"`(\.[\w.]+)`", row)),
