@@ -1,6 +1,9 @@
-"""How partitions are shared out: complete, fair, and as little moved as fairness allows."""
+"""The client's assignors: each partition is assigned once, evenly, and no partition moves without need."""
 
-from hypothesis import given
+from itertools import islice
+
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkaframes.client.assignors import ASSIGNORS, Member, assign_cooperative_sticky, assign_sticky
@@ -39,20 +42,65 @@ def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, membe
     )
 
 
-@given(st.integers(1, 6), st.integers(0, 20), st.randoms(use_true_random=False))
-def test_sticky_is_even_and_a_second_time_moves_nothing(count, partitions, random):
-    owned_partitions = {f"m{place}": [] for place in range(count)}
-    for one in range(partitions):
-        owned_partitions[random.choice(sorted(owned_partitions))].append(TopicPartition("a", one))
-    members = {name: Member(frozenset("a"), tuple(all_), 1) for name, all_ in owned_partitions.items()}
-    assignment = assign_sticky(members, {"a": partitions})
-    sizes = [len(one) for one in assignment.values()]
-    assert max(sizes) - min(sizes) <= 1
-    moved_count = sum(one not in members[name].owned_partitions for name, all_ in assignment.items() for one in all_)
-    share = partitions // count
-    assert moved_count <= sum(max(len(all_) - share, 0) for all_ in owned_partitions.values())
-    again = {name: Member(frozenset("a"), tuple(all_), 2) for name, all_ in assignment.items()}
-    assert assign_sticky(again, {"a": partitions}) == assignment
+def _sticky_moves(sizes: list[int]) -> int:
+    """Return how many partitions ``assign_sticky`` moves in a group whose members own that many partitions."""
+    partitions = iter([TopicPartition("a", number) for number in range(sum(sizes))])
+    owned_partitions = {f"m{number}": tuple(islice(partitions, size)) for number, size in enumerate(sizes)}
+    members = {name: Member(frozenset("a"), own, 1) for name, own in owned_partitions.items()}
+    assignment = assign_sticky(members, {"a": sum(sizes)})
+    new_sizes = [len(own) for own in assignment.values()]
+    assert max(new_sizes) - min(new_sizes) <= 1
+    next_members = {name: Member(frozenset("a"), tuple(own), 2) for name, own in assignment.items()}
+    assert assign_sticky(next_members, {"a": sum(sizes)}) == assignment
+    return sum(partition not in owned_partitions[name] for name, own in assignment.items() for partition in own)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6))
+@example([9, 8, 1])  # the largest member gave four partitions and got one back: 6 moves
+@example([3, 9, 6])
+def test_sticky_moves_only_what_exceeds_an_even_share(sizes):
+    share, extra = divmod(sum(sizes), len(sizes))
+    quotas = [share + (number < extra) for number in range(len(sizes))]
+    excess = sum(max(size - quota, 0) for size, quota in zip(sorted(sizes, reverse=True), quotas, strict=True))
+    assert _sticky_moves(sizes) == excess
+
+
+@given(MEMBERS, COUNTS)
+def test_sticky_moves_no_partition_from_a_member_with_fewer(members, counts):
+    """No partition could go back to its owner, or to a member with two partitions fewer (Kafka's definition)."""
+    assignment = assign_sticky(members, counts)
+    sizes = {name: len(partitions) for name, partitions in assignment.items()}
+    for name, partitions in assignment.items():
+        for partition in partitions:
+            subscribers = [other for other in members if partition.topic in members[other].topics]
+            assert sizes[name] <= min(sizes[other] for other in subscribers) + 1
+            owners = [other for other in subscribers if partition in members[other].owned_partitions]
+            if len(owners) == 1:
+                assert owners == [name] or sizes[owners[0]] >= sizes[name]
+
+
+def test_a_large_group_is_balanced_within_seconds():
+    """299 members join one that owns 6,000 partitions of 100 topics."""
+    topics = {f"t{number}": 60 for number in range(100)}
+    everything = tuple(TopicPartition(topic, number) for topic in topics for number in range(60))
+    members = {f"m{number}": Member(frozenset(topics)) for number in range(299)}
+    assignment = assign_sticky(members | {"old": Member(frozenset(topics), everything, 1)}, topics)
+    assert {len(partitions) for partitions in assignment.values()} == {20}
+
+
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
+def test_a_partition_that_two_members_own_is_taken_from_both(assign):
+    """Both may read it. As in Kafka, neither keeps it; cooperative members give it up before one of them gets it."""
+    disputed = TopicPartition("a", 0)
+    partitions = {name: (disputed, TopicPartition("a", number)) for number, name in enumerate(("m1", "m2"), 1)}
+    members = {name: Member(frozenset("a"), own, 3) for name, own in partitions.items()}
+    assignment = assign(members, {"a": 3})
+    assert sum(disputed in own for own in assignment.values()) == (assign is assign_sticky)
+    free = {
+        name: Member(frozenset("a"), tuple(partition for partition in own if partition != disputed), 4)
+        for name, own in partitions.items()
+    }
+    assert sum(disputed in own for own in assign(free, {"a": 3}).values()) == 1
 
 
 def test_of_two_that_claim_a_partition_the_newer_generation_keeps_it():

@@ -1,8 +1,8 @@
 """The assignors of a classic group's leader: range, round robin and sticky.
 
 Each function takes the members by member id and the topics' partition counts, and returns the partitions of every
-member. Range and round robin return the same assignment as Kafka's assignors. The sticky ones guarantee balance and
-stickiness, but may choose another of several equal assignments.
+member. Range and round robin return the same assignment as Kafka's assignors. The sticky ones guarantee what
+``kafkaframes.coordination.groups.sticky`` does, but may choose another of several equal assignments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.coordination.groups import sticky
 
+_Partition = tuple[str, int]
 Assignment = dict[str, list[TopicPartition]]
 
 
@@ -75,25 +77,22 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
 
 def assign_sticky(members: Members, counts: Counts) -> Assignment:
     """Keep the partitions of members as far as a balanced assignment allows (KIP-54)."""
-    result = _collect_claims(members, counts)
-    owner = {entry: name for name, partitions in result.items() for entry in partitions}
-    for partition in _all_partitions(counts):
-        if partition not in owner:
-            subscribers = [name for name in _in_order(members) if partition.topic in members[name].topics]
-            if subscribers:
-                name = min(subscribers, key=lambda entry: len(result[entry]))
-                result[name].append(partition)
-    _balance(members, result)
-    return {name: sorted(partitions, key=_sort_key) for name, partitions in result.items()}
+    owners, _ = _collect_owners(members, counts)
+    return _to_lists(members, _assign_sticky(members, counts, owners))
 
 
 def assign_cooperative_sticky(members: Members, counts: Counts) -> Assignment:
-    """Assign as ``assign_sticky``. A partition that moves is unassigned until its old member gives it up (KIP-429)."""
-    target = assign_sticky(members, counts)
-    owner = {entry: name for name, partitions in _collect_claims(members, counts).items() for entry in partitions}
-    return {
-        name: [entry for entry in partitions if owner.get(entry, name) == name] for name, partitions in target.items()
+    """Assign as ``assign_sticky``. A partition that moves is unassigned until its old member gives it up (KIP-429).
+
+    A partition that two members of the same generation own is unassigned until both have given it up.
+    """
+    owners, disputed_partitions = _collect_owners(members, counts)
+    assignment = {
+        partition: name
+        for partition, name in _assign_sticky(members, counts, owners).items()
+        if owners.get(partition, name) == name and partition not in disputed_partitions
     }
+    return _to_lists(members, assignment)
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[Members, Counts], Assignment]]] = MappingProxyType(
@@ -115,34 +114,32 @@ def _all_partitions(counts: Counts) -> list[TopicPartition]:
     return [TopicPartition(topic, entry) for topic in sorted(counts) for entry in range(counts[topic])]
 
 
-def _sort_key(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
+def _assign_sticky(members: Members, counts: Counts, owners: Mapping[_Partition, str]) -> dict[_Partition, str]:
+    topics = frozenset(counts)
+    return sticky.assign_sticky({name: members[name].topics & topics for name in _in_order(members)}, owners, counts)
 
 
-def _collect_claims(members: Members, counts: Counts) -> Assignment:
-    """Return the valid claims of the members. If two claim a partition, the newer generation wins."""
-    owner: dict[TopicPartition, str] = {}
-    for name in sorted(members, key=lambda entry: (-members[entry].generation, entry)):
-        for partition in members[name].owned_partitions:
-            exists = 0 <= partition.partition < counts.get(partition.topic, 0)
-            if exists and partition.topic in members[name].topics:
-                owner.setdefault(partition, name)
+def _to_lists(members: Members, assignment: Mapping[_Partition, str]) -> Assignment:
     result: Assignment = {name: [] for name in members}
-    for partition, name in owner.items():
-        result[name].append(partition)
+    for topic, partition in sorted(assignment):
+        result[assignment[topic, partition]].append(TopicPartition(topic, partition))
     return result
 
 
-def _balance(members: Members, result: Assignment) -> None:
-    """Move partitions from members with many to members with fewer, while that improves the balance."""
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for source in sorted(result, key=lambda name: -len(result[name])):
-            for partition in sorted(result[source], key=_sort_key, reverse=True):
-                subscribers = [name for name in result if partition.topic in members[name].topics]
-                target = min(subscribers, key=lambda name: (len(result[name]), name))
-                if len(result[target]) + 1 < len(result[source]):
-                    result[source].remove(partition)
-                    result[target].append(partition)
-                    has_moved = True
+def _collect_owners(members: Members, counts: Counts) -> tuple[dict[_Partition, str], set[_Partition]]:
+    """Return the owner of each partition according to the newest generation, and the partitions in dispute.
+
+    If two members of that generation report that they own a partition, it is in dispute and has no owner, as in Kafka.
+    """
+    owners: dict[_Partition, str] = {}
+    disputed_partitions: set[_Partition] = set()
+    for name in sorted(members, key=lambda name: -members[name].generation):
+        member = members[name]
+        for entry in frozenset(member.owned_partitions):
+            partition = entry.topic, entry.partition
+            if entry.topic not in member.topics or not 0 <= entry.partition < counts.get(entry.topic, 0):
+                continue
+            owner = owners.setdefault(partition, name)
+            if owner != name and members[owner].generation == member.generation:
+                disputed_partitions.add(partition)
+    return {key: name for key, name in owners.items() if key not in disputed_partitions}, disputed_partitions

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkaframes.coordination.groups.assignors import ASSIGNORS, assign_range, assign_uniform
@@ -91,6 +92,23 @@ def test_a_member_that_leaves_moves_only_what_it_had(group, data):
     again = assign_uniform(remaining_subscriptions, once, counts)
     for name in remaining_subscriptions:
         assert len(once[name] - again[name]) == 0
+
+
+@pytest.mark.parametrize("has_equal_subscriptions", [True, False])
+@given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=6))
+@example(sizes=[9, 8, 1])
+@example(sizes=[0, 3, 4])  # Kafka gives the additional partition to the first member and moves three
+def test_uniform_moves_only_what_exceeds_an_even_share(has_equal_subscriptions, sizes):
+    partitions = iter([(A, number) for number in range(sum(sizes))])
+    current = {f"m{number}": frozenset(islice(partitions, size)) for number, size in enumerate(sizes)}
+    subscriptions = {name: frozenset({A}) for name in current}
+    if not has_equal_subscriptions:  # the last topic has no partition
+        subscriptions["m0"] = frozenset({A, B})
+    assignment = assign_uniform(subscriptions, current, {A: sum(sizes), B: 0})
+    share, extra = divmod(sum(sizes), len(sizes))
+    quotas = [share + (number < extra) for number in range(len(sizes))]
+    excess = sum(max(size - quota, 0) for size, quota in zip(sorted(sizes, reverse=True), quotas, strict=True))
+    assert sum(len(assignment[name] - own) for name, own in current.items()) == excess
 
 
 def test_range_gives_the_same_numbers_of_every_topic():

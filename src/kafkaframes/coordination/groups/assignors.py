@@ -5,15 +5,14 @@ Both are sticky: a member keeps its partitions as long as the assignment stays b
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heapify, heapreplace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import NO_PARTITIONS, Assignment, Partition
+from kafkaframes.coordination.groups.sticky import assign_sticky
 
 Subscriptions = Mapping[str, frozenset[UUID]]  # topic ids by member id
 Counts = Mapping[UUID, int]  # number of partitions by topic id
@@ -44,14 +43,23 @@ def _assign_equal_subscriptions(
     assignments: dict[str, set[Partition]] = {}
     quotas_left: dict[str, int] = {}
     assigned_partitions: set[Partition] = set()
-    for number, member_id in enumerate(subscriptions):
-        quota = min_quota + (number < extra)
-        member_partitions = [
+    current_partitions = {
+        member_id: sorted(
             partition
-            for partition in sorted(current.get(member_id, NO_PARTITIONS))
+            for partition in current.get(member_id, NO_PARTITIONS)
             if partition[0] in topics and partition[1] < counts[partition[0]]
+        )
+        for member_id in subscriptions
+    }
+    # The members with the most partitions get one more than the others. Kafka's assignor gives the additional ones to
+    # the first members, and moves partitions that could have stayed.
+    by_load = sorted(subscriptions, key=lambda member_id: -len(current_partitions[member_id]))
+    for number, member_id in enumerate(by_load):
+        quota = min_quota + (number < extra)
+        remaining_partitions = [
+            partition for partition in current_partitions[member_id] if partition not in assigned_partitions
         ]
-        assignments[member_id] = set(member_partitions[:quota]) - assigned_partitions
+        assignments[member_id] = set(remaining_partitions[:quota])
         assigned_partitions |= assignments[member_id]
         quotas_left[member_id] = quota - len(assignments[member_id])
     free = iter([partition for partition in partitions if partition not in assigned_partitions])
@@ -63,73 +71,15 @@ def _assign_equal_subscriptions(
 def _assign_different_subscriptions(
     subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
 ) -> dict[str, Assignment]:
-    """Keep current assignments, give unassigned partitions to the members with the fewest, then balance."""
-    topics = frozenset[UUID]().union(*subscriptions.values())
-    subscriber_counts = Counter(topic for topic_ids in subscriptions.values() for topic in topic_ids)
-    owner: dict[Partition, str] = {}
+    owners: dict[Partition, str] = {}
     for member_id, topic_ids in subscriptions.items():
         for partition in current.get(member_id, NO_PARTITIONS):
             if partition[0] in topic_ids and partition[1] < counts[partition[0]]:
-                owner.setdefault(partition, member_id)
-    counts_by_member = dict.fromkeys(subscriptions, 0)
-    for member_id in owner.values():
-        counts_by_member[member_id] += 1
-    partitions = sorted(
-        _list_partitions(topics, counts), key=lambda partition: (subscriber_counts[partition[0]], partition)
-    )
-    members_by_load = _MembersByLoad(subscriptions, counts_by_member)
-    for partition in partitions:
-        if partition not in owner:
-            owner[partition] = members_by_load.find_least_loaded(partition[0])
-            counts_by_member[owner[partition]] += 1
-    _balance_partitions(partitions, owner, counts_by_member, subscriptions)
+                owners.setdefault(partition, member_id)
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
-    for partition, member_id in owner.items():
+    for partition, member_id in assign_sticky(subscriptions, owners, counts).items():
         assignments[member_id].add(partition)
-    return {member_id: frozenset(topic_ids) for member_id, topic_ids in assignments.items()}
-
-
-def _balance_partitions(
-    partitions: Sequence[Partition],
-    owner: dict[Partition, str],
-    counts_by_member: dict[str, int],
-    subscriptions: Subscriptions,
-) -> None:
-    """Move partitions to subscribers with at least two fewer, until none is left. Each move reduces the imbalance."""
-    has_moved = True
-    while has_moved:
-        has_moved, members_by_load = False, _MembersByLoad(subscriptions, counts_by_member)
-        for partition in partitions:
-            reader = members_by_load.find_least_loaded(partition[0])
-            if counts_by_member[owner[partition]] > counts_by_member[reader] + 1:
-                counts_by_member[owner[partition]] -= 1
-                counts_by_member[reader] += 1
-                owner[partition] = reader
-                has_moved = True
-
-
-class _MembersByLoad:
-    """The subscribers of each topic by their number of partitions, for groups with thousands of members.
-
-    A member that lost partitions since this was created may be overlooked; a member that got partitions is not.
-    """
-
-    def __init__(self, subscriptions: Subscriptions, counts_by_member: Mapping[str, int]) -> None:
-        self._counts_by_member = counts_by_member
-        self._heaps: defaultdict[UUID, list[tuple[int, int, str]]] = defaultdict(list)
-        for number, (member_id, topic_ids) in enumerate(subscriptions.items()):
-            for topic in topic_ids:
-                self._heaps[topic].append((counts_by_member[member_id], number, member_id))
-        for heap in self._heaps.values():
-            heapify(heap)
-
-    def find_least_loaded(self, topic: UUID) -> str:
-        """Return the topic's subscriber with the fewest partitions; the first of several."""
-        heap = self._heaps[topic]
-        while heap[0][0] != self._counts_by_member[heap[0][2]]:
-            _, number, member_id = heap[0]
-            heapreplace(heap, (self._counts_by_member[member_id], number, member_id))
-        return heap[0][2]
+    return {member_id: frozenset(partitions) for member_id, partitions in assignments.items()}
 
 
 def assign_range(

@@ -1,0 +1,118 @@
+"""Sticky assignment: partitions are distributed evenly, and as many as possible stay with their members.
+
+The assignor uniform of consumer groups (KIP-848) and the client's sticky assignors (KIP-54) use it. It guarantees that
+
+- no partition could be given to another subscriber that has at least two partitions fewer,
+- no partition has moved from a member that has fewer partitions than the partition's new member, and
+- with equal subscriptions, no assignment that is as even moves fewer partitions.
+
+With different subscriptions, the number of moves is not always the smallest one. Kafka's assignors do not guarantee
+that either.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Generic, TypeVar
+from uuid import UUID
+
+Topic = TypeVar("Topic", str, UUID)  # a topic's name or id
+
+
+def assign_sticky(
+    subscriptions: Mapping[str, frozenset[Topic]], owners: Mapping[tuple[Topic, int], str], counts: Mapping[Topic, int]
+) -> dict[tuple[Topic, int], str]:
+    """Return the member id of each partition of the subscribed topics.
+
+    Args:
+        subscriptions: existing topics of each member's subscription, by member id. If members have equally many
+            partitions, the first one gets the next partition.
+        owners: member id by partition, before the assignment. Each member is subscribed to the topics of its
+            partitions, and the partitions exist.
+        counts: number of partitions, by topic.
+    """
+    subscriber_counts = Counter(topic for topics in subscriptions.values() for topic in topics)
+    partitions = [(topic, index) for topic in subscriber_counts for index in range(counts[topic])]
+    partitions.sort(key=lambda partition: (subscriber_counts[partition[0]], partition))
+    assignment = dict(owners)
+    loads = dict.fromkeys(subscriptions, 0)
+    for member_id in assignment.values():
+        loads[member_id] += 1
+    members_by_load = _MembersByLoad(subscriptions, loads)
+    for partition in partitions:
+        if partition not in assignment:
+            assignment[partition] = members_by_load.find_least_loaded(partition[0])
+            loads[assignment[partition]] += 1
+    while _balance_once(subscriptions, owners, assignment, loads):
+        pass
+    return assignment
+
+
+def _balance_once(
+    subscriptions: Mapping[str, frozenset[Topic]],
+    owners: Mapping[tuple[Topic, int], str],
+    assignment: dict[tuple[Topic, int], str],
+    loads: dict[str, int],
+) -> bool:
+    """Check each partition for a better member, and return whether a partition has moved.
+
+    The member with the most partitions always gives the next one. A member therefore never gives so many that it gets
+    others back later. It first gives the partitions that it did not have before the assignment. Each move makes the
+    numbers more even, or returns a partition to its old member without making them less even.
+    """
+    members_by_load = _MembersByLoad(subscriptions, loads)
+    numbers = {member_id: number for number, member_id in enumerate(subscriptions)}
+    unchecked_partitions: dict[str, list[tuple[Topic, int]]] = {member_id: [] for member_id in subscriptions}
+    for partition in sorted(
+        assignment, key=lambda partition: (owners.get(partition) != assignment[partition], partition)
+    ):
+        unchecked_partitions[assignment[partition]].append(partition)
+    sources = [(-loads[member_id], number, member_id) for member_id, number in numbers.items()]
+    heapify(sources)
+    has_moved = False
+    while sources:
+        negative_load, _, source = heappop(sources)
+        if -negative_load != loads[source]:
+            continue  # another entry has the current load
+        while unchecked_partitions[source]:
+            partition = unchecked_partitions[source].pop()
+            old_owner, target = owners.get(partition, source), members_by_load.find_least_loaded(partition[0])
+            if loads[old_owner] < loads[source]:
+                target = old_owner
+            elif loads[target] + 1 >= loads[source]:
+                continue
+            assignment[partition] = target
+            unchecked_partitions[target].append(partition)
+            loads[source] -= 1
+            loads[target] += 1
+            for member_id in (source, target):
+                heappush(sources, (-loads[member_id], numbers[member_id], member_id))
+            has_moved = True
+            break
+    return has_moved
+
+
+class _MembersByLoad(Generic[Topic]):
+    """The subscribers of each topic by their number of partitions, for groups with thousands of members.
+
+    A member that lost partitions since this was created may be overlooked; a member that got partitions is not.
+    """
+
+    def __init__(self, subscriptions: Mapping[str, frozenset[Topic]], loads: Mapping[str, int]) -> None:
+        self._loads = loads
+        self._heaps: defaultdict[Topic, list[tuple[int, int, str]]] = defaultdict(list)
+        for number, (member_id, topics) in enumerate(subscriptions.items()):
+            for topic in topics:
+                self._heaps[topic].append((loads[member_id], number, member_id))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def find_least_loaded(self, topic: Topic) -> str:
+        """Return the topic's subscriber with the fewest partitions; the first of several."""
+        heap = self._heaps[topic]
+        while heap[0][0] != self._loads[heap[0][2]]:
+            _, number, member_id = heap[0]
+            heapreplace(heap, (self._loads[member_id], number, member_id))
+        return heap[0][2]
