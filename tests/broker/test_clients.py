@@ -185,4 +185,4 @@ def test_the_report_tells_old_clients_apart():
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **OLD, "broker.version.fallback": "0.9.0"})
         producer.produce("orders", b"x")
         assert producer.flush(TIMEOUT) == 0
-        assert "Kafka 4 would refuse: " in broker.report()
+        assert "rejected by Kafka 4: " in broker.report()

@@ -104,7 +104,7 @@ def test_misspelt_effects_and_errors_are_refused(disk):
     faults, _ = disk
     with pytest.raises(OptionError, match="no effect 'wirte'"):
         faults.on("wirte")
-    with pytest.raises(OptionError, match="no error 'EFULL'"):
+    with pytest.raises(OptionError, match="error 'EFULL'"):
         faults.on("write").error("EFULL")
 
 

@@ -109,7 +109,7 @@ def test_a_throttle_is_told(faulty):
 
 
 def test_unknown_names_are_refused(faulty):
-    with pytest.raises(OptionError, match="no API 'Produced'"):
+    with pytest.raises(OptionError, match="unknown API 'Produced'"):
         faulty.faults.on("Produced")
     with pytest.raises(OptionError, match="not chosen by color"):
         faulty.faults.on("Produce", color="red")
@@ -179,7 +179,7 @@ def test_the_report_names_what_kafka_4_refuses(faulty):
     faulty.produce(build_records({"value": [b"x"]}, record_format=0), version=1)
     text = report(faulty.journal)
     assert "oldlib 1.0" in text
-    assert "Kafka 4 would refuse: Produce v1" in text
+    assert "rejected by Kafka 4: Produce v1" in text
 
 
 def test_tags_of_headers_go_both_ways_and_are_in_the_journal():

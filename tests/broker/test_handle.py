@@ -250,7 +250,7 @@ def test_leaders_and_coordinators_move_between_virtual_nodes():
         for node in (1, 2):
             broker.move_coordinator("g", node)
             assert ask(broker.port, "FindCoordinator", 2, key="g", key_type=0).node_id == node
-        with pytest.raises(OptionError, match="no node 9"):
+        with pytest.raises(OptionError, match="unknown node 9"):
             broker.move_leader("orders", 0, 9)
 
 
@@ -337,7 +337,7 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
         assert [node.broker_id for node in ask(broker.port, "DescribeCluster", 2).brokers] == [1]
         broker.start_node(2)
         assert {node.node_id: node.port for node in ask(before[2], "Metadata", 9, topics=None).brokers} == before
-        with pytest.raises(OptionError, match="no node 9"):
+        with pytest.raises(OptionError, match="unknown node 9"):
             broker.stop_node(9)
 
 

@@ -26,4 +26,4 @@ def test_what_kafka_4_refuses_is_what_the_table_of_releases_says(key):
 
 def test_apis_that_kafka_4_has_no_more_are_refused_and_own_ones_are_not():
     text = report([entry("LeaderAndIsr", 0), entry("ApiVersions", 0), entry("OurOwn", 0)])
-    assert "Kafka 4 would refuse: LeaderAndIsr v0\n" in f"{text}\n"
+    assert "rejected by Kafka 4: LeaderAndIsr v0\n" in f"{text}\n"

@@ -390,7 +390,7 @@ def test_a_long_token_ends_the_connection(broker):
                 f"listener.name.{name}.gssapi.sasl.jaas.config": f'{MODULE} required principal="{name}";'
                 for name in "ab"
             },
-            "all have one",
+            "must have the same",
         ),
     ],
 )

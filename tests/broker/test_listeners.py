@@ -114,7 +114,7 @@ def test_what_is_no_listener_is_refused(wrong):
 
 
 def test_listeners_that_contradict_each_other_are_refused():
-    with pytest.raises(OptionError, match="name of its own"):
+    with pytest.raises(OptionError, match="names must be unique"):
         Broker(listeners=[INSIDE, INSIDE])
     with pytest.raises(OptionError, match="certificate"):
         Broker(listeners=[ListenerOptions(protocol="SSL")])

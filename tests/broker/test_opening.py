@@ -220,7 +220,7 @@ def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path
     write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
     write_partition(tmp_path, {0: Batch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
     with Broker(serve=tmp_path) as served_broker:
-        assert "the largest offset there is" in served_broker.remarks[0]
+        assert "the largest possible offset" in served_broker.remarks[0]
         assert [row[0] for row in stored_rows(served_broker, "other")[0]] == [0]
 
 
@@ -251,7 +251,7 @@ def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, n
     before = tree(tmp_path)
     with Broker(serve=tmp_path) as served_broker:
         (remark,) = served_broker.remarks
-        assert remark.startswith("warning: left out: ")
+        assert remark.startswith("warning: not served: ")
         assert str(tmp_path / name) in remark
         assert not served_broker.losses
         assert [row[0] for row in consume_rows(served_broker, "orders")] == [0]
@@ -305,7 +305,7 @@ def test_one_partitions_directory_is_served_alone(copies):
 def test_what_is_no_log_directory_is_refused_by_name(tmp_path):
     with pytest.raises(LogDirError, match="no such file or directory"):
         Broker(serve=tmp_path / "nothing").start()
-    with pytest.raises(LogDirError, match="holds no log directory"):
+    with pytest.raises(LogDirError, match="contains no Kafka log directory"):
         Broker(serve=tmp_path).start()
 
 

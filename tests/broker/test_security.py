@@ -271,7 +271,7 @@ def test_a_session_ends_unless_it_authenticates_anew(make_asker):
     asker.state.clock.advance(4)
     assert asker.ask("Metadata", 9, topics=None).brokers
     asker.state.clock.advance(1)
-    with pytest.raises(CloseConnection, match="session's end"):
+    with pytest.raises(CloseConnection, match="session has expired"):
         asker.ask("Metadata", 9, topics=None)
 
 

@@ -170,7 +170,7 @@ UNREAD = {
                               "neither IPv4 nor IPv6 (link type 101)"),
     "headers without end": (101, [ip4(True, 4, b"".join([struct.pack(">BBHHHBBH", 0x45, 0, 0, 1, 0, 64, 4, 0) + bytes(8)
                                                          for _ in range(30)]) + one) for one in packets4()],
-                            "unsupported", "more than 24 headers within each other"),
+                            "unsupported", "more than 24 nested headers"),
     "a short IP header": (1, [ethernet(IP4, b"\x41" + one[1:]) for one in packets4()], "damaged",
                           "the headers contradict themselves or end too early (IPv4)"),
     "a short TCP header": (1, [ethernet(IP4, one[:32] + b"\x10" + one[33:]) for one in packets4()], "damaged",
@@ -309,7 +309,7 @@ def test_kinds_beyond_a_number_are_one_entry(tmp_path):
     _, coverage = read(tmp_path, pcap(packets))
     assert len(coverage.unread) == 256
     assert sum(entry.packets for entry in coverage.unread) == 600
-    assert coverage.unread[-1].reason == "further kinds of packets, after 255 others"
+    assert coverage.unread[-1].reason == "more kinds of packets, after 255 others"
 
 
 def test_one_file_of_many_that_is_not_a_capture_is_an_entry_and_alone_an_error(tmp_path):

@@ -69,7 +69,7 @@ def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
     assert values == {b"%d" % number for number in range(50)}
     rows = read_capture(str(path)).read_all().to_pylist()
     assert {row["serverPort"] for row in rows} <= brokers
-    assert not [row["_error"] for row in rows if row["_error"] and "none in the capture" not in row["_error"]]
+    assert not [row["_error"] for row in rows if row["_error"] and "response: not in the capture" not in row["_error"]]
     produced_rows = read_capture(str(path), CaptureOptions(table="records")).read_all().to_pylist()
     assert {row["value"] for row in produced_rows if row["apiName"] == "Produce"} == values
     metadata = [row["response"] for row in rows if row["apiName"] == "Metadata"]
@@ -197,7 +197,7 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
     rows = read_capture(str(path)).read_all().to_pylist()
     assert {row["apiName"] for row in rows} >= {"ApiVersions", "Metadata", "Produce"}
     assert {(row["serverAddress"], row["serverPort"]) for row in rows} <= listeners
-    assert not [row["_error"] for row in rows if row["_error"] and "none in the capture" not in row["_error"]]
+    assert not [row["_error"] for row in rows if row["_error"] and "response: not in the capture" not in row["_error"]]
     records = read_capture(str(path), CaptureOptions(table="records")).read_all().to_pylist()
     assert {row["value"] for row in records} == {bytes([number]) * 20_000 for number in range(40)}
 
@@ -413,7 +413,7 @@ def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_s
     assert version == catalog.api(3).versions.highest + 1
     loose = Talk().ask(3, version)
     assert loose.answer(response) == frame_of(response)
-    assert loose.unknown == [f"Metadata version {version} is in none of the specs"]
+    assert loose.unknown == [f"Metadata version {version} is not in the specs"]
     with pytest.raises(ConnectionAbortedError):
         Talk(strict=True).ask(3, version).answer(response)
     understood = Talk(specs=specs, strict=True).ask(3, version)
@@ -428,9 +428,9 @@ def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_s
 def test_what_may_hold_an_address_and_is_not_understood_is_said():
     metadata = encode_response(fill_addresses(message("MetadataResponse"), 5), 5, correlation_id=1)
     cases = {
-        "API 999 version 0 is in none of the specs": Talk().ask(999, 0),
+        "API 999 version 0 is not in the specs": Talk().ask(999, 0),
         "an answer to no request that was seen": Talk(),
-        "Metadata version 7: an answer whose addresses cannot be replaced": Talk().ask(3, 7),
+        "Metadata version 7: a response whose addresses cannot be replaced": Talk().ask(3, 7),
     }
     for reason, talk in cases.items():
         assert talk.answer(metadata) == frame_of(metadata)
@@ -494,7 +494,7 @@ def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
                     client.sendall(request)
                     with contextlib.suppress(ConnectionResetError):
                         assert client.recv(65536) == b""
-        assert unknown_versions == [f"Metadata version {version} is in none of the specs"]
+        assert unknown_versions == [f"Metadata version {version} is not in the specs"]
         settings = RecorderSettings("127.0.0.1", (0,), upstream, apis=Apis(specs), strict=True)
         with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
             client.sendall(request)

@@ -50,7 +50,7 @@ def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
         one.mkdir()
         result = ask("broker", *options, "--request-log", str(one / "requests.log"))
         assert isinstance(result.exception, OptionError)
-        assert f"lies in the source {one}" in str(result.exception)
+        assert f"is inside the source {one}" in str(result.exception)
 
 
 def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):

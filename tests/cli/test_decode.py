@@ -105,7 +105,7 @@ def test_damaged_records_are_drawn_up_to_the_damage(tmp_path):
     code, text, error = run("decode", str(tmp_path / "batch"), "--records")
     assert code != 0
     assert isinstance(error, DecodeError)
-    assert "wrong: the bytes give" in text
+    assert "wrong: computed" in text
     assert "bytes not understood" in text
 
 

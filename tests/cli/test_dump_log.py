@@ -57,7 +57,7 @@ def test_what_is_wanted(log_dir, arguments, offsets):
         (["/no/such/place"], "no such file"),
         ([str(LOGS), "-f", "%q"], "unknown '%q'"),
         ([str(LOGS), "--offset", "later"], "no offset"),
-        ([str(LOGS), "--start", "soon"], "no time"),
+        ([str(LOGS), "--start", "soon"], "not a time"),
         ([str(LOGS), "--key-regex", "("], "not a regular expression"),
         ([str(LOGS), "-J", "--format", "csv"], "one of --format, -f and -J"),
         ([str(LOGS), "--style", "latest"], "no Kafka version"),

@@ -30,7 +30,7 @@ def test_filters_and_options(tmp_path):
         ([SHOP, "--to", "{tmp}/out", "--option", "columns=key"], "option columns: an export takes"),
         ([SHOP, "--to", "{tmp}/out", "--option", "mode"], "NAME=VALUE"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
-        ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "no time"),
+        ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
         ([SHOP, "--to", "{tmp}"], "holds other files"),
     ],
 )

@@ -123,7 +123,7 @@ CONTENTS = {
     "broker.txt": "a request log of a broker: `kafkaframes audit`",
     "noise.bin": "a file that begins with c8 c9 ca cb",
     "segment.bin": "a segment under another name",
-    "empty": "holds no log directory, partition or segment",
+    "empty": "contains no Kafka log directory, partition or segment",
 }
 LOG_COMMANDS = {
     name: [*name.split(), *MISSING[name]]

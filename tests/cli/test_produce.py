@@ -82,7 +82,7 @@ def test_a_record_that_is_too_large_late_in_a_file_is_named_by_its_number(run, f
     run(f"topics create large-{form} --partitions 1")
     unit = "row" if form == "parquet" else "line"
     written_pattern = r"(nothing is|the first [\d,]+ records are) written"
-    message = rf"^{unit} 15001: a record of about \d+ bytes; .*max_request_size.*; {written_pattern}"
+    message = rf"^{unit} 15001: the record has about \d+ bytes; .*max_request_size.*; {written_pattern}"
     flags = [] if form == "lines" else ["--format", form]
     with pytest.raises(OptionError, match=message) as error:
         run(f"produce large-{form}", str(path), *flags)

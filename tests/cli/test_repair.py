@@ -114,7 +114,7 @@ def test_the_result_does_not_lie_in_the_log(log, tmp_path):
     for target in (log / "out", log, tmp_path / "link" / "out"):
         error = run(log, "--to", target).exception
         assert isinstance(error, OptionError)
-        assert "lies in the source" in str(error)
+        assert "is inside the source" in str(error)
     assert isinstance(run(log, "--in-place", "--backup", log / "backup").exception, OptionError)
     assert sorted(log.rglob("*")) == before
 

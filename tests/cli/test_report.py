@@ -35,6 +35,6 @@ def test_mistakes_are_told_before_anything_is_read(cluster, tmp_path):  # noqa: 
         result = ask(*arguments)
         assert words in str(result.exception), arguments
     (tmp_path / "nothing").mkdir()
-    assert "holds no log directory" in str(ask(tmp_path / "nothing").exception)
+    assert "contains no Kafka log directory" in str(ask(tmp_path / "nothing").exception)
     (tmp_path / "other.txt").write_text("x")
     assert "neither a directory" in str(ask(tmp_path / "other.txt").exception)

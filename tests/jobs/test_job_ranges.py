@@ -247,7 +247,7 @@ def test_compact_takes_topics_and_partitions_and_copies_the_others(tmp_path):
     assert (tmp_path / "to" / "orders-0" / f"{0:020}.log").read_bytes() == (
         log / "orders-0" / f"{0:020}.log"
     ).read_bytes()
-    with pytest.raises(OptionError, match="none of the chosen topics has the partition 9"):
+    with pytest.raises(OptionError, match="no selected topic has the partition 9"):
         kafkaframes.compact_log(log, topics="orders", partitions=[1, 9])
     with pytest.raises(TypeError):
         kafkaframes.compact_log(log, topics="orders", start=5)

@@ -111,7 +111,7 @@ def test_partitions_are_selected_in_every_topic_and_one_that_no_topic_has_is_an_
     assert 0 < scan.count() < every.count()
     assert kafkaframes.read_records(SHOP, topics="orders", partitions=[1]).read_all().num_rows == scan.count()
     for read in (lambda: kafkaframes.scan_log(SHOP, partitions=[0, 77]).count(),):
-        with pytest.raises(OptionError, match="none of the chosen topics has the partition 77"):
+        with pytest.raises(OptionError, match="no selected topic has the partition 77"):
             read()
 
 
@@ -155,9 +155,9 @@ def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
     [
         ({"on_damage": "PERMISSIVE"}, "`on_damage` is keep or drop or fail, not 'PERMISSIVE'"),
         ({"isolation": "committed"}, "`isolation` is read_committed or read_uncommitted, not 'committed'"),
-        ({"partitions": [-1]}, "`partitions` holds -1; expected partition numbers"),
-        ({"partitions": ["0"]}, "`partitions` holds '0'; expected partition numbers"),
-        ({"partitions": True}, "`partitions` holds True; expected partition numbers"),
+        ({"partitions": [-1]}, "`partitions` contains -1; expected partition numbers"),
+        ({"partitions": ["0"]}, "`partitions` contains '0'; expected partition numbers"),
+        ({"partitions": True}, "`partitions` contains True; expected partition numbers"),
         ({"start": -2}, "offsets begin at 0"),
         ({"end": "group:g"}, "`end` cannot be a group"),
     ],

@@ -176,7 +176,7 @@ def test_mistakes_in_options_are_told(spark, options, message):
 
 
 def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
-    with pytest.raises(AnalysisException, match="holds no log directory.*" + tmp_path.name):
+    with pytest.raises(AnalysisException, match="contains no Kafka log directory.*" + tmp_path.name):
         load(spark, tmp_path).collect()
     with pytest.raises(AnalysisException, match="no such file"):
         load(spark, tmp_path / "missing").collect()

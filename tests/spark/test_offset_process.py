@@ -103,7 +103,7 @@ def test_tasks_that_ask_at_the_same_time_wait_for_one_look_up(cluster, task):
 
 def test_a_failure_is_reported_with_spark_names_and_looked_up_again_by_the_next_attempt(cluster, task):
     with serving(cluster.resolve) as (_, work):
-        cluster.error = OptionError("offsets are lost; `fail_on_data_loss`=false reads what is there")
+        cluster.error = OptionError("offsets are lost; `fail_on_data_loss`=false reads the existing records")
         with pytest.raises(KafkaframesError, match="offsets are lost; failOnDataLoss=false reads"):
             task(work, "1")
         cluster.error = RuntimeError("a fault")

@@ -169,7 +169,7 @@ def test_groups_and_transactions_over_http(call, broker):
 @pytest.mark.parametrize(
     ("method", "path", "body", "message_part"),
     [
-        ("POST", "/faults", {"api": "Produced", "do": "close"}, "no API"),
+        ("POST", "/faults", {"api": "Produced", "do": "close"}, "unknown API"),
         ("POST", "/faults", {"do": "explode"}, "explode"),
         ("POST", "/faults", {"do": "error"}, "lacks 'code'"),
         ("POST", "/faults", {"do": "error", "code": "NOT_LEADER"}, "no error"),
@@ -177,7 +177,7 @@ def test_groups_and_transactions_over_http(call, broker):
         ("POST", "/faults", {"do": "close", "times": True}, "'times' is int"),
         ("POST", "/faults", [1], "JSON object"),
         ("DELETE", "/faults/7", None, "no number 7"),
-        ("DELETE", "/faults/x", None, "must have a number"),
+        ("DELETE", "/faults/x", None, "requires an integer"),
         ("POST", "/disk-faults", {"do": "error", "name": "EFULL"}, "EFULL"),
         ("GET", "/nothing", None, "nothing at /nothing"),
         ("PUT", "/topics", None, "only GET, POST"),

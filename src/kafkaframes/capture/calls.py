@@ -141,7 +141,7 @@ class Calls:
             self.add_error(row, "request: not in the capture")
         silent = (self.response < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
-            self.add_error(row, "response: none in the capture")
+            self.add_error(row, "response: not in the capture")
 
     def add_error(self, row: int, text: str) -> None:
         """Append a text to a call's ``_error``."""

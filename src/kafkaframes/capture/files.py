@@ -45,7 +45,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
             names = [one for one in glob.glob(text) if os.path.isfile(one)]
         if not names:
             missing = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH
-            what = "holds no capture or request log" if location.is_dir() else missing
+            what = "contains no capture or request log" if location.is_dir() else missing
             raise OptionError(f"{what} (at {text})")
         result += sorted(names, key=natural)
     return list(dict.fromkeys(result))

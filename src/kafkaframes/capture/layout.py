@@ -110,7 +110,7 @@ LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE, AFTER = range(7)
 GAP_REASONS = (
     "packets are missing",
     "packets are cut by the snap length",
-    "these bytes are no Kafka frame",
+    "these bytes are not a Kafka frame",
     "the connection ended inside a frame",
     "no frame proves itself in these bytes",
     "the capture begins inside a frame",

@@ -241,7 +241,7 @@ class ResponseRewriter:
             return
         self._answer = self.addresses.of(*api)
         if self._answer is None:
-            self.on_unknown(f"{self.addresses.label(*api)} is in none of the specs")
+            self.on_unknown(f"{self.addresses.label(*api)} is not in the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
             self.on_unknown(
                 f"{self.addresses.label(*api)}: an answer of "
@@ -258,6 +258,6 @@ class ResponseRewriter:
             body = with_local_addresses(frame[4:], self._answer, self.local_of)
         except KafkaframesError as error:
             name = self.addresses.label(self._answer.cls.spec.api_key or 0, self._answer.version)
-            self.on_unknown(f"{name}: an answer whose addresses cannot be replaced: {error}")
+            self.on_unknown(f"{name}: a response whose addresses cannot be replaced: {error}")
             return frame
         return frame if body is None else len(body).to_bytes(4, "big") + body

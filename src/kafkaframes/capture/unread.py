@@ -229,9 +229,9 @@ def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tu
     if problem == layout.UNREAD_LINK:
         return UNSUPPORTED, f"{link_text(link)} is not read"
     if problem == layout.MANY_KINDS:
-        return UNSUPPORTED, f"further kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
+        return UNSUPPORTED, f"more kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
     if problem == layout.NESTED_HEADERS:
-        return UNSUPPORTED, f"more than {headers.MAX_HEADERS} headers within each other"
+        return UNSUPPORTED, f"more than {headers.MAX_HEADERS} nested headers"
     if problem == layout.CUT_HEADERS:
         return CUT, f"the headers are cut by the snap length{_carrier_text(ethertype)}"
     if problem == layout.BAD_HEADERS:

@@ -215,7 +215,7 @@ def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[
         yield partial(progress.update, progress.add_task(label, total=total))
 
 
-_WORTH_A_TASK: Final = 32 << 20  # smallest amount of work for a task, in bytes
+_MIN_TASK_BYTES: Final = 32 << 20  # smallest amount of work for a task, in bytes
 
 spark_option = click.option(
     "--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections."
@@ -231,7 +231,7 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
 
     files, listening = tuple(find_files(paths)), ports_in(ports)
     size_bytes = sum(os.path.getsize(path) for path in files)
-    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
+    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [TrafficTask(files, share, shares, listening) for share in range(shares)], size_bytes // shares
 
 

@@ -76,7 +76,7 @@ def _raw(block: bytes, limit_bytes: int) -> bytearray:
     except (cramjam.DecompressionError, BufferError, ValueError) as error:
         raise DamagedStreamError(f"snappy: {error}") from None
     if size_read != size:
-        raise DamagedStreamError(f"snappy: a block holds {size_read} bytes instead of {size}")
+        raise DamagedStreamError(f"snappy: a block has {size_read} bytes instead of {size}")
     return out
 
 

@@ -154,7 +154,7 @@ def _draw_header(drawing: AnnotatedBytes, name: str, layout: HeaderLayout, end: 
         elif entry.name == "crc":
             crc_input = drawing.data[start + layout.end_of("crc") : end]
             crc = (crc32c if magic == 2 else crc32)(crc_input)
-            words = f"{value:#010x} ({'right' if crc == value else f'wrong: the bytes give {crc:#010x}'})"
+            words = f"{value:#010x} ({'right' if crc == value else f'wrong: computed {crc:#010x}'})"
         drawing.add(len(raw), f"{name}.{entry.name}", words)
     return values
 

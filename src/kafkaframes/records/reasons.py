@@ -12,7 +12,7 @@ END_REASONS = {
     TORN: "the last batch is not whole",
     SMALL_SIZE: "the size of a batch is below the least possible (14)",
     HUGE_SIZE: "the size of a batch is beyond 2^31",
-    BAD_MAGIC: "the magic of a batch is none of 0, 1, 2",
+    BAD_MAGIC: "the magic of a batch is not 0, 1 or 2",
 }
 # These end the batches with an error in Kafka; END and TORN are no error.
 CORRUPT_END_REASONS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})

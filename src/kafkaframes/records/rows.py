@@ -305,7 +305,7 @@ def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s
         try:
             array = array.cast(pa.timestamp("ms")).cast(pa.int64())
         except pa.ArrowInvalid:
-            raise EncodeError(f"{array.type} does not hold whole milliseconds").within("timestamp") from None
+            raise EncodeError(f"{array.type} does not have whole milliseconds").within("timestamp") from None
     timestamps = _int64s("timestamp", array)
     rejected = np.flatnonzero(timestamps < NO_TIMESTAMP)
     if len(rejected) and not negative:

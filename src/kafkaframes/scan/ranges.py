@@ -116,7 +116,7 @@ def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
     """
     if missing := sorted(set(numbers) - set(existing)):
         missing_list = ", ".join(map(str, missing))
-        raise OptionError(f"`partitions`: none of the chosen topics has the partition {missing_list}")
+        raise OptionError(f"`partitions`: no selected topic has the partition {missing_list}")
 
 
 def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
@@ -236,7 +236,7 @@ def beyond_end(name: object, offset: int, end: int) -> str:
 
 def was_cut(name: object, offset: int, end: int | None) -> str:
     """Return the message for a topic partition that ends below a stream's offset; ``end`` is None if it was deleted."""
-    state = "has vanished" if end is None else f"ends at {end}: it was cut, or made anew"
+    state = "has vanished" if end is None else f"ends at {end}: it was truncated or recreated"
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
@@ -273,8 +273,8 @@ def report_loss(problem: str, *, fail: bool) -> None:
         OptionError: ``fail`` (the setting ``fail_on_data_loss``) is set.
     """
     if fail:
-        raise OptionError(f"{problem}; `fail_on_data_loss`=false reads what is there")
-    log.warning("%s; what is there is read", problem)
+        raise OptionError(f"{problem}; `fail_on_data_loss`=false reads the existing records")
+    log.warning("%s; the existing records are read", problem)
 
 
 def text_of(name: Name) -> str:

@@ -148,7 +148,7 @@ class Scan:
         if errors not in ("null", "raise"):
             raise OptionError(f"`errors` is null or raise, not {errors!r}")
         if "value" not in self.source.default_columns:
-            raise OptionError(f"{self.source.label}: there is no column value")
+            raise OptionError(f"{self.source.label}: the scan has no column value")
         choice = SchemaChoice(schema, registry, subject, message, other_fields)
         value_decoding = choice.decoding(
             value, topics=self.conditions.topics or self.source.topics, sample=self._first_values

@@ -96,7 +96,7 @@ class Selection:
             check_choice("isolation", self.isolation, ISOLATIONS)
         for number in self.partition_numbers or ():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise OptionError(f"`partitions` holds {number!r}; expected partition numbers, 0 or greater")
+                raise OptionError(f"`partitions` contains {number!r}; expected partition numbers, 0 or greater")
         to_bound("start", self.start, unset=EARLIEST)
         if isinstance(to_bound("end", self.end, unset=LATEST), AtGroup):
             raise OptionError("`end` cannot be a group; only `start` can")

@@ -160,7 +160,7 @@ def milliseconds(instant: Instant) -> int:
         with suppress(ValueError):
             parsed_time = datetime.fromisoformat(instant)
     if not isinstance(parsed_time, date):
-        raise OptionError(f"{instant!r} is no time such as 2026-11-21T00:00:00")
+        raise OptionError(f"{instant!r} is not a time; expected a format such as 2026-11-21T00:00:00")
     if not isinstance(parsed_time, datetime):
         parsed_time = datetime(parsed_time.year, parsed_time.month, parsed_time.day, tzinfo=UTC)
     return -((_EPOCH - (parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC))) // _MILLISECOND)

@@ -112,12 +112,12 @@ class Control:
                 "move a coordinator: kind, key in the path; node",
                 ("node",),
             ),
-            Route("GET", "/transactions", self._transactions, "transactional ids and what they write to", ()),
+            Route("GET", "/transactions", self._transactions, "transactional ids with their partitions", ()),
             Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULT_ACTIONS)}"),
             Route("GET", "/faults", self._faults, "the faults, how many requests matched, and how often each happened"),
             Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
-            Route("DELETE", "/faults/{}", self._remove, "remove one; what it holds goes on"),
-            Route("POST", "/faults/{}/release", self._release, "let what it holds go on"),
+            Route("DELETE", "/faults/{}", self._remove, "remove a rule and release the requests that it holds"),
+            Route("POST", "/faults/{}/release", self._release, "release the requests that it holds"),
             Route(
                 "POST",
                 "/disk-faults",
@@ -140,13 +140,13 @@ class Control:
                 "POST",
                 "/kill",
                 self._kill,
-                "stop as a crash does; power_cut: lose what was not flushed",
+                "stop as in a crash; power_cut: discard unflushed data",
                 ("power_cut",),
             ),
             Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
-            Route("POST", "/nodes/{}/stop", self._stop_node, "take a virtual node down"),
+            Route("POST", "/nodes/{}/stop", self._stop_node, "stop a virtual node"),
             Route("POST", "/nodes/{}/start", self._start_node, "bring it back"),
-            Route("POST", "/snapshots", self._snapshot, "keep everything that the broker holds"),
+            Route("POST", "/snapshots", self._snapshot, "store all data of the broker"),
             Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
         ]
 
@@ -381,7 +381,7 @@ def _one_of(name: str, values_by_name: Mapping[str, Any]) -> str:
 
 def _index(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"the path must have a number here, not {text[:60]!r}")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the path requires an integer here, not {text[:60]!r}")
     return int(text)
 
 

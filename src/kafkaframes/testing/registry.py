@@ -265,6 +265,6 @@ def _version_of(text: str) -> int:
 def _set_level(request: HttpRequest) -> Any:
     level = request.field("compatibility", str)
     if level != _COMPATIBILITY_LEVEL:
-        reason = f"this registry does not judge compatibility: {_COMPATIBILITY_LEVEL}, not {level[:60]}"
+        reason = f"this registry does not check compatibility: {_COMPATIBILITY_LEVEL}, not {level[:60]}"
         raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_LEVEL)
     return {"compatibility": level}

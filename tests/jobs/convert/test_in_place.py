@@ -98,7 +98,7 @@ def test_what_is_no_whole_log_directory_is_refused(stopped_log, tmp_path):
     partition = next(path for path in stopped_log.iterdir() if path.is_dir())
     with pytest.raises(OptionError, match="no log directory"):
         convert_in_place(partition, tmp_path / "backup", UP)
-    with pytest.raises(OptionError, match="lies in the source"):
+    with pytest.raises(OptionError, match="is inside the source"):
         convert_in_place(stopped_log, stopped_log / "backup", UP)
     assert not list(tmp_path.glob(f"*{atomic.LOCK}"))
 
@@ -115,7 +115,7 @@ def test_a_result_within_the_source_is_refused(stopped_log, tmp_path):
             lambda to: compact(str(stopped_log), to, settings, topics=["*"]),
             lambda to: restore_log(str(stopped_log), to),
         ):
-            with pytest.raises(OptionError, match="lies in the source"):
+            with pytest.raises(OptionError, match="is inside the source"):
                 job(target)
     assert sorted(stopped_log.rglob("*")) == before
 

@@ -241,7 +241,7 @@ def test_a_file_of_another_kind_is_ignored_aloud(tmp_path, name):
 def test_a_directory_that_is_no_log_is_refused(tmp_path):
     (tmp_path / "music").mkdir()
     (tmp_path / "music" / "song.mp3").write_bytes(b"la")
-    with pytest.raises(LogDirError, match="holds no log directory"):
+    with pytest.raises(LogDirError, match="contains no Kafka log directory"):
         files.files_to_dump([str(tmp_path)])
     with pytest.raises(LogDirError, match="no such file"):
         files.files_to_dump([str(tmp_path / "nothing")])

@@ -324,7 +324,7 @@ def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
         restore_log(SOURCES[0], tmp_path / "new")
     source = tmp_path / "source"
     shutil.copytree(SOURCES[1], source, copy_function=shutil.copyfile)
-    with pytest.raises(OptionError, match="lies in the source"):
+    with pytest.raises(OptionError, match="is inside the source"):
         restore_log(source, source / "new")
 
 

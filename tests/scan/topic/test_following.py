@@ -46,9 +46,9 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
     assert [(piece.first, piece.end) for piece in one.plan(read, end)] == [(0, 20)]
     one.close()
     strict = follower(servers, "anew")
-    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut, or made anew"):
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated or recreated"):
         strict.latest(read)
-    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut"):
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated"):
         strict.plan(read, end)
     strict.close()
 
@@ -108,7 +108,7 @@ def test_an_end_that_stays_smaller_is_data_loss_after_some_seconds(servers):
     make(servers, "shorter", 20)
     place, clock = TopicPartition("shorter", 0), Clock()
     strict = follower(servers, "shorter", clock)
-    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was cut"):
+    with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated"):
         strict.latest({place: 50})
     assert 5 <= clock.now_s < 10
     strict.close()

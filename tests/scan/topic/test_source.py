@@ -83,7 +83,7 @@ def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(servers, c
     with pytest.raises(OptionError, match="offset 3 of uneven-2 is beyond the log's end 2; `fail_on_data_loss`=false"):
         offsets(start=3)
     assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
-    assert "offset 3 of uneven-2 is beyond the log's end 2; what is there is read" in caplog.text
+    assert "offset 3 of uneven-2 is beyond the log's end 2; the existing records are read" in caplog.text
     with pytest.raises(OptionError, match="offset 3 of uneven-1 is beyond the log's end 0"):
         offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # specified for this very partition
 
@@ -127,7 +127,7 @@ def test_partitions_and_control_records_of_live_topics_are_selected_as_those_of_
     assert set(columns["partition"].to_pylist()) == {1}
     assert columns["control"].to_pylist().count(True) >= 3  # a marker for each transaction
     assert scan.count() == columns.num_rows
-    with pytest.raises(OptionError, match="none of the chosen topics has the partition 9"):
+    with pytest.raises(OptionError, match="no selected topic has the partition 9"):
         kafkaframes.scan_topic(servers, TOPIC, partitions=[0, 9]).count()
 
 

@@ -49,8 +49,8 @@ def test_a_number_column_is_a_double_or_a_reason():
     assert [row and row["n"] for row in rows] == [12345678901234567.0, 0.1, None, -0.0, None, None]
     assert [rows[3]["i"], rows[5]["i"]] == [3, 100]
     assert reasons == {
-        2: "$.n: expected a number, found 1e400, which no double holds",
-        4: "$.i: expected an integer of 64 bits, found 1e400, which no double holds",
+        2: "$.n: expected a number, found 1e400, which is out of the range of a double",
+        4: "$.i: expected an integer of 64 bits, found 1e400, which is out of the range of a double",
     }
 
 

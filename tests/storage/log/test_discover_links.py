@@ -48,4 +48,4 @@ def test_many_links_do_not_hide_an_error(tmp_path):
     result = ask("info", tmp_path)
     lines = result.output.splitlines()
     assert (len(lines), lines[-1]) == (11, "kafkaframes: left out: 30 more symbolic links")
-    assert "holds no log directory" in str(result.exception)
+    assert "contains no Kafka log directory" in str(result.exception)

@@ -61,7 +61,7 @@ def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
 def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(positions, end):
     starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN)], store=RangeStore(positions=positions), end=end)
     assert (starts, gap.end) == ([0], None)
-    assert "nothing behind it is read" in str(gap)
+    assert "the data after it is not read" in str(gap)
 
 
 def test_failfast_raises_the_damage():

@@ -72,7 +72,7 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
 @Api(
     name="CreateAcls",
     tier="T4",
-    behaviour="Rules are stored and apply at once; SECURITY_DISABLED without an authorizer.",
+    behaviour="ACLs are stored and take effect immediately; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=failure_response,
@@ -204,9 +204,9 @@ def _check_components(components: list[kafka.DescribeClientQuotasRequest.Compone
     for component in components:
         kind = component.entity_type
         if kind in ("", *seen_types):
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty, or comes twice: {kind!r}")
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty or repeated: {kind!r}")
         if kind not in ENTITY_TYPES:
-            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}")
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}")
         if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
             component.match_type == EXACT
         ):
@@ -261,7 +261,7 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
             quota_changes.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
         entity = _entity(entry)
         key = _key(entity)
-        why = (ErrorCode.INVALID_REQUEST, "an entity comes twice")
+        why = (ErrorCode.INVALID_REQUEST, "an entity is repeated")
         results[key] = _row(
             request, entity, *(why if key in results else _change_quotas(request, quota_changes[0], entity, entry))
         )
@@ -323,7 +323,7 @@ def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | 
     if len({one.key for one in ops}) < len(ops):
         return "a quota has two values"
     wrong = next((one for one in ops if not one.remove and not _is_quota(one, entity)), None)
-    return None if wrong is None else f"no such quota: {wrong.key} = {wrong.value}"
+    return None if wrong is None else f"unknown quota: {wrong.key} = {wrong.value}"
 
 
 def _is_address(text: str | None) -> bool:

@@ -233,7 +233,7 @@ def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
 @Api(
     name="AlterUserScramCredentials",
     tier="T4",
-    behaviour="Changes are stored and apply at once.",
+    behaviour="Changes are stored and take effect immediately.",
     rights=(Right("ALTER", "CLUSTER"),),
     refuse=_refuse_changes,
 )
@@ -269,10 +269,10 @@ def _change_credentials(
         if index:
             return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
         if change.mechanism not in MECHANISM_OF_NUMBER:
-            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {change.mechanism}"
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {change.mechanism}"
         is_deletion = index < len(deletions)
         if is_deletion and (user, MECHANISM_OF_NUMBER[change.mechanism]) not in scram:
-            return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
+            return ErrorCode.RESOURCE_NOT_FOUND, "the credential does not exist"
         if not is_deletion and not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1

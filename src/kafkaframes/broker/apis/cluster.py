@@ -53,7 +53,7 @@ def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
     notes={
         "unknown": "response at v0 with UNSUPPORTED_VERSION and only the range of this API",
         "v0-v3": (
-            "features with lowest version 0 are left out, because older Java clients cannot read them (KAFKA-17011)"
+            "features with minimum version 0 are omitted, because older Java clients cannot read them (KAFKA-17011)"
         ),
         "v3+": "the client's software name is stored; a name that violates KIP-511 is INVALID_REQUEST",
     },

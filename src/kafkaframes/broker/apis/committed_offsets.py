@@ -176,7 +176,7 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
     },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
     ),
 )
 def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:

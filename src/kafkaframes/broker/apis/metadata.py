@@ -49,7 +49,7 @@ _MAX_ROWS = 2_000
         "v10+": "topic ids; v12+ by topic id alone",
     },
     rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
         Right("CREATE", "TOPIC", each="each topic that is created", or_cluster="CREATE"),
     ),
 )
@@ -194,9 +194,9 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
 @Api(
     name="DescribeTopicPartitions",
     tier="T3",
-    behaviour="Returns topics by name, in pages; all topics if the request names none. A cursor marks the "
+    behaviour="Returns topics by name, in pages; all topics if the request does not name any. A cursor marks the "
     "start of the next page.",
-    rights=(Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),),
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),),
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response

@@ -72,7 +72,7 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
         Right(
             "DESCRIBE",
             "TOPIC",
-            each="the topics that are subscribed to by name; all or none; not before Kafka 4.0",
+            each="all topics that are subscribed to by name; from Kafka 4.0 on",
             first_release=(4,),
         ),
     ),
@@ -117,7 +117,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     behaviour="Manages members of share groups; every partition has a reader, and every member has a partition.",
     rights=(
         Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
+        Right("DESCRIBE", "TOPIC", each="all subscribed topics"),
     ),
 )
 def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
@@ -185,7 +185,7 @@ def refuse_descriptions(request: Request, code: int) -> Answer:
     notes={"v1+": "the protocol of each member"},
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none; not before Kafka 4.0", first_release=(4,)),
+        Right("DESCRIBE", "TOPIC", each="all topics of a group; from Kafka 4.0 on", first_release=(4,)),
     ),
 )
 def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) -> Answer:
@@ -211,7 +211,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
     behaviour="Returns members and assignments of share groups.",
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+        Right("DESCRIBE", "TOPIC", each="all topics of a group"),
     ),
 )
 def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answer:

@@ -348,20 +348,22 @@ def check_form(version: int, sent_records: SentRecords) -> AppendOutcome | None:
     if header is None:
         if len(records) < BYTES_TO_MAGIC:
             return error_outcome(
-                ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here is none"
+                ErrorCode.INVALID_RECORD,
+                f"Produce {version} requires exactly one batch for a partition; the request has none",
             )
         return error_outcome(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
         )
     if header.size > len(records):
-        return error_outcome(ErrorCode.INVALID_RECORD, "the batch ends before its size says so")
+        return error_outcome(ErrorCode.INVALID_RECORD, "the batch is shorter than its size field")
     if version < _FIRST_VERSION_WITH_ZSTD and header.codec == Codec.ZSTD:
         return error_outcome(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_VERSION_WITH_ZSTD}, not {version}"
         )
     if header.size < len(records):
         return error_outcome(
-            ErrorCode.INVALID_RECORD, f"Produce {version} carries exactly one batch for a partition, here are more"
+            ErrorCode.INVALID_RECORD,
+            f"Produce {version} requires exactly one batch for a partition; the request has several",
         )
     return None
 

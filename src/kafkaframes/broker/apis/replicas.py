@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PREFERRED, _UNCLEAN = 0, 1
 _LOG_DIR_REASONS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
     ErrorCode.ELECTION_NOT_NEEDED: "the replica leads already",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is down",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is up",
@@ -137,7 +137,7 @@ def _move_replica(
 def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
     partition = broker.partition(topic, index)
     if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
     if not broker.nodes.are_replicas(replicas):

@@ -52,7 +52,7 @@ def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
     },
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is left out"),
+        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
     ),
 )
 def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:

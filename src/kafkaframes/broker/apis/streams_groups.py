@@ -55,7 +55,7 @@ _BROKER_DEFAULT: Final = -1  # of a CreateTopics request
     notes={"v0": "as in Kafka 4.3: no static members, patterns, warm-up tasks or second topology of a group"},
     rights=(
         Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="the topics of the topology; all or none"),
+        Right("DESCRIBE", "TOPIC", each="all topics of the topology"),
         Right("CREATE", "TOPIC", each="internal topics that are missing", or_cluster="CREATE"),
     ),
 )
@@ -225,7 +225,7 @@ def _set_status(answer: Any, text: str) -> None:
     behaviour="Returns epochs, topology, members, current and target assignments of streams groups.",
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+        Right("DESCRIBE", "TOPIC", each="all topics of a group"),
     ),
 )
 def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:

@@ -200,7 +200,8 @@ def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, bat
     same = batch.metrics_names.get(_metrics_name(name))
     if same is not None:
         raise RefusedError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {same!r}: metrics take . for _"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name!r} collides with {same!r}: metric names do not distinguish . and _",
         )
 
 
@@ -214,7 +215,8 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
         return []
     if request_topic.num_partitions != _BROKER_DEFAULT or request_topic.replication_factor != _BROKER_DEFAULT:
         raise RefusedError(
-            ErrorCode.INVALID_REQUEST, "a manual assignment, and partitions or a replication factor beside it"
+            ErrorCode.INVALID_REQUEST,
+            "a manual assignment cannot be combined with a partition count or a replication factor",
         )
     rows = {one.partition_index: one.broker_ids for one in request_topic.assignments}
     if sorted(rows) != list(range(len(request_topic.assignments))):
@@ -280,7 +282,7 @@ def _add(request: _CreatePartitions, broker: BrokerState, request_topic: Any) ->
         return code, None
     topic = broker.topics.get(request_topic.name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
     have = len(topic.partitions)
     if not have < request_topic.count <= _MAX_PARTITIONS:
         return (

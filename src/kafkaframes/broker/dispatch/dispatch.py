@@ -99,7 +99,7 @@ class Dispatcher:
             and self.broker.clock.monotonic_ms >= expires_ms
             and not request.api.before_authentication
         ):
-            raise CloseConnection(f"{request.api.name} after the session's end, without authenticating anew")
+            raise CloseConnection(f"{request.api.name} after the session has expired, without re-authentication")
         call = request.api.handle
         if request.is_unknown_version:
             assert request.api.on_unknown_version is not None

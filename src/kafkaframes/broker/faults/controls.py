@@ -153,7 +153,7 @@ def report(entries: Iterable[JournalEntry]) -> str:
         for api, versions in client.versions.items():
             lines.append(f"  {api}: {', '.join(f'v{version}' for version in versions)}")
         refusals = ", ".join(client.refused_by_kafka_4) or "nothing"
-        lines.append(f"  Kafka 4 would refuse: {refusals}")
+        lines.append(f"  rejected by Kafka 4: {refusals}")
     return "\n".join(lines) or "no requests were seen"
 
 
@@ -294,7 +294,7 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
 def node_of(state: BrokerState, node_id: int) -> Node:
     """Return a virtual node; raise an ``OptionError`` that lists the existing ones if it does not exist."""
     if node_id not in state.nodes.by_id:
-        raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
+        raise OptionError(f"unknown node {node_id}; expected one of {', '.join(map(str, state.nodes.by_id))}")
     return state.nodes.by_id[node_id]
 
 
@@ -308,7 +308,7 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
     """Move a group's or transactional id's coordinator to another node, as ``Broker.move_coordinator``."""
     node_of(state, node_id)
     if kind not in _COORDINATOR_TYPES:
-        raise OptionError(f"no kind {kind!r} among {', '.join(_COORDINATOR_TYPES)}")
+        raise OptionError(f"unknown kind {kind!r}; expected one of {', '.join(_COORDINATOR_TYPES)}")
     state.nodes.coordinators[_COORDINATOR_TYPES[kind], key] = node_id
 
 

@@ -61,7 +61,7 @@ class DiskRule(RuleOccurrences):
             OptionError: the error does not exist.
         """
         if not hasattr(errno, name):
-            raise OptionError(f"there is no error {name!r} of the system; EIO, ENOSPC and EROFS are some")
+            raise OptionError(f"unknown operating system error {name!r}; expected a name such as EIO, ENOSPC or EROFS")
         self._errno = getattr(errno, name)
         return self._note("error", name)
 

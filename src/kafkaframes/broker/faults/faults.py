@@ -220,7 +220,7 @@ class Faults:
         if api is not None and api not in names:
             near = get_close_matches(api, names, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise OptionError(f"there is no API {api!r}; {hint}expected {', '.join(sorted(names))}")
+            raise OptionError(f"unknown API {api!r}; {hint}expected {', '.join(sorted(names))}")
         for name in conditions:
             if name not in FAULT_CONDITIONS:
                 near = get_close_matches(name, FAULT_CONDITIONS, 1)

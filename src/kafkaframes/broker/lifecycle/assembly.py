@@ -339,7 +339,7 @@ def _without_invalid(
         try:
             check({name: value})
         except OptionError as error:
-            _LOGGER.warning("a stored setting of %s is left out: %s", owner, error)
+            _LOGGER.warning("a stored setting of %s is ignored: %s", owner, error)
         else:
             kept_values[name] = value
     return kept_values

@@ -138,7 +138,7 @@ class Broker:
         served_logs = serve if isinstance(serve, Served) or serve is None else Served(serve)
         nodes = cluster.nodes
         if specs is not None and broker_release is not None:
-            raise OptionError("broker_release serves exactly what a release does: no specs beside it")
+            raise OptionError("broker_release cannot be combined with specs")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
         explicit = {key: controls.text_of(value) for key, value in (config or {}).items()}
@@ -269,7 +269,7 @@ class Broker:
         if power_cut and self._serve:
             raise OptionError("power_cut: the broker serves a directory that is only read, and has nothing to lose")
         if power_cut and self._journal is None:
-            raise OptionError("power_cut needs a broker with journal=True, which knows what was flushed")
+            raise OptionError("power_cut requires a broker with journal=True, which records flushes")
         self._stop(flushes=False)
         if power_cut and self._data_dir is None:
             self._memory = None
@@ -427,7 +427,7 @@ class Broker:
             OptionError: the broker is not running.
         """
         if self._state is None or self._loop.loop is None:
-            raise OptionError("the broker does not run")
+            raise OptionError("the broker is not running")
         state = self._state
         if self._loop.is_current:
             return ask(state)
@@ -542,7 +542,7 @@ class Broker:
         """Return to a snapshot: close all connections and start the broker with the snapshot's data on the same port.
 
         Raises:
-            OptionError: the broker does not run in its own thread, or it serves a directory.
+            OptionError: the broker is not running in its own thread, or it serves a directory.
         """
         if not self._loop.is_own or self._serve:
             raise OptionError("only a broker in its own thread and without a served directory can be reset")
@@ -640,7 +640,7 @@ class Broker:
         It leads partitions again after a preferred leader election or ``move_leader``.
 
         Raises:
-            OptionError: the node does not exist, or the broker does not run in its own thread.
+            OptionError: the node does not exist, or the broker is not running in its own thread.
         """
         if not self._loop.is_own:
             raise OptionError("call start_node from outside the broker's loop")

@@ -94,8 +94,8 @@ def find_unserved(logs: LogManager) -> tuple[Remark, ...]:
             lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
         for path, position in log.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"
-            lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
-    warnings = [f"warning: left out: {problem}" for problem in logs.problems]
+            lines.append(f"{what}: a batch there is longer than the file; `kafkaframes repair` keeps the data after it")
+    warnings = [f"warning: not served: {problem}" for problem in logs.problems]
     return (
         *(Remark(Severity.ERROR, line) for line in lines),
         *(Remark(Severity.WARNING, line) for line in warnings),

@@ -72,7 +72,7 @@ class RequestGuard:
             raise HttpError(HTTPStatus.FORBIDDEN, "the Host is not this server's")
         origins = headers.get_all("Origin", ())
         if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
-            raise HttpError(HTTPStatus.FORBIDDEN, "requests of other sites are not answered (Origin)")
+            raise HttpError(HTTPStatus.FORBIDDEN, "requests from other sites are rejected (Origin)")
         if self.token is not None and not self._bears_token(headers.get_all("Authorization", ())):
             raise HttpError(HTTPStatus.UNAUTHORIZED, "this needs the header Authorization: Bearer TOKEN")
         if has_body or method in _METHODS_WITH_BODY:
@@ -298,7 +298,9 @@ def _decode_body(body: bytes) -> Any:
         value = parse_json(body)
         json.dumps(value, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
     except UnicodeEncodeError:
-        raise HttpError(HTTPStatus.BAD_REQUEST, "the body has text that is no Unicode: half a surrogate pair") from None
+        raise HttpError(
+            HTTPStatus.BAD_REQUEST, "the body contains a lone surrogate, which is not valid Unicode"
+        ) from None
     except EncodeError as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is {error}") from None
     return value
@@ -411,7 +413,9 @@ class _HttpConnection(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or len(self.headers.get_all("Content-Length", ())) > 1:
-            self._refuse(HTTPStatus.NOT_IMPLEMENTED, "a body comes with one Content-Length, in no encoding")
+            self._refuse(
+                HTTPStatus.NOT_IMPLEMENTED, "a body requires exactly one Content-Length and no Transfer-Encoding"
+            )
             return
         max_body_bytes = self.server.owner.max_body_bytes
         if not (length.isascii() and length.isdecimal()) or int(length) > max_body_bytes:

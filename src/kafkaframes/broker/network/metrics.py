@@ -39,7 +39,7 @@ _COUNTERS = {
     ),
     "down_converted_records": (
         "kafkaframes_records_down_converted_total",
-        "records that were written anew in an older format for a fetch",
+        "records that were converted to an older format for a fetch",
     ),
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
 }
@@ -73,7 +73,10 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         if key.startswith(_LOST_PREFIX)
     ]
     yield from metric(
-        "kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost_partitions
+        "kafkaframes_lost_in_down_conversion_total",
+        "counter",
+        "data that an older format cannot represent",
+        lost_partitions,
     )
     sizes, ends, starts = [], [], []
     for partition in partitions:

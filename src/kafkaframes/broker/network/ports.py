@@ -65,7 +65,7 @@ def check_listeners(
             belong to another listener.
     """
     if len({one.name for one in listeners}) < len(listeners):
-        raise OptionError("each listener has a name of its own")
+        raise OptionError("listener names must be unique")
     if any(one.needs_tls for one in listeners) and security.tls is None:
         raise OptionError("a listener of SSL needs security with a certificate")
     for lower, other in pairwise(sorted((one for one in listeners if one.port), key=attrgetter("port"))):

@@ -222,13 +222,13 @@ def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
 def acl_error(acl: Acl) -> str | None:
     """Return why a new ACL is invalid; None if it is valid."""
     if acl.resource_type not in RESOURCE_TYPES.values():
-        return f"there is no type of resource {acl.resource_type}"
+        return f"unknown resource type {acl.resource_type}"
     if acl.pattern_type not in (LITERAL, PREFIXED):
         return f"a rule's pattern is literal or prefixed, not {acl.pattern_type}"
     if acl.permission not in (DENY, ALLOW):
         return f"a rule allows or denies, not {acl.permission}"
     if acl.operation != ALL and acl.operation not in OPERATIONS.values():
-        return f"there is no operation {acl.operation}"
+        return f"unknown operation {acl.operation}"
     if ":" not in acl.principal:
         return f"a principal is Type:name, not {acl.principal!r}"
     if not acl.resource_name:

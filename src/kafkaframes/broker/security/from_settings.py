@@ -102,7 +102,7 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
             raise OptionError(f"{KERBEROS_RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
         return None
     if len(logins) > 1:
-        raise OptionError("listeners have different logins by Kerberos; here all have one")
+        raise OptionError("listeners have different Kerberos logins; all listeners must have the same")
     login = jaas.parse(*logins)
     if login.module != jaas.KERBEROS:
         raise OptionError(f"sasl.jaas.config of GSSAPI names {login.module}, not {jaas.KERBEROS}")
@@ -124,7 +124,7 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
     is_unsecured = texts.get(ALLOW_UNSECURED, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
         raise OptionError(
-            f"{ALLOW_UNSECURED}=true cannot be combined with other token settings: nothing else is checked"
+            f"{ALLOW_UNSECURED}=true cannot be combined with other token settings, because tokens are then not verified"
         )
     if is_unsecured:
         return unsecured_token
@@ -191,7 +191,9 @@ def read_private(path: str) -> str:
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None
     if os.name == "posix" and mode & _OTHER_USERS_MODE:
-        raise OptionError(f"{path} has mode {mode:04o}: others may read or change its secrets; chmod 600 {path}")
+        raise OptionError(
+            f"{path} has mode {mode:04o}: other users may read or change its secrets; run chmod 600 {path}"
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -209,7 +211,9 @@ def token_of_file(path: str) -> str:
     except FileExistsError:
         token = read_private(path).strip()
         if not token.isascii() or not token.isprintable() or " " in token or not token:
-            raise OptionError(f"{path} holds no token: one word of ASCII letters, digits and signs") from None
+            raise OptionError(
+                f"{path} does not contain a token; expected one word of ASCII letters, digits and punctuation"
+            ) from None
         return token
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from None

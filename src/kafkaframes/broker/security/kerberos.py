@@ -119,7 +119,7 @@ def _pattern(text: str, rule: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError) as error:
-        raise OptionError(f"{KERBEROS_RULES}: {rule!r}: {text!r} is no expression: {error}") from None
+        raise OptionError(f"{KERBEROS_RULES}: {rule!r}: {text!r} is not a valid regular expression: {error}") from None
 
 
 def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:

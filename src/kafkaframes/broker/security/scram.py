@@ -87,7 +87,7 @@ def credential_of_password(
 
 def _hash_of(mechanism: str) -> str:
     if mechanism not in HASHES:
-        raise OptionError(f"there is no SCRAM mechanism {mechanism!r}; there are {', '.join(HASHES)}")
+        raise OptionError(f"unknown SCRAM mechanism {mechanism!r}; expected one of {', '.join(HASHES)}")
     return HASHES[mechanism]
 
 
@@ -128,10 +128,10 @@ class ScramExchange(Exchange):
     def _first(self, text: str) -> bytes:
         match = _CLIENT_FIRST_PATTERN.fullmatch(text)
         if match is None:
-            raise AuthenticationError("this is no first message of SCRAM")
+            raise AuthenticationError("this is not the first message of a SCRAM client")
         self._name = match["user"].replace("=2C", ",").replace("=3D", "=")
         if match["zid"] and match["zid"].replace("=2C", ",").replace("=3D", "=") != self._name:
-            raise AuthenticationError("nobody may act for somebody else")
+            raise AuthenticationError("authorization as another user (authzid) is not supported")
         self._gs2 = match["gs2"]
         if self._find_token is not None and _TOKEN_EXTENSION in match["extensions"]:
             self.by_token = True
@@ -148,7 +148,7 @@ class ScramExchange(Exchange):
         match, credential = _CLIENT_FINAL_PATTERN.fullmatch(text), self._credential
         assert credential is not None
         if match is None:
-            raise AuthenticationError("this is no last message of SCRAM")
+            raise AuthenticationError("this is not the final message of a SCRAM client")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
             raise AuthenticationError("the nonce is not the one of this exchange")
         if match["binding"] != base64.b64encode(self._gs2.encode()).decode():
@@ -293,7 +293,7 @@ class DelegationTokens:
     def _check(self, now_ms: int) -> None:
         """Remove tokens that expired long ago. Raise a ``RefusedError`` if delegation tokens are disabled."""
         if not self.secret_key:
-            raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "there is no delegation.token.secret.key")
+            raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
         for token in [one for one in self.by_id.values() if one.expires_ms + self.kept_ms < now_ms]:
             del self.by_id[token.token_id]
         for key in [key for key in self._credentials if key[0] not in self.by_id]:
@@ -305,8 +305,10 @@ class DelegationTokens:
             if hmac.compare_digest(self.hmac_of(token), secret):
                 if token.is_held_by(principal):
                     return token
-                raise RefusedError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, f"{principal} does not hold the token")
-        raise RefusedError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "there is no such token")
+                raise RefusedError(
+                    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, f"{principal} is not an owner or renewer of the token"
+                )
+        raise RefusedError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the delegation token does not exist")
 
     @staticmethod
     def _check_time(token: DelegationToken, now_ms: int) -> None:

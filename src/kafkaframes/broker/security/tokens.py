@@ -77,7 +77,7 @@ class ClaimRules:
             raise AuthenticationError(f"the token lacks a scope ({self.scope_claim})")
         user = claims.get(self.sub_claim)
         if not isinstance(user, str) or not user.strip():
-            raise AuthenticationError(f"the token names nobody ({self.sub_claim})")
+            raise AuthenticationError(f"the token does not name a user ({self.sub_claim})")
         return user
 
 
@@ -116,7 +116,7 @@ def read_token(text: str) -> Token:
         raise AuthenticationError("a token has a header, claims and a signature")
     header, claims = (_object(part) for part in parts[:2])
     if "crit" in header:
-        raise AuthenticationError("the token has critical extensions, and none are known (crit)")
+        raise AuthenticationError("the token has critical extensions (crit), none of which is supported")
     return Token(header, claims, f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2]))
 
 
@@ -134,9 +134,9 @@ def _object(part: str) -> dict[str, Any]:
     try:
         json_object = json.loads(decode_part(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise AuthenticationError("the token is no JSON") from None
+        raise AuthenticationError("the token is not JSON") from None
     if not isinstance(json_object, dict):
-        raise AuthenticationError("the token is no JSON object")
+        raise AuthenticationError("the token is not a JSON object")
     return json_object
 
 
@@ -157,7 +157,7 @@ def _time(claims: dict[str, Any], name: str) -> float:
     """Return a time in seconds since 1970."""
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MAX_EXPIRY_SECONDS:
-        raise AuthenticationError(f"the token's {name} is no time in seconds since 1970")
+        raise AuthenticationError(f"the token's {name} is not a time in seconds since 1970")
     return float(value)
 
 
@@ -166,7 +166,7 @@ def _texts(claims: dict[str, Any], name: str) -> list[str]:
     value = claims.get(name, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise AuthenticationError(f"the token's {name} is no text and no list of texts")
+        raise AuthenticationError(f"the token's {name} is neither a text nor a list of texts")
     return texts
 
 
@@ -248,7 +248,7 @@ class SignedTokens:
         if not self._is_signed(token):
             raise AuthenticationError("no key that is known has signed the token")
         if "iat" not in token.claims:
-            raise AuthenticationError("the token does not say when it was made (iat)")
+            raise AuthenticationError("the token has no issue time (iat)")
         return self.rules.user_of(token.claims, now_ms)
 
     def _is_signed(self, token: Token) -> bool:
@@ -263,7 +263,7 @@ def _check_url(url: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise OptionError("the address of a JWKS is no URL") from None
+        raise OptionError("the address of a JWKS is not a URL") from None
     if parts.scheme in ("https", "file") or (parts.scheme == "http" and is_loopback(host)):
         return
     raise OptionError("the address of a JWKS is https://..., file:///..., or http:// on this machine")

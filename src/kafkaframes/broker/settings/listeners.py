@@ -105,11 +105,11 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
         if name in of_controllers:
             continue
         if name not in listeners:
-            raise OptionError(f"advertised.listeners: {name} is none of listeners")
+            raise OptionError(f"advertised.listeners: {name} is not one of listeners")
         listeners[name] = replace(listeners[name], advertised=(host, port))
     fixed_ports = [one.port for one in listeners.values() if one.port]
     if len(set(fixed_ports)) < len(fixed_ports):
-        raise OptionError("listeners: each has a port of its own")
+        raise OptionError("listeners: ports must be unique")
     return tuple(listeners.values())
 
 

@@ -98,7 +98,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
     kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
     if not is_level and not (kind in _CHANGE_FUNCTIONS and is_type(broker, kind)):
-        return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}"
+        return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}"
     code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None
@@ -132,7 +132,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
         if row.config_operation not in (SET, DELETE) or (not is_set and row.name == "root"):
             raise InvalidRequestError(f"the level of {row.name} is set, or deleted if it is not that of root")
         if not row.name.startswith(_LOGGER_PREFIXES) or (is_set and row.value not in _LOG_LEVELS):
-            raise OptionError(f"there is no logger {row.name!r}, or no level {row.value!r}")
+            raise OptionError(f"unknown logger {row.name!r}, or unknown level {row.value!r}")
     return ErrorCode.NONE, None
 
 
@@ -149,7 +149,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
     configs = check_topic_configs(broker.settings, configs)
     if topic is None:  # the settings come first (ControllerConfigurationValidator)
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
     if not validate_only:
         broker.configure_topic(topic, configs)
     return ErrorCode.NONE, None
@@ -328,9 +328,9 @@ def _alter(configs: dict[str, str], change: Any) -> None:
         configs[change.name] = change.value
         return
     if change.config_operation not in _OPERATIONS:
-        raise InvalidRequestError(f"there is no operation {change.config_operation}")
+        raise InvalidRequestError(f"unknown operation {change.config_operation}")
     if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
-        raise OptionError(f"{change.name} is no list that can be added to or taken from")
+        raise OptionError(f"{change.name} is not a list, so APPEND and SUBTRACT are invalid")
     parts, named_parts = (
         list_of(configs.get(change.name, _SETTING_DEFAULTS.get(change.name, ""))),
         list_of(change.value),

@@ -152,7 +152,7 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
         return ErrorCode.NONE, None, list(_group_rows(broker.settings, configs))
     if kind == GROUP:
         return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
-    return ErrorCode.INVALID_REQUEST, f"there is no type of resource {kind}", []
+    return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}", []
 
 
 def is_type(broker: BrokerState, kind: int) -> bool:

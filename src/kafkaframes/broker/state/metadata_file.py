@@ -121,7 +121,7 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
             if key in all_fields:
                 all_fields[key](item, f"{path}.{key}".lstrip("."))
             elif not is_open:
-                raise FormError(f"{path or 'it'} has a field {key!r}, which nobody knows")
+                raise FormError(f"{path or 'it'} has a field {key!r}, which is unknown")
 
     return check
 
@@ -233,7 +233,7 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
         values = json.loads(disk.read(path))
         check_form(values, "")
     except (ValueError, RecursionError, FormError) as error:
-        raise LogDirError(f"is no metadata of a broker: {error}", file=path) from None
+        raise LogDirError(f"is not a broker's metadata: {error}", file=path) from None
     topics = {name: StoredTopic(**topic) for name, topic in values.pop("topics").items()}
     return StoredMetadata(topics=topics, **values)
 

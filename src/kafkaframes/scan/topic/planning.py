@@ -82,7 +82,7 @@ class TopicLookups:
             existing_partitions = set(self._client.partitions_for(*options.assign))
             missing = [str(one) for one in assigned_partitions if one not in existing_partitions]
             if missing:
-                raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
+                raise OptionError(f"assign: unknown topic partition {', '.join(missing)}")
             return sorted(assigned_partitions, key=_name_of)
         if options.subscribe_pattern is not None:
             topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]

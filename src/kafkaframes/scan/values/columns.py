@@ -91,7 +91,7 @@ class ColumnBudget:
             )
 
 
-_RAW_REMEDY: Final = "Give a schema with fewer, or keep the bytes (`mode` raw)"
+_RAW_REMEDY: Final = "Use a schema with fewer, or read bytes (`mode` raw)"
 
 
 def _shorten(path: str) -> str:

@@ -194,8 +194,8 @@ def _files_of_registered(registered_schema: RegisteredSchema) -> list[bytes]:
             entry = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except Exception as error:
             raise OptionError(
-                "the schema registry does not give descriptors of Protobuf schemas (format=serialized): "
-                "`schema` FILE.desc takes what protoc writes"
+                "the schema registry does not return descriptors of Protobuf schemas (format=serialized); "
+                "set `schema` to a .desc file that protoc wrote"
             ) from error
         entry.name = name or entry.name
         files.append(entry.SerializeToString())

@@ -108,7 +108,7 @@ def _parse_document(value: bytes) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 class WrittenNumber(float):
@@ -278,7 +278,7 @@ def _name_type(value: Any) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, WrittenNumber) and not math.isfinite(value):
-        return f"{value.text[:40]}, which no double holds"
+        return f"{value.text[:40]}, which is out of the range of a double"
     names = {str: "text", int: "a number", WrittenNumber: "a number", list: "an array", dict: "an object"}
     return names.get(type(value), "null")
 

@@ -118,7 +118,7 @@ class ProtobufDecoder:
         except KeyError:
             raise OptionError(f"no message {name!r} in the Protobuf files: set `message`") from None
         except TypeError as error:
-            raise OptionError(f"the Protobuf files do not fit together: {error}") from error
+            raise OptionError(f"the Protobuf files are inconsistent: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)
         self._remove_frame = remove_frame
         self.message = name

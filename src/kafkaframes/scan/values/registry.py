@@ -205,7 +205,7 @@ class Registry:
             raise NetworkError(f"{self._url}: the schema registry answers {error.code} {error.reason}") from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise NetworkError(f"{self._url}: the schema registry does not answer: {reason}") from None
+            raise NetworkError(f"{self._url}: no response from the schema registry: {reason}") from None
         if len(body) > _MAX_RESPONSE_BYTES:
             raise NetworkError(f"{self._url}: an answer of more than {_MAX_RESPONSE_BYTES} bytes")
         return self._object(body)
@@ -216,7 +216,7 @@ class Registry:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise NetworkError(f"{self._url}: does not answer like a schema registry")
+            raise NetworkError(f"{self._url}: the response is not that of a schema registry")
         return answer
 
 

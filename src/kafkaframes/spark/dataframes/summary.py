@@ -70,7 +70,7 @@ def summarize(
         written_counts = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUP_COLUMNS).agg(*_figures()))
     summary = _sum_up(written_counts, scan.result(), plan.internal_topics, to, start)
     rows_read = read.get.get("rows", 0)
-    check_row_counts(rows_read, summary.records, {}, where=to, outcome="the Parquet is not what the log holds")
+    check_row_counts(rows_read, summary.records, {}, where=to, outcome="the Parquet files differ from the log")
     return replace(summary, records_read=rows_read)
 
 

@@ -67,9 +67,7 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
     planned_batch = _newest(files, "offsets")
     number = max(mark.batch_id, planned_batch)
     if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
-        raise OptionError(
-            f"onForeignMarker=skip: the marker of version 0.1.0 does not say any offsets; {_OTHER_REMEDIES}"
-        )
+        raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 contains no offsets; {_OTHER_REMEDIES}")
     if mark.ends is not None:
         if not all(offsets_of(line) for line in mark.ends):
             raise OptionError(
@@ -82,11 +80,11 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
     files.write(f"commits/{number}", _COMMIT_CONTENT)
     if batch.query_id != mark.query_id:
         files.write("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
-    log.warning("%s goes on behind micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
+    log.warning("%s continues after micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
 
 
 _OTHER_REMEDIES: Final = (
-    "give another sink name, sink=..., or a new checkpoint with startingOffsets where it is to go on"
+    "use another sink name, sink=..., or a new checkpoint with startingOffsets at which to continue"
 )
 
 

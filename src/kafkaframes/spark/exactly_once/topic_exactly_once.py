@@ -104,7 +104,9 @@ def write(
 def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
     """If the checkpoint does not match the newest marker, move the checkpoint to the end of the marker's batch."""
     if is_connect(frame.sparkSession):
-        raise OptionError("onForeignMarker=skip writes the checkpoint: that takes a classic session, not Spark Connect")
+        raise OptionError(
+            "onForeignMarker=skip writes the checkpoint, which requires a classic session instead of Spark Connect"
+        )
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
     batch = next_batch(files, target_of(options))
@@ -156,7 +158,7 @@ def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None
         try:
             sink.write(batch, partial(send, frame, sink, is_written_anew=tries > 1))
         except LostTaskError as error:
-            log.warning("%s is written anew: %s", sink.name_of(batch), error)
+            log.warning("%s is written again: %s", sink.name_of(batch), error)
         else:
             return
     sink.write(batch, partial(send, frame, sink, is_written_anew=True))

@@ -119,7 +119,7 @@ def decode_request(
     if api_key is None and api_version is None:
         return _column(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
     if api_key is None or api_version is None:
-        raise OptionError("decode_request takes an API key and a version, or neither")
+        raise OptionError("decode_request requires both an API key and a version, or neither")
     from kafkaframes.protocol.messages.framed import request_columns
 
     type_ = request_columns([], api_key, api_version, mode=mode).type

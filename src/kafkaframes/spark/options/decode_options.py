@@ -95,9 +95,11 @@ def split_options(
         return None, own
     del own[next(name for name in own if name.lower() == DECODE_OPTION)]
     if not choice.keys() & {"schema", "registry"}:
-        raise OptionError(f"decode={mode} takes the option schema, or schemaRegistry")
+        raise OptionError(f"decode={mode} requires the option schema or schemaRegistry")
     if ERROR_COLUMN in (name.strip() for name in by_name.get("columns", "").split(",")):
-        raise OptionError(f"columns: {ERROR_COLUMN} comes by itself, behind the others, where value is among them")
+        raise OptionError(
+            f"columns: {ERROR_COLUMN} is added automatically after the other columns if value is one of them"
+        )
     return DecodedValues(_decoding(mode, choice, by_name.get("subscribe", ""))), own
 
 

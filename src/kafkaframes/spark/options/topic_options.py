@@ -41,7 +41,7 @@ GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
 # Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
 FORBIDDEN: Final[Mapping[str, str]] = {
-    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
+    "kafka.auto.offset.reset": "startingOffsets determines where a query starts",
     "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
     "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
     "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",

@@ -123,7 +123,9 @@ def check_there(runs: Iterable[WrittenRun]) -> None:
     for run in runs:
         path = Path(run.path)
         if not path.exists() or path.stat().st_size != run.size_bytes:
-            reason = "is not what a task wrote: workers and driver must see the same files at the path written to"
+            reason = (
+                "differs from the file that a task wrote; workers and driver must see the same files at the output path"
+            )
             raise LogDirError(reason, file=run.path)
 
 

@@ -227,7 +227,7 @@ class Filter:
         header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(
-                f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
+                f"the round ends with a message of format {header.magic} of which no record remains: Kafka fails here",
                 position=header.position,
                 file=window.file,
             )

@@ -274,8 +274,8 @@ class _Merger:
         locations = self._locations(conflict)
         names = ", ".join(self.copies[other].directory for other in merged_copies)
         text = (
-            f"{names} and {self.copies[index].directory} differ from offset {at} on; neither leader "
-            "epochs nor high watermarks say which of them counts: both are cut there"
+            f"{names} and {self.copies[index].directory} differ from offset {at} on; leader epochs "
+            "and high watermarks do not decide between them, so both are truncated there"
         )
         end = max(self.choice.end, self.copies[index].end)
         self._decide("undecided", at, end, text, None, locations)

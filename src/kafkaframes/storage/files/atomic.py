@@ -141,7 +141,7 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
         matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
             if target.is_relative_to(_read_with(Path(os.path.realpath(match)))):
-                raise OptionError(f"{destination} lies in the source {match}, which is only read")
+                raise OptionError(f"{destination} is inside the source {match}, which is only read")
 
 
 def _read_with(source: Path) -> Path:

@@ -46,7 +46,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
         LogDirError: version, CRC, count or size is wrong. Kafka then deletes the file and replays the log.
     """
     if len(raw) < _HEADER_STRUCT.size:
-        raise LogDirError(f"{len(raw)} bytes are no producer snapshot", position=len(raw), file=file)
+        raise LogDirError(f"{len(raw)} bytes are not a producer snapshot", position=len(raw), file=file)
     version, crc, count = _HEADER_STRUCT.unpack_from(raw)
     if version != SNAPSHOT_VERSION:
         raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
@@ -133,7 +133,7 @@ def _check(transaction: AbortedTransaction, least: int, position: int, file: str
         reason = f"last offset {transaction.last_offset} is below {least}"
         raise LogDirError(reason, position=position, file=file)
     if not 0 <= transaction.first_offset <= transaction.last_offset:
-        reason = f"first offset {transaction.first_offset} does not lie before {transaction.last_offset}"
+        reason = f"first offset {transaction.first_offset} is not below {transaction.last_offset}"
         raise LogDirError(reason, position=position, file=file)
 
 

@@ -73,7 +73,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     main = path.removesuffix(f".{names.LOG}")
     filesystem = view.view_over(filesystem_for(path, options=options))
     if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
-        raise LogDirError("an object without a manifest, which would say how to read it", file=path)
+        raise LogDirError("an object without a manifest, which is required to read it", file=path)
     owner = filesystem.manifest(main).metadata.topic_partition
     return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
 
@@ -206,7 +206,7 @@ def _existing(filesystem: FileSystem, path: str) -> FileInfo:
 def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
     directories = _below(filesystem, path, filesystem.list_directory(path), MAX_SEARCH_DEPTH)
     if not directories:
-        raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+        raise LogDirError("contains no Kafka log directory, partition or segment", file=path)
     return directories
 
 

@@ -161,7 +161,7 @@ class Gap:
     end: int | None
 
     def __str__(self) -> str:
-        rest = "nothing behind it is read" if self.end is None else f"read on at byte {self.end}"
+        rest = "the data after it is not read" if self.end is None else f"read on at byte {self.end}"
         first, last = self.damage.lost
         return f"{self.damage}; bytes {first} to {last} of the segment are lost, {rest}"
 

@@ -265,7 +265,7 @@ def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disor
             raise AppendRefusedError(disorder, _offset_reason(header, last))
         last = header.last_offset
     if headers and _first_or_last_offset(headers[0]) < log_end_offset:
-        reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
+        reason = f"offset {_first_or_last_offset(headers[0])} is below the log end offset {log_end_offset}"
         raise AppendRefusedError(below, reason)
 
 

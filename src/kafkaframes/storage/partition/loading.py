@@ -125,7 +125,7 @@ def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     """Reject a log that cannot be appended to, before anything is changed."""
     if plan.log_end_offset > MAX_INT64:
         raise LogDirError(
-            "its last record has the largest offset there is: none is left for the log's end", file=directory
+            "its last record has the largest possible offset, so the log end offset does not exist", file=directory
         )
     active = plan.segments[-1]
     if plan.log_end_offset < active.base_offset:  # after a clean shutdown Kafka opens it and fails at the first append

@@ -87,7 +87,7 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
     except zstandard.ZstdError as error:
         raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
-        raise UnreadableError(f"the zstd frame holds {len(plain)} bytes, not {size}")
+        raise UnreadableError(f"the zstd frame has {len(plain)} bytes, not {size}")
     return plain
 
 
@@ -104,7 +104,7 @@ def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearra
     with decompressor.stream_reader(frame, read_across_frames=True) as reader:
         count = reader.readinto(memoryview(buffer)[:size])
         if count == size and reader.read(1):
-            raise UnreadableError("there are bytes behind the zstd frame")
+            raise UnreadableError("bytes follow the zstd frame")
     _idle.append(decompressor)
     return memoryview(buffer)[:count]
 
@@ -244,7 +244,7 @@ class ChunkReader:
         data: bytes | memoryview = stored_bytes if self._decrypt is None else self._decrypt(stored_bytes)
         plain = decompress(data, end - start, self._spare) if self._is_compressed else data
         if len(plain) != end - start:
-            raise UnreadableError(f"it holds {len(plain)} bytes, not {end - start}")
+            raise UnreadableError(f"it has {len(plain)} bytes, not {end - start}")
         return plain
 
     def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
@@ -339,14 +339,14 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
     except ImportError:
         raise MissingExtraError("reading encrypted segments", "tiered") from None
     if b"PUBLIC KEY" in pem:
-        raise OptionError(f"keyFile {file} holds a public key; the private one of that pair is needed")
+        raise OptionError(f"keyFile {file} contains a public key; expected the private key of the pair")
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise OptionError(f"keyFile {file} holds no private key in PEM: {error}") from None
+        raise OptionError(f"keyFile {file} contains no private key in PEM: {error}") from None
     numbers = getattr(key, "private_numbers", lambda: None)()
     if not hasattr(numbers, "dmp1"):
-        raise OptionError(f"keyFile {file} holds a key that is not RSA")
+        raise OptionError(f"keyFile {file} contains a key that is not RSA")
     return numbers
 
 

@@ -233,7 +233,7 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
 
 def _format_names(names: tuple[str, ...], number: int) -> str:
     if not 0 <= number < len(names):
-        raise DecodeError(f"there is no state {number}")
+        raise DecodeError(f"unknown state {number}")
     return names[number]
 
 

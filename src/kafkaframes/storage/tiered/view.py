@@ -139,7 +139,7 @@ def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
-        raise LogDirError("holds no objects of a tiered segment", file=view.main)
+        raise LogDirError("contains no objects of a tiered segment", file=view.main)
     tiered_log = build_view(store, Knowledge(), key_files=filesystem.key_files)
     return tiered_log.filesystem.list_directory(str(view))
 
@@ -345,5 +345,5 @@ def _size_problems(upload: Upload) -> Iterator[LogDirError]:
     for suffix, size in expected_sizes.items():
         info = objects.get(suffix)
         if info is not None and info.size_bytes != size:
-            reason = f"the object has {info.size_bytes} bytes, its manifest says {size}"
+            reason = f"the object has {info.size_bytes} bytes, but {size}"
             yield LogDirError(reason, position=min(info.size_bytes, size), file=info.path)

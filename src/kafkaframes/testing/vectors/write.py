@@ -23,12 +23,12 @@ _MESSAGE_FILES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterato
     (
         "messages-damaged.jsonl.gz",
         messages.generate_damaged_rows,
-        "damaged bytes: `error`, or what is read and `remaining`",
+        "damaged bytes: `error`, or the decoded value and `remaining`",
     ),
     ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
 )
 _NUMBER_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
-    ("varints.jsonl", messages.varint_rows, "numbers and bytes; `error` where the bytes are none"),
+    ("varints.jsonl", messages.varint_rows, "numbers and bytes; `error` if the bytes are invalid"),
     ("keys.jsonl", records.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
     ("coordinators.jsonl", records.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
 )
