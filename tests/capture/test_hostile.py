@@ -33,7 +33,10 @@ def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
         assert count >= last
         last = count
         of_the_file = [entry.reason for entry in capture.coverage.unread if entry.kind == "damaged"]
-        assert set(of_the_file) <= {"the file ends inside a packet", "these bytes are not a Kafka frame"}  # one client's
+        assert set(of_the_file) <= {
+            "the file ends inside a packet",
+            "these bytes are not a Kafka frame",
+        }  # one client's
     assert last == 28
 
 
