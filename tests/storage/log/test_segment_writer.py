@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError, OptionError
@@ -13,6 +14,7 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.segment_writer import PartitionWriter, SegmentSettings
+from kafkaframes.wire.checksum import crc32c
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 
@@ -73,11 +75,22 @@ def test_segments_are_rolled_for_size_and_verify_finds_them_in_order(tmp_path):
     assert verify(discover(str(tmp_path))).findings == []
 
 
+@example([(2**31, 1, 0)], 4000)  # 2^31 above the base of the empty first segment, in each format
+@example([(2**31, 1, 1)], 4000)
+@example([(2**31, 1, 2)], 4000)
+@example([(2**31 - 1, 1, 2)], 4000)  # the largest relative offset
+@example([(2**31 - 2, 4, 2)], 4000)  # the batch starts within the range of the empty first segment and ends outside
+@example([(0, 1, 2), (2**31 - 3, 4, 2)], 4000)
+@example([(0, 1, 0), (2**31 - 3, 4, 1)], 4000)
+@example([(2**32, 1, 2), (2**32, 1, 1)], 100)
 @given(
     st.lists(st.tuples(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from((0, 1, 2))), max_size=6),
     st.integers(100, 4000),
 )
-def test_any_offsets_are_kept_and_any_hole(tmp_path_factory, plan, segment_bytes):
+def test_batches_with_gaps_of_any_size_are_written_to_segments_that_indexes_can_address(
+    tmp_path_factory, plan, segment_bytes
+):
+    """A relative offset has 31 bits (LogSegment.canConvertToRelativeOffset), also in an empty first segment."""
     directory = tmp_path_factory.mktemp("log") / "t-0"
     directory.mkdir()
     offset, whole = 5, b""
@@ -91,9 +104,30 @@ def test_any_offsets_are_kept_and_any_hole(tmp_path_factory, plan, segment_bytes
     paths = sorted(directory.glob("*.log"))
     assert b"".join(path.read_bytes() for path in paths) == whole
     assert [int(path.stem) for path in paths] == [segment.base_offset for segment in written_log.segments]
-    assert written_log.log_end_offset == offset
+    assert (written_log.log_start_offset, written_log.log_end_offset) == (5, offset)
     for one in written_log.segments:
         assert one.next_offset - one.base_offset <= 2**31
+    assert verify(discover(str(directory.parent))).findings == []
+
+
+@pytest.mark.parametrize("start_offset", [0, 2**31 - 4, 2**31])
+def test_a_compacted_batch_may_span_all_relative_offsets_of_its_segment(tmp_path, start_offset):
+    """The cleaner keeps a batch's base offset and last offset delta (KIP-98), so that a batch can span 2^31 offsets."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    with PartitionWriter(directory, start_offset=start_offset) as writer:
+        for base_offset in (start_offset + 3, start_offset + 3 + 2**31):
+            batch = bytearray(records(base_offset, 2))
+            struct.pack_into(">i", batch, 23, 2**31 - 1)  # last offset delta
+            struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+            writer.append(batch)
+        written_log = writer.close()
+    assert [(segment.base_offset, segment.next_offset) for segment in written_log.segments] == [
+        (start_offset, start_offset),
+        (start_offset + 3, start_offset + 3 + 2**31),
+        (start_offset + 3 + 2**31, start_offset + 3 + 2**32),
+    ]
+    assert verify(discover(str(tmp_path))).findings == []
 
 
 def test_an_empty_log_has_one_empty_segment(tmp_path):

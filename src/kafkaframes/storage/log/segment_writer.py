@@ -157,10 +157,10 @@ class PartitionWriter:
         while first < len(batches):
             segment = self._segment or self._begin_segment(self._base_for(batches, first))
             until = self._fitting(segment, batches, first)
-            if until == first and segment.size_bytes:
+            if until == first:
                 self.roll(self._base_for(batches, first))
                 continue
-            last = max(until, first + 1) - 1  # a batch that is larger than segment_bytes gets a segment of its own
+            last = until - 1
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
             appended_batches = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
             segment.records += count_records(as_array(data), appended_batches)
@@ -261,10 +261,17 @@ class PartitionWriter:
         return max(self.result.log_end_offset, last - MAX_INT32) if is_legacy else first
 
     def _fitting(self, segment: _OutputSegment, batches: Batches, first: int) -> int:
+        """Return the end of the batches, from row ``first`` on, that fit into the segment.
+
+        The first batch fits into an empty segment of any size. Relative offsets are int32 in the indexes, so that even
+        an empty segment cannot contain a batch whose last offset is more than 2^31 - 1 above its base offset.
+        """
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
         sizes_after = segment.size_bytes + starts + sizes - starts[0]
+        is_too_large = sizes_after > self._settings.segment_bytes
+        is_too_large[0] &= segment.size_bytes > 0
         deltas = batches.column("last_offset")[first:] - segment.base_offset
-        exceeds_limit = (sizes_after > self._settings.segment_bytes) | (deltas > MAX_INT32)
+        exceeds_limit = is_too_large | (deltas > MAX_INT32)
         return first + (int(exceeds_limit.argmax()) if exceeds_limit.any() else len(exceeds_limit))
 
     def _begin_segment(self, base_offset: int) -> _OutputSegment:
