@@ -220,7 +220,7 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
 
 def test_the_table_of_kip_636_is_what_the_command_gives():
     root = DATA.parents[1]
-    lines = (root / "docs" / "kip-636.md").read_text().splitlines()
+    lines = (root / "docs" / "kip-636-traffic.md").read_text().splitlines()
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]
     assert len(rows) == 6
     total = [0, 0, 0]
