@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.records.limits import current_budget
 

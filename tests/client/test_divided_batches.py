@@ -134,7 +134,7 @@ def test_in_a_transaction_all_parts_are_committed(broker, topic):
 def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, topic):
     with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
 
-        def count_refusals() -> int:
+        def count_rejections() -> int:
             broker.journal.clear()
             for value in values(20):
                 producer.send(topic, value)
@@ -147,8 +147,8 @@ def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, to
                 for partition in answer.partition_responses
             )
 
-        assert count_refusals() > 0
-        assert count_refusals() == 0
+        assert count_rejections() > 0
+        assert count_rejections() == 0
 
 
 @pytest.mark.parametrize("first", ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"])

@@ -14,7 +14,7 @@ import pytest
 
 from kafkaframes import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.refusals import RefusalLog
+from kafkaframes.client.rejection_log import RejectionLog
 from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, MaybeWrittenError, NetworkError, OptionError
 
 SOON_S = 20.0  # far below the defaults of 60 and 120 s
@@ -218,7 +218,7 @@ def test_an_old_record_format_is_refused_at_once_by_what_a_new_broker_advertises
     assert time.monotonic() - began < SOON_S
 
 
-def test_retried_refusals_are_logged_with_their_origin_and_number(broker, caplog):
+def test_retried_rejections_are_logged_with_their_origin_and_number(broker, caplog):
     with (
         caplog.at_level(logging.WARNING, "kafkaframes.client"),
         broker.on("Produce").error("NOT_ENOUGH_REPLICAS").times(3),
@@ -232,7 +232,7 @@ def test_retried_refusals_are_logged_with_their_origin_and_number(broker, caplog
 
 
 def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
-    log = RefusalLog("c")
+    log = RejectionLog("c")
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for second in range(200):
             log.add("kind", BrokerError("no"), "node 1", float(second))

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.outgoing import bytes_of, check_record, headers_of
+from kafkaframes.client.producer_records import bytes_of, check_record, headers_of
 from kafkaframes.errors import EncodeError, NetworkError
 
 WRONG = {

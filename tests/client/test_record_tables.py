@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata
-from kafkaframes.client.outgoing import RowPartitioner, route_rows
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER
+from kafkaframes.client.producer_records import RowPartitioner, route_rows
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.partitioner import partition_of

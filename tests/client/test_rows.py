@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition, fetched
-from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches, RecordIterator
+from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition, fetched_batches
+from kafkaframes.client.fetched_batches import ConsumerRecord, FetchedBatches, RecordIterator
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_records
 
@@ -64,7 +64,7 @@ def test_position_goes_with_what_is_taken_and_ends_when_dropped():
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
 def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, step):
-    monkeypatch.setattr("kafkaframes.client.fetched._STEP_ROWS", step)
+    monkeypatch.setattr("kafkaframes.client.fetched_batches._STEP_ROWS", step)
     values = [(b"k%d" % n if n % 3 else None, b"%d" % n if n % 4 else None, []) for n in range(7)]
     records = records_of(values)
     for offset, (key, value, _) in enumerate(values):
@@ -156,7 +156,7 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 def test_pandas_is_not_imported(use):
     pytest.importorskip("pandas")
-    if "poll" in use and not fetched._LISTS_ARE_FAST:
+    if "poll" in use and not fetched_batches._LISTS_ARE_FAST:
         pytest.skip("pyarrow before 26 makes lists of bytes by way of pandas")
     with Broker() as broker:
         broker.create_topic("t")
@@ -173,5 +173,5 @@ def test_pandas_is_not_imported(use):
 def test_both_ways_to_make_lists_of_bytes_give_the_same(values, monkeypatch):
     column = pa.array([b"before", *values], pa.binary()).slice(1)
     for is_fast in (True, False):
-        monkeypatch.setattr(fetched, "_LISTS_ARE_FAST", is_fast)
-        assert list(islice(fetched._byte_strings(column), len(values))) == values
+        monkeypatch.setattr(fetched_batches, "_LISTS_ARE_FAST", is_fast)
+        assert list(islice(fetched_batches._byte_strings(column), len(values))) == values

@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.stretch import sample
+from kafkaframes.client.range_reader import sample
 from kafkaframes.errors import BrokerError
 from kafkaframes.records.build import build_records
 

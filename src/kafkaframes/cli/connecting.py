@@ -118,7 +118,7 @@ def reach_broker(
     import asyncio
 
     from kafkaframes.client.properties import merge_settings
-    from kafkaframes.client.reaching import wait_until_reachable
+    from kafkaframes.client.reachability import wait_until_reachable
     from kafkaframes.client.settings import ClientSettings
 
     typed_flags = [settings for name, settings in (flags or {}).items() if is_typed(name)]

@@ -120,7 +120,7 @@ def _queue(
     Raises:
         OptionError: a row cannot be sent. The message has its number in the file.
     """
-    from kafkaframes.client.outgoing import check_table
+    from kafkaframes.client.producer_records import check_table
 
     try:
         check_table(table, max_request_size)  # the result of queue_arrow would have the error after later tables

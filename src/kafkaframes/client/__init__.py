@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from kafkaframes.client.batches import ProducerIdentity, RecordMetadata, WrittenBatches
     from kafkaframes.client.consumer import AsyncConsumer
-    from kafkaframes.client.fetched import ConsumerRecord, FetchedBatches
+    from kafkaframes.client.fetched_batches import ConsumerRecord, FetchedBatches
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
     from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
@@ -189,7 +189,7 @@ _MODULES = {
     ),
     "batches": ("ProducerIdentity", "RecordMetadata", "WrittenBatches"),
     "consumer": ("AsyncConsumer",),
-    "fetched": ("ConsumerRecord", "FetchedBatches"),
+    "fetched_batches": ("ConsumerRecord", "FetchedBatches"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
     "metadata": ("Cluster", "Node", "PartitionMetadata", "TopicMetadata", "TopicPartition"),

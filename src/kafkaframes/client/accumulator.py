@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, partitions_with_leader
-from kafkaframes.client.outgoing import CheckedRecord
 from kafkaframes.client.partitioners import DEFAULT_PARTITIONER, STICKY, PartitionChoice, choose_by_queue
+from kafkaframes.client.producer_records import CheckedRecord
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import NetworkError

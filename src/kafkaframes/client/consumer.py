@@ -27,7 +27,7 @@ from kafkaframes.client.classic_member import JOIN_AGAIN
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
 from kafkaframes.client.consumer_task import ConsumerTask
-from kafkaframes.client.fetched import (
+from kafkaframes.client.fetched_batches import (
     BufferedBatches,
     ConsumerRecord,
     FetchedBatches,

@@ -16,7 +16,7 @@ from kafkaframes.client import fetch_session, group_offsets, offsets
 from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.consumer_machine import ConsumerMachine
 from kafkaframes.client.fetch_session import BY_ID, FetchFields, FetchSession, SessionRequest, write_partitions
-from kafkaframes.client.fetched import BufferedBatches, FetchedBatches
+from kafkaframes.client.fetched_batches import BufferedBatches, FetchedBatches
 from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from kafkaframes.client.batches import RecordMetadata
-from kafkaframes.client.named_objects import load_object, object_name
-from kafkaframes.client.outgoing import CheckedRecord, Headers, check_record, check_table, headers_of
+from kafkaframes.client.configured_objects import load_object, object_name
+from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record, check_table, headers_of
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.client.fetched import ConsumerRecord
+    from kafkaframes.client.fetched_batches import ConsumerRecord
     from kafkaframes.client.group_offsets import CommittedOffset
     from kafkaframes.client.metadata import TopicPartition
 

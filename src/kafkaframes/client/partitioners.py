@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, count
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.named_objects import load_object, object_name
+from kafkaframes.client.configured_objects import load_object, object_name
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.partitioner import partition_of
 

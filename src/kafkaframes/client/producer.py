@@ -42,7 +42,8 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
 )
 from kafkaframes.client.metrics import MetricName, measure_ns
-from kafkaframes.client.outgoing import (
+from kafkaframes.client.partitioners import partition_choice
+from kafkaframes.client.producer_records import (
     CheckedRecord,
     Headers,
     RowPartitioner,
@@ -52,7 +53,6 @@ from kafkaframes.client.outgoing import (
     to_result_table,
     topics_of,
 )
-from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, pass_results
 from kafkaframes.client.sender import Sender, accepts_format
 from kafkaframes.client.settings import ProducerSettings, merge_options

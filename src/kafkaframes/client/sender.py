@@ -20,7 +20,7 @@ from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
 from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.metrics import measure_ns
 from kafkaframes.client.network import Connection
-from kafkaframes.client.refusals import RefusalLog
+from kafkaframes.client.rejection_log import RejectionLog
 from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.sequencing import FinishedBatch, Sequencer
 from kafkaframes.client.settings import ProducerSettings
@@ -57,7 +57,7 @@ class Sender:
             delivery_timeout_s=settings.delivery_timeout_ms / 1000,
             backoff_s=cluster.backoff_s,
         )
-        self._refusals = RefusalLog(settings.client_id)
+        self._rejections = RejectionLog(settings.client_id)
         self._wake = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._background_tasks: dict[Hashable, asyncio.Task[None]] = {}
@@ -362,7 +362,7 @@ class Sender:
             self._wake.set()
 
     def _process_loss(self, leader: Node, batch: Batch, error: NetworkError, now: float) -> None:
-        self._refusals.add((leader.node_id, "lost"), error, f"node {leader.node_id}", now)
+        self._rejections.add((leader.node_id, "lost"), error, f"node {leader.node_id}", now)
         self.sequencer.process_loss(batch, error, now)
 
     def _process_response(self, leader: Node, batch: Batch, answer: Any) -> None:
@@ -384,7 +384,7 @@ class Sender:
             error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
             if is_retriable(error):
                 broker = f"node {leader.node_id} at {format_address(leader.host, leader.port)}"
-                self._refusals.add((leader.node_id, batch.partition.topic, answer.error_code), error, broker, now)
+                self._rejections.add((leader.node_id, batch.partition.topic, answer.error_code), error, broker, now)
             self.sequencer.process_error(batch, error, now)
 
     def _deliver_results(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
 import pyarrow as pa
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetched import RecordIterator, schema_of, select_output_columns
+from kafkaframes.client.fetched_batches import RecordIterator, schema_of, select_output_columns
 from kafkaframes.client.loop import wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import describe_node

@@ -21,7 +21,7 @@ import pyarrow as pa
 from kafkaframes.client.admin import AsyncAdmin
 from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer, Listener
-from kafkaframes.client.fetched import ConsumerRecord
+from kafkaframes.client.fetched_batches import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.interceptors import Interceptors
 from kafkaframes.client.loop import (
@@ -33,8 +33,8 @@ from kafkaframes.client.loop import (
     run_in_thread,
 )
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.outgoing import CheckedRecord, Headers, check_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
+from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
 from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, documented_as, sync_method, sync_on_loop

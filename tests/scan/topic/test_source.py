@@ -10,7 +10,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.errors import CorruptRecordError, OptionError
 
 TOPIC = "scanned"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaframes.client.named_objects import load_object
+from kafkaframes.client.configured_objects import load_object
 from kafkaframes.errors import NetworkError, OptionError, import_extra
 from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaframes.client import AsyncConsumer, TopicPartition
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.errors import LogDirError, NetworkError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.mirror.mapping import Mapping

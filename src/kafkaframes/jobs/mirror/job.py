@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, FetchedBatches, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.reaching import wait_until_reachable
+from kafkaframes.client.reachability import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings, select_client_options
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.errors.words import count_text

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import RangeReader
+from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
@@ -372,13 +372,13 @@ def copy_topic(
         BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
-        for fetched_batches in iter(_stretch(consumer, task).next, None):
+        for fetched_batches in iter(_open_range(consumer, task).next, None):
             result.tally.begin_source()
             for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
                 write(result.tally.take(batch, settings.keep))
 
 
-def _stretch(consumer: Consumer, task: TopicTask) -> RangeReader:
+def _open_range(consumer: Consumer, task: TopicTask) -> RangeReader:
     def lost(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}: run again")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import RangeReader
+from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
@@ -112,11 +112,11 @@ def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
         result: dict[Name, dict[int, Fingerprint]] = {name: {} for name in expected_fingerprints}
         for name, rows in expected_fingerprints.items():
             first, end = rows[0].offset, rows[-1].offset + 1
-            stretch = RangeReader(
+            range_reader = RangeReader(
                 consumer, TopicPartition(*name), first, end, on_loss=lambda problem: None, silence_ms=silence_ms
             )
             collect = collector(rows, result[name])
-            for fetched_batches in iter(stretch.next, None):
+            for fetched_batches in iter(range_reader.next, None):
                 for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
                     collect(batch)
         consumer.assign({})

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafkaframes.client import Admin, Consumer, TopicPartition
+from kafkaframes.client.range_reader import sample
 from kafkaframes.client.settings import select_client_options
-from kafkaframes.client.stretch import sample
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.tables.files import SILENCE_MS, TopicTask

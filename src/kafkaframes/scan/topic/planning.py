@@ -323,7 +323,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
     """Return the bytes per offset at ``offset``; 0 if no batch follows it."""
-    from kafkaframes.client.stretch import sample
+    from kafkaframes.client.range_reader import sample
 
     try:
         result = sample(consumer, partition, offset)

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from kafkaframes.client import Consumer
-from kafkaframes.client.fetched import FetchedBatches
-from kafkaframes.client.stretch import RangeReader
+from kafkaframes.client.fetched_batches import FetchedBatches
+from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.arrow import Conversion, rebatch
@@ -144,7 +144,7 @@ def read_fetched(
 
     consumer, memory = _pool.take(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
     try:
-        stretch = RangeReader(
+        range_reader = RangeReader(
             consumer,
             target,
             work.first,
@@ -153,7 +153,7 @@ def read_fetched(
             silence_ms=at_most,
             silence_setting=_POLL_TIMEOUT_OPTION,
         )
-        while stretch.next_offset < work.end and (fetched_batches := stretch.next()) is not None:
+        while range_reader.next_offset < work.end and (fetched_batches := range_reader.next()) is not None:
             yield from read(fetched_batches, memory)
     except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.arrow import MAX_INSTANT_MS

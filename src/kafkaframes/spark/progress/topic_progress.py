@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import PartitionSample, sample
+from kafkaframes.client.range_reader import PartitionSample, sample
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.scan.ranges import flat

@@ -8,9 +8,9 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.settings.listeners import ListenerOptions
-from kafkaframes.client import AsyncConsumer, TopicPartition, reaching
+from kafkaframes.client import AsyncConsumer, TopicPartition, reachability
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.reaching import wait_until_reachable
+from kafkaframes.client.reachability import wait_until_reachable
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, NetworkError
 
@@ -18,7 +18,7 @@ from kafkaframes.errors import BrokerError, NetworkError
 @pytest.fixture(autouse=True)
 def _slow_is_not_silent(monkeypatch):
     """Do not report a slow answer of one second as an unresponsive broker."""
-    monkeypatch.setattr(reaching, "_REPORT_DELAY_S", 3600.0)
+    monkeypatch.setattr(reachability, "_REPORT_DELAY_S", 3600.0)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
             options = ListenerOptions(advertised=("127.0.0.1", port))
             with Broker(listeners=[options]) as broker:
                 settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
-                waits = reaching._WaitReport(lambda _: None, "", 60)
+                waits = reachability._WaitReport(lambda _: None, "", 60)
                 step = asyncio.ensure_future(_step(settings, waits))
                 writer = await came.get()
                 step.cancel()
@@ -88,7 +88,7 @@ async def _step(settings, waits) -> None:
     try:
         asked_address = (await cluster.any_connection()).host_port
         await cluster.refresh([])
-        await reaching._reach_advertised(cluster, asked_address, waits)
+        await reachability._reach_advertised(cluster, asked_address, waits)
     finally:
         await cluster.close()
 

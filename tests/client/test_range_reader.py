@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafkaframes.client import FetchedBatches, TopicPartition, stretch
-from kafkaframes.client.stretch import RangeReader
+from kafkaframes.client import FetchedBatches, TopicPartition, range_reader
+from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.records.build import build_records
 
@@ -56,15 +56,15 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
             raise AssertionError(problem)
         problems.append(problem)
 
-    stretch = RangeReader(
+    reader = RangeReader(
         consumer, PLACE, first, end, on_loss=lost, silence_ms=silence_ms, silence_setting="the.setting"
     )
-    return [fetched_batches.fetch_offset for fetched_batches in iter(stretch.next, None)]
+    return [fetched_batches.fetch_offset for fetched_batches in iter(reader.next, None)]
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(stretch, "_RETRY_DELAY_S", 0)
+    monkeypatch.setattr(range_reader, "_RETRY_DELAY_S", 0)
 
 
 def test_answers_are_taken_until_the_end_is_reached():
@@ -90,7 +90,7 @@ def test_offsets_below_the_logs_start_are_lost_and_the_rest_is_read():
     assert consumer.at == [2, 6]
 
 
-def test_a_stretch_that_lies_below_the_logs_start_or_behind_its_end_is_over():
+def test_a_range_before_the_log_start_or_after_the_log_end_is_over():
     for bounds in ({"start": 20, "end": 30}, {"start": 0, "end": 3}):
         problems: list[str] = []
         consumer = Scripted([OUT_OF_RANGE], **bounds)

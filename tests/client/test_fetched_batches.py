@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import CorruptRecordError, UnsupportedFormatError
 from kafkaframes.records.build import build_end_transaction, build_records

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
-from kafkaframes.client.fetched import FetchedBatches
+from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sync import Consumer
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
