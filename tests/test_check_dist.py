@@ -28,6 +28,7 @@ def macho(
     imported: tuple[tuple[str, int], ...] = (("_PyLong_FromLongLong", FLAT), ("_memcpy", SYSTEM)),
     exported: tuple[str, ...] = (f"_{ENTRY}",),
     is_signed: bool = True,
+    bindings: bytes = b"",
 ) -> bytes:
     """Return the headers of a Mach-O bundle, and its symbols."""
     names, symbols = b"\0", b""
@@ -43,11 +44,14 @@ def macho(
         commands.append(struct.pack("<IIIIII", 0xC, 24 + len(path), 24, 0, 0, 0) + path)
     if is_signed:
         commands.append(struct.pack("<IIII", 0x1D, 16, 0, 0))
-    symbols_at = 32 + sum(map(len, commands)) + 24
+    if bindings:
+        bindings_at = 32 + sum(map(len, commands)) + 48 + 24
+        commands.append(struct.pack("<12I", 0x80000022, 48, 0, 0, bindings_at, len(bindings), *[0] * 6))
+    symbols_at = 32 + sum(map(len, commands)) + 24 + len(bindings)
     count = len(imported) + len(exported)
     commands.append(struct.pack("<IIIIII", 2, 24, symbols_at, count, symbols_at + len(symbols), len(names)))
     head = struct.pack("<8I", 0xFEEDFACF, processor, 0, 8, len(commands), sum(map(len, commands)), 0, 0)
-    return head + b"".join(commands) + symbols + names
+    return head + b"".join(commands) + bindings + symbols + names
 
 
 def elf(*, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong", "memcpy"), stack: int = 6) -> bytes:
@@ -77,6 +81,10 @@ def elf(*, machine: int = 62, imported: tuple[str, ...] = ("PyLong_FromLongLong"
     ("target", "data"),
     [
         ("macos-arm64", macho()),
+        (
+            "macos-arm64",
+            macho(imported=(("_PyLong_FromLongLong", 0),), bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q>\x90"),
+        ),
         ("macos-x86_64", macho(processor=X86_64, is_signed=False)),
         ("x86_64", elf()),
         ("aarch64", elf(machine=183)),
@@ -95,6 +103,11 @@ def test_correct_libraries_have_no_problem(target: str, data: bytes) -> None:
         ("macos-arm64", macho(platform=2), "it is built for platform 2"),
         ("macos-arm64", macho(libraries=("/opt/lib/libomp.dylib",)), "it requires /opt/lib/libomp.dylib"),
         ("macos-arm64", macho(imported=(("_PyLong_FromLongLong", SYSTEM),)), "from library 1; expected the running"),
+        (
+            "macos-arm64",
+            macho(bindings=b"\x71\x00@_PyLong_FromLongLong\x00Q\x11\x90"),
+            "from library 1; expected the running",
+        ),
         ("macos-arm64", macho(imported=(("_printf", SYSTEM),)), "it imports printf"),
         ("macos-arm64", macho(exported=()), "it does not export"),
         ("macos-arm64", elf(), "it is for linux on x86_64"),

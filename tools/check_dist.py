@@ -58,7 +58,7 @@ def check_directory(directory: Path, version: str = __version__) -> Iterator[str
     actual = {path.name for path in directory.iterdir() if not path.name.startswith(".")}
     yield from (f"{name} is missing" for name in sorted(names - actual))
     yield from (f"{name} is not a file of release {version}" for name in sorted(actual - names))
-    units: dict[str, frozenset[tuple[str, str]]] = {}
+    units: dict[str, frozenset[str]] = {}
     for name in sorted(names & actual):
         if name == sdist:
             problems = check_sdist(directory / name)
@@ -70,7 +70,7 @@ def check_directory(directory: Path, version: str = __version__) -> Iterator[str
         yield from (f"{name}: {problem}" for problem in problems)
     if len(set(units.values())) > 1:
         counts = ", ".join(f"{name}: {len(modules)}" for name, modules in units.items())
-        yield f"the wheels have libraries of different sources ({counts})"
+        yield f"the wheels have libraries of different modules ({counts})"
 
 
 def check_sdist(path: Path) -> Iterator[str]:
@@ -153,11 +153,11 @@ def check_library(data: bytes, target: Target) -> Iterator[str]:
     yield from library.problems
 
 
-def wheel_units(path: Path) -> frozenset[tuple[str, str]]:
-    """Return module and digest of the sources of each library in a wheel."""
+def wheel_units(path: Path) -> frozenset[str]:
+    """Return the module of each library in a wheel."""
     with zipfile.ZipFile(path) as wheel:
         names = [Path(name).name for name in wheel.namelist() if name.startswith(COMPILED)]
-    return frozenset((match[1], match[2]) for name in names if (match := _UNIT.fullmatch(name)))
+    return frozenset(match[1] for name in names if (match := _UNIT.fullmatch(name)))
 
 
 def main() -> int:

@@ -27,6 +27,7 @@ _LC_ID_DYLIB: Final = 0xD
 _LC_CODE_SIGNATURE: Final = 0x1D
 _LC_VERSION_MIN_MACOSX: Final = 0x24
 _LC_BUILD_VERSION: Final = 0x32
+_LC_DYLD_INFO: Final = (0x22, 0x80000022)
 _PLATFORM_MACOS: Final = 1
 _N_STAB: Final = 0xE0
 _N_TYPE: Final = 0x0E
@@ -131,6 +132,7 @@ def _read_macho(data: bytes) -> NativeLibrary:
     imports, exports = set[str](), set[str]()
     macos_version: tuple[int, int] | None = None
     is_signed = False
+    bindings = dict(_macho_bindings(data, count))
     for command, at in _macho_commands(data, count):
         if command in _LC_LOAD_DYLIBS:
             dependencies.append(_string(data, at + struct.unpack_from("<I", data, at + 8)[0]))
@@ -143,6 +145,7 @@ def _read_macho(data: bytes) -> NativeLibrary:
         elif command == _LC_SYMTAB:
             for name, is_imported, ordinal in _macho_symbols(data, *struct.unpack_from("<IIII", data, at + 8)):
                 (imports if is_imported else exports).add(name)
+                ordinal = bindings.get(name, ordinal)
                 if is_imported and name.lstrip("_").startswith("Py") and ordinal != _DYNAMIC_LOOKUP:
                     problems.append(f"it takes {name} from library {ordinal}; expected the running process")
     return NativeLibrary(
@@ -176,6 +179,35 @@ def _macho_symbols(
         name, kind, _, description, _ = struct.unpack_from("<IBBHQ", data, symbols_at + 16 * index)
         if not kind & _N_STAB and kind & _N_EXT and name < names_size:
             yield _string(data, names_at + name), not kind & _N_TYPE, description >> 8
+
+
+def _macho_bindings(data: bytes, count: int) -> Iterator[tuple[str, int]]:
+    """Yield each symbol that the loader's opcodes bind, with its library ordinal."""
+    for command, at in _macho_commands(data, count):
+        if command in _LC_DYLD_INFO:
+            _, _, start, size, _, _, lazy_start, lazy_size = struct.unpack_from("<8I", data, at + 8)
+            yield from _bound_symbols(data[start : start + size])
+            yield from _bound_symbols(data[lazy_start : lazy_start + lazy_size])
+
+
+def _bound_symbols(opcodes: bytes) -> Iterator[tuple[str, int]]:
+    name, ordinal, at = "", 0, 0
+    while at < len(opcodes):
+        opcode, immediate = opcodes[at] & 0xF0, opcodes[at] & 0x0F
+        at += 1
+        if opcode == 0x10:  # BIND_OPCODE_SET_DYLIB_ORDINAL_IMM
+            ordinal = immediate
+        elif opcode == 0x30:  # BIND_OPCODE_SET_DYLIB_SPECIAL_IMM: a negative number of four bits
+            ordinal = 0xF0 | immediate if immediate else 0
+        elif opcode == 0x40:  # BIND_OPCODE_SET_SYMBOL_TRAILING_FLAGS_IMM
+            name = _string(opcodes, at)
+            at += len(name) + 1
+        elif opcode >= 0x90:  # BIND_OPCODE_DO_BIND and its variants
+            yield name, ordinal
+        for _ in range({0x20: 1, 0x60: 1, 0x70: 1, 0x80: 1, 0xA0: 1, 0xC0: 2}.get(opcode, 0)):
+            while opcodes[at] & 0x80:  # an operand in LEB128
+                at += 1
+            at += 1
 
 
 def _macos_version(data: bytes, command: int, at: int) -> tuple[int, tuple[int, int]]:
