@@ -17,7 +17,7 @@ from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.scan import Meter
+from kafkaframes.storage.files.segment_file import Meter
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
 from kafkaframes.storage.log.transactions import transactions_of

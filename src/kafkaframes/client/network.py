@@ -30,18 +30,17 @@ from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.api_keys import API_VERSIONS
-from kafkaframes.protocol.framing import (
-    ClientConnection,
+from kafkaframes.protocol.framing import ClientConnection, ResponseBytes
+from kafkaframes.protocol.messages.headers import Frame
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.negotiation import (
     Ranges,
-    ResponseBytes,
     choose_version,
     fallback_version,
     find_supported_versions,
     parse_advertised_versions,
     versions_of_release,
 )
-from kafkaframes.protocol.messages.headers import Frame
-from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1

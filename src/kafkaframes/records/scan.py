@@ -271,8 +271,8 @@ class ScannedBytes:
 class Chunks:
     """Iterates over a source's chunks. After the iteration, ``end`` states where in the source and why they ended.
 
-    A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then ``scan.CUT``,
-    unless the source reports damage of its own.
+    A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then
+    ``SHORTENED_SOURCE``, unless the source reports damage of its own.
     """
 
     def __init__(

@@ -6,11 +6,8 @@ raises a MissingExtraError.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +15,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
+from kafkaframes.scan.polars_predicates import where_of_expression
 from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
-from kafkaframes.scan.where import NO_CONDITIONS, Interval, Where, milliseconds
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -28,128 +25,6 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Predicate pushdown from Polars: comparisons of offset, timestamp, partition and topic become conditions of the scan.
-#
-# Each supported part of a conjunction is pushed down; unsupported parts are ignored. Polars applies the whole predicate
-# again, so an ignored part costs time but does not change the result. Polars evaluates constant expressions.
-
-_Node = Mapping[str, Any]
-_MIRRORED_OPERATORS: Final = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
-_BETWEEN_OPERATORS: Final = {
-    "Both": ("GtEq", "LtEq"),
-    "Left": ("GtEq", "Lt"),
-    "Right": ("Gt", "LtEq"),
-    "None": ("Gt", "Lt"),
-}
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def where_of_expression(expression: pl.Expr, polars: Any) -> Where:
-    """Return conditions that hold for every row for which the expression is true."""
-    try:
-        tree = json.loads(expression.meta.serialize(format="json"))
-    except Exception:  # not serializable as JSON (a Python function): only Polars applies it
-        return NO_CONDITIONS
-    where = NO_CONDITIONS
-    for part in _conjuncts(tree):
-        where &= _condition(part, lambda node: _constant(node, polars))
-    return where
-
-
-def _conjuncts(node: _Node) -> Iterator[_Node]:
-    binary = node.get("BinaryExpr")
-    if isinstance(binary, dict) and binary.get("op") in ("And", "LogicalAnd"):
-        yield from _conjuncts(binary["left"])
-        yield from _conjuncts(binary["right"])
-    else:
-        yield node
-
-
-def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
-    binary, function = node.get("BinaryExpr"), node.get("Function")
-    if isinstance(binary, dict) and binary.get("op") in _MIRRORED_OPERATORS:
-        first, right, comparison = binary["left"], binary["right"], binary["op"]
-        if _column(first) is None:
-            first, right, comparison = right, first, _MIRRORED_OPERATORS[comparison]
-        return _where_of_comparison(_column(first), comparison, constant(right))
-    if isinstance(function, dict):
-        return _where_of_function(function, constant)
-    return NO_CONDITIONS
-
-
-def _column(node: _Node) -> str | None:
-    """Return the column of a column expression, also inside a cast to Int64, which Polars before version 2 adds."""
-    cast = node.get("Cast")
-    if isinstance(cast, dict) and cast.get("dtype") == {"Literal": "Int64"}:
-        node = cast.get("expr", {})
-    name = node.get("Column")
-    return name if isinstance(name, str) else None
-
-
-def _where_of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
-    call = function.get("function", {})
-    name = call.get("Boolean") if isinstance(call, dict) else None
-    column, *values = function.get("input", [{}])
-    compared_column = _column(column)
-    if not isinstance(name, dict) or compared_column is None:
-        return NO_CONDITIONS
-    if "IsIn" in name and len(values) == 1:
-        return _where_of_values(compared_column, constant(values[0]))
-    if "IsBetween" in name and len(values) == 2:
-        least, most = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
-        comparisons = (
-            _where_of_comparison(compared_column, *part)
-            for part in zip((least, most), map(constant, values), strict=True)
-        )
-        return next(comparisons) & next(comparisons)
-    return NO_CONDITIONS
-
-
-def _where_of_comparison(column: object, comparison: str, value: object) -> Where:
-    if comparison == "Eq" and column in ("topic", "partition"):
-        return _where_of_values(column, [value])
-    if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
-        return Where(offsets=_interval(comparison, value, value + 1))
-    if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
-        return Where(timestamps_ms=_interval(comparison, milliseconds(value), milliseconds(value + _MICROSECOND)))
-    return NO_CONDITIONS
-
-
-def _interval(comparison: str, least: int, after: int) -> Interval:
-    """Return the numbers that satisfy a comparison with a value, from the first number at and the first above it."""
-    return {
-        "Eq": (least, after),
-        "GtEq": (least, None),
-        "Gt": (after, None),
-        "Lt": (None, least),
-        "LtEq": (None, after),
-    }.get(comparison, (None, None))
-
-
-def _where_of_values(column: object, values: object) -> Where:
-    if not isinstance(values, list):
-        return NO_CONDITIONS
-    if column == "topic" and all(isinstance(value, str) for value in values):
-        return Where(topics=frozenset(values))
-    if column == "partition" and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return Where(partitions=frozenset(values))
-    return NO_CONDITIONS
-
-
-def _constant(node: _Node, polars: Any) -> Any:
-    """Return the value of an expression without columns; None for other expressions."""
-    text = json.dumps(node)
-    if '"Column"' in text:
-        return None
-    try:
-        value = polars.select(polars.Expr.deserialize(io.StringIO(text), format="json")).item()
-    except Exception:
-        return None
-    return value.to_list() if isinstance(value, polars.Series) else value
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 _ROWS_PER_FRAME: Final = 100_000  # rows of a frame for Polars; with fewer, the calls cost more than the read
 

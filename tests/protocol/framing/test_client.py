@@ -8,15 +8,15 @@ import pytest
 from tests.protocol.messages.values import make_value
 
 from kafkaframes.errors import BrokerError, ErrorCode
-from kafkaframes.protocol.framing import (
+from kafkaframes.protocol.messages import class_of, message
+from kafkaframes.protocol.messages.headers import decode_response, encode_response
+from kafkaframes.protocol.negotiation import (
     choose_version,
     fallback_version,
     find_supported_versions,
     parse_advertised_versions,
     versions_of_release,
 )
-from kafkaframes.protocol.messages import class_of, message
-from kafkaframes.protocol.messages.headers import decode_response, encode_response
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.kip_636 import rewrite

@@ -19,7 +19,7 @@ from kafkaframes.scan.log import reading
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
 from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.storage.files.scan import Meter
+from kafkaframes.storage.files.segment_file import Meter
 from kafkaframes.storage.log.open_segment import open_planned_on
 
 CASES = Path(__file__).parents[2] / "data" / "logs"

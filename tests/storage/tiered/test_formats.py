@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.storage.tiered.store import KeyPair, pack_sizes
 
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
-from kafkaframes.storage.tiered import chunks, names
+from kafkaframes.storage.tiered import chunks, encryption_keys, names
 from kafkaframes.storage.tiered.manifest import MAX_INDEX_BYTES, parse_chunk_index, parse_manifest, unpack_sizes
 from kafkaframes.storage.tiered.strict_json import Fields, parse_object
 
@@ -228,11 +228,11 @@ def pair():
 
 
 def test_a_wrapped_key_comes_back_and_another_pairs_does_not(pair):
-    numbers = chunks.load_private_key(pair.pem, file="pem")
-    assert chunks.unwrap_key(pair.wrap(b"x" * 32), numbers) == b"x" * 32
-    assert chunks.unwrap_key(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
+    numbers = encryption_keys.load_private_key(pair.pem, file="pem")
+    assert encryption_keys.unwrap_key(pair.wrap(b"x" * 32), numbers) == b"x" * 32
+    assert encryption_keys.unwrap_key(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
     for wrapped_key in (b"", b"\xff" * 256, bytes(256), bytes(255)):
-        assert chunks.unwrap_key(wrapped_key, numbers) is None
+        assert encryption_keys.unwrap_key(wrapped_key, numbers) is None
 
 
 def test_key_files_that_are_none_are_named(pair):
@@ -244,7 +244,7 @@ def test_key_files_that_are_none_are_named(pair):
     public = b"-----BEGIN PUBLIC KEY-----\n"
     for pem, message in ((b"junk", "no private key"), (public, "public key"), (curve, "not RSA")):
         with pytest.raises(OptionError, match=f"keyFile k.pem .*{message}"):
-            chunks.load_private_key(pem, file="k.pem")
+            encryption_keys.load_private_key(pem, file="k.pem")
 
 
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 400))
@@ -274,6 +274,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch, pair):
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[tiered\]'"):
-        chunks.load_private_key(pair.pem, file="k.pem")
+        encryption_keys.load_private_key(pair.pem, file="k.pem")
     with pytest.raises(MissingExtraError, match=r"\[tiered\]"):
         chunks.decryptor(b"k" * 32, b"")

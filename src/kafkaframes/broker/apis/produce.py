@@ -16,7 +16,8 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
 from kafkaframes.protocol.messages import Message
-from kafkaframes.records.append.settings import KEEP, Raw
+from kafkaframes.records.append.results import Raw
+from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT_BUDGET, ContentBudget, ContentNotReadyError

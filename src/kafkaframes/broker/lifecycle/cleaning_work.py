@@ -24,7 +24,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
-from kafkaframes.storage.partition.retention import path_of
+from kafkaframes.storage.partition.segment_replacement import path_of
 
 _CHUNK_BYTES = 1 << 20
 _LATEST_FORMAT = 2

@@ -13,7 +13,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
 from kafkaframes.storage.files.descriptors import count_reserved_descriptors, free_descriptors
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.partition.retention import remove_cleaned
+from kafkaframes.storage.partition.segment_replacement import remove_cleaned
 
 _MAINTENANCE_INTERVAL_MS = 1_000
 _LOGGER = logging.getLogger("kafkaframes.broker")

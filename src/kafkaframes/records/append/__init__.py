@@ -2,7 +2,8 @@
 
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.append.entry import down_convert, validate_and_assign
-from kafkaframes.records.append.settings import AppendSettings, DownConvertedRecords, ValidatedRecords
+from kafkaframes.records.append.results import DownConvertedRecords, ValidatedRecords
+from kafkaframes.records.append.settings import AppendSettings
 
 __all__ = [
     "AppendRefusedError",

@@ -13,14 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, ErrorCode, RecordRefusal
-from kafkaframes.records.append.settings import (
-    AS_KAFKA,
-    KEEP,
-    REJECT,
-    AppendSettings,
-    batch_error,
-    record_errors,
-)
+from kafkaframes.records.append.results import batch_error, record_errors
+from kafkaframes.records.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.codecs import CODECS
 from kafkaframes.records.decoded import Decoded, Problem

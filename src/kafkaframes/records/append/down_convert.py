@@ -12,7 +12,7 @@ import numpy as np
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.append.checks import damage_error
 from kafkaframes.records.append.headers import reject_corrupt_end
-from kafkaframes.records.append.settings import DownConvertedRecords
+from kafkaframes.records.append.results import DownConvertedRecords
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode

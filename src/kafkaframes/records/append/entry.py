@@ -26,16 +26,8 @@ from kafkaframes.records import native
 from kafkaframes.records._delivery import is_over_limit
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
-from kafkaframes.records.append.settings import (
-    KEEP,
-    REASSIGN,
-    REJECT,
-    AppendSettings,
-    DownConvertedRecords,
-    Raw,
-    ValidatedRecords,
-    content_size_error,
-)
+from kafkaframes.records.append.results import DownConvertedRecords, Raw, ValidatedRecords, content_size_error
+from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1

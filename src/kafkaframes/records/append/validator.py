@@ -42,14 +42,8 @@ from kafkaframes.records.append.headers import (
     set_offsets,
     source_codec,
 )
-from kafkaframes.records.append.settings import (
-    KEEP,
-    REASSIGN,
-    REJECT,
-    AppendSettings,
-    ValidatedRecords,
-    content_size_error,
-)
+from kafkaframes.records.append.results import ValidatedRecords, content_size_error
+from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode

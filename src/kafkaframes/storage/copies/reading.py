@@ -56,7 +56,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import NO_EPOCH, last_epoch
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
-from kafkaframes.storage.files.scan import open_segment_file
+from kafkaframes.storage.files.segment_file import open_segment_file
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment, open_planned
 

@@ -16,7 +16,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.scan import BatchSource, Bytes, ScanEnd, as_array
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
-from kafkaframes.storage.files.scan import SHORTENED_REASON, VANISHED_REASON, Meter, open_segment_file
+from kafkaframes.storage.files.segment_file import SHORTENED_REASON, VANISHED_REASON, Meter, open_segment_file
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.tiered.chunks import ChunkReader
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem

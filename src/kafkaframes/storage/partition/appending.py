@@ -14,14 +14,8 @@ from typing import NamedTuple
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
 from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.headers import scan_valid_batches
-from kafkaframes.records.append.settings import (
-    KEEP,
-    LOG_APPEND_TIME,
-    REASSIGN,
-    AppendSettings,
-    Raw,
-    ValidatedRecords,
-)
+from kafkaframes.records.append.results import Raw, ValidatedRecords
+from kafkaframes.records.append.settings import KEEP, LOG_APPEND_TIME, REASSIGN, AppendSettings
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array

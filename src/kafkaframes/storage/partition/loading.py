@@ -23,8 +23,8 @@ from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.partition import retention
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
-from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
+from kafkaframes.storage.partition.segment_replacement import CLEANED, SWAP
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, ActionKind

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.errors import OffsetOutOfRangeError
-from kafkaframes.storage.partition import appending, fetch, flushing, retention
+from kafkaframes.storage.partition import appending, fetch, flushing, retention, segment_replacement
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import LogState
@@ -118,5 +118,5 @@ class PartitionLog(LogState):
         there = {id(one) for one in self.segments if one is not self.segments.active}
         if self.is_closed or not all(id(one) in there for one in old):
             return False
-        retention.replace_segments(self, old, now_ms=now_ms)
+        segment_replacement.replace_segments(self, old, now_ms=now_ms)
         return True

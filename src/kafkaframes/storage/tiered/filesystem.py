@@ -24,16 +24,8 @@ from kafkaframes.storage.files.filesystem import (
     store_of,
 )
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.chunks import (
-    IV_BYTES,
-    MAX_KEY_FILE_BYTES,
-    TAG_BYTES,
-    ChunkReader,
-    Decrypt,
-    UnreadableError,
-    data_key,
-    decryptor,
-)
+from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, decryptor
+from kafkaframes.storage.tiered.encryption_keys import MAX_KEY_FILE_BYTES, data_key
 from kafkaframes.storage.tiered.manifest import MAX_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
 
@@ -134,7 +126,7 @@ class TieredFileSystem(FileSystemOver):
 
         Raises:
             LogDirError: none of the key files decrypts the segment's key.
-            OptionError, MissingExtraError: same as ``chunks.data_key``.
+            OptionError, MissingExtraError: same as ``encryption_keys.data_key``.
         """
         if manifest.encryption is None:
             return None
