@@ -53,7 +53,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
         ({}, "one of subscribe, subscribePattern, assign"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "not subscribe and assign together"),
         ({"subscribe": "t", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
-        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
+        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets determines where a query starts"),
         ({"subscribe": "t", "kafka.security.protocol": "SASL"}, "expected one of PLAINTEXT, SSL"),
         ({"subscribe": "nothere"}, "UNKNOWN_TOPIC_OR_PARTITION"),
         ({"subscribe": "flights", "startingOffsets": "latest", "endingOffsets": "latest"}, "cannot start at latest"),
@@ -61,7 +61,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
             {"subscribe": "flights", "startingOffsets": '{"flights":{"0":1}}'},
             "startingOffsets names no offset for flights-1, flights-2",
         ),
-        ({"assign": '{"flights":[7]}'}, "no topic partition flights-7"),
+        ({"assign": '{"flights":[7]}'}, "unknown topic partition flights-7"),
     ],
 )
 def test_mistakes_are_said(spark, servers, topic, options, reason):
