@@ -402,7 +402,7 @@ class Sender:
     # -------------------------------------------------------------------------------------------- background tasks
 
     def _run_in_background(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine in the background, at most one of a kind. The loop checks its batches when it has ended."""
+        """Run a coroutine in the background, at most one for each key. The sender loop continues after it has ended."""
         if key in self._background_tasks:
             return
 

@@ -345,7 +345,7 @@ class Control:
     def _advance(self, request: HttpRequest) -> Any:
         seconds = request.field("seconds", _NUMBER_TYPES)
         if not 0 <= seconds <= 1e9:
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"`seconds` must be between 0 and 1e9, not {seconds}")
         self._broker.clock.advance(seconds)
         return self._now(request)
 

@@ -205,7 +205,7 @@ def _append(
 
 
 def _may_write_internal(request: _Produce) -> bool:
-    return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
+    return request.client_id == "__admin_client"  # like Kafka's AuthHelper, for tools that write to internal topics
 
 
 def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRecords]) -> int:

@@ -272,7 +272,7 @@ def _texts(configs: Configs) -> dict[str, str]:
 
 
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
-    """Create a topic, as ``Broker.create_topic``."""
+    """Create a topic, like ``Broker.create_topic``."""
     if name in state.topics:
         raise OptionError(f"topic {name!r} is there already")
     if partitions < 1:
@@ -283,7 +283,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
 
 
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
-    """Change settings of a topic, as ``Broker.configure_topic``."""
+    """Change settings of a topic, like ``Broker.configure_topic``."""
     if name not in state.topics:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
@@ -299,13 +299,13 @@ def node_of(state: BrokerState, node_id: int) -> Node:
 
 
 def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
-    """Move a partition's leadership to another node, as ``Broker.move_leader``."""
+    """Move a partition's leadership to another node, like ``Broker.move_leader``."""
     node_of(state, node_id)
     state.move_leader(partition_of(state, topic, partition), node_id)
 
 
 def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
-    """Move a group's or transactional id's coordinator to another node, as ``Broker.move_coordinator``."""
+    """Move a group's or transactional id's coordinator to another node, like ``Broker.move_coordinator``."""
     node_of(state, node_id)
     if kind not in _COORDINATOR_TYPES:
         raise OptionError(f"unknown kind {kind!r}; expected one of {', '.join(_COORDINATOR_TYPES)}")
@@ -313,7 +313,7 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
 
 
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
-    """Truncate a partition's log, as ``Broker.truncate``."""
+    """Truncate a partition's log, like ``Broker.truncate``."""
     target = partition_of(state, topic, partition)
     state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
     target.log.update_high_watermark(target.log.log_end_offset)
@@ -321,7 +321,7 @@ def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> Non
 
 
 def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
-    """Remove the last bytes of a partition's newest segment, as ``Broker.tear_tail``."""
+    """Remove the last bytes of a partition's newest segment, like ``Broker.tear_tail``."""
     segments = _segments_of(data_dir, f"{topic}-{partition}")
     if not segments:
         raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
@@ -371,7 +371,7 @@ def build_producer_batches(
 
 
 def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
-    """Append batches, as ``Broker.append``. All batches are validated before the first one is appended."""
+    """Append batches, like ``Broker.append``. All batches are validated before the first one is appended."""
     if state.is_read_only:
         raise OptionError("the broker serves a directory that is only read: nothing can be appended")
     if topic in state.topics:

@@ -70,7 +70,7 @@ class ClaimRules:
         if any(int((_time(claims, name) - skew) * 1000) > now_ms for name in ("iat", "nbf") if name in claims):
             raise AuthenticationError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss") != self.issuer:
-            raise AuthenticationError("the token is of another issuer (iss)")
+            raise AuthenticationError("the token has another issuer (iss)")
         if self.audiences and not set(_texts(claims, "aud")) & set(self.audiences):
             raise AuthenticationError("the token is for another audience (aud)")
         if not set(self.scopes) <= {word for text in _texts(claims, self.scope_claim) for word in text.split(" ")}:

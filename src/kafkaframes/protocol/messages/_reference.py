@@ -301,7 +301,7 @@ class PlanWriter:
                 self.path.pop()
         raw = check_tags(value._tags or (), plan)
         write_unsigned_varint(out, len(section) + len(raw))
-        for tag, data in (*section, *raw):  # Kafka writes unknown tags last, also if their numbers are lower
+        for tag, data in (*section, *raw):  # Kafka writes unknown tags last, even if their numbers are lower
             self.tag_header.write(out, tag, len(data))
             out += data
 

@@ -119,7 +119,7 @@ def _check_depth(text: str, file: str | None) -> None:
         if token in "{[":
             depth += 1
             if depth > MAX_DEPTH:
-                raise SpecError(f"no JSON: nested deeper than {MAX_DEPTH}", file=file)
+                raise SpecError(f"the JSON is nested deeper than {MAX_DEPTH}", file=file)
         elif token in "}]":
             depth -= 1
 

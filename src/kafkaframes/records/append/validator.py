@@ -199,7 +199,7 @@ def _convert_plain(append: _Append) -> ValidatedRecords:
     try:
         check_batches(content, append.settings)
     except AppendRefusedError as error:
-        if error.record_errors:  # Kafka collects these, but writes the records before the first one, which may fail
+        if error.record_errors:  # Kafka writes the valid records before the first error, and these writes may fail
             _check_rows(append, content, error.record_errors[0].batch_index)
         raise
     return _rebuild(append, content, Codec.NONE)

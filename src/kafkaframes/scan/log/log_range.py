@@ -1,4 +1,4 @@
-"""The offset range that a selection has in each partition of log directories, for jobs over logs.
+"""Resolve a selection to an offset range for each partition of log directories, for jobs that read logs.
 
 The rules are those of ``scan_log``: a time is looked up as a broker does for ListOffsets, a range for each partition
 names every selected partition, and an offset that the log does not have is an error.

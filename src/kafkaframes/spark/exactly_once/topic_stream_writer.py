@@ -52,7 +52,9 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
         check_exactly_once(options)
         if options.on_foreign_marker == "skip":
-            raise OptionError("onForeignMarker=skip writes the checkpoint: kafkaframes.spark.write_topic does that")
+            raise OptionError(
+                "onForeignMarker=skip changes the checkpoint, which only kafkaframes.spark.write_topic can do"
+            )
         if not checkpoint:
             raise OptionError(
                 "delivery=exactly-once needs the checkpoint's path as the sink's option checkpointLocation: a setting "

@@ -89,7 +89,7 @@ class ConnectFiles:
         """
         try:
             rows = self._spark.read.format("binaryFile").load(f"{self.path}/{name}").select("content").collect()
-        except Exception as error:  # of another class in each Spark
+        except Exception as error:  # its class differs between Spark versions
             raise KafkaframesError(f"{self.path}/{name} cannot be read: {error}") from error
         return "".join(bytes(row.content).decode() for row in rows)
 

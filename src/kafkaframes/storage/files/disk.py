@@ -356,7 +356,9 @@ class OnlineDisk(FileSystemOver):
             if error.errno in TOO_MANY_FILES_ERRORS:
                 return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
-        if descriptor is not None and descriptor >= self._max_descriptor:  # the lowest free number: few are free
+        if (
+            descriptor is not None and descriptor >= self._max_descriptor
+        ):  # descriptors are assigned in ascending order, so only a few are free
             os.close(descriptor)
             return None
         return descriptor
