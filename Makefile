@@ -45,9 +45,9 @@ lock: $(VENV)/bin/uv ## write uv.lock anew from pyproject.toml, with the newest 
 run: $(READY) ## the whole story on the flights of 2013: producers, a killed broker, Spark, Delta, a report
 	@$(PY) examples/story
 
-look: $(READY) ## the short form: examples/logs through Spark to Parquet in out/, with a summary
+look: $(READY) ## the short form: examples/logs to Parquet in out/ on Spark, with a summary
 	@$(PY) -m kafkaframes kernels warm wire records
-	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
+	@$(PY) -m kafkaframes export examples/logs --to out/examples --overwrite --master 'local[*]'
 
 check: setup ## format, lint, types, import contracts, rates of names and sentences
 	$(VENV)/bin/ruff format --check .

@@ -23,6 +23,8 @@ ANY = {
     "kafkaframes.mirror_topics": "client settings have types of their own in client/options.py",
     "kafkaframes.scan_log": _STORAGE,
     "kafkaframes.scan_topic": "client settings have types of their own in client/options.py",
+    "kafkaframes.table_log": "storage options are those of fsspec",
+    "kafkaframes.table_topics": "client settings have types of their own in client/options.py",
     "kafkaframes.broker.Broker.append": "values of a record's fields; records/rows.py checks them",
     "kafkaframes.broker.Broker.on": "conditions are fields of any API's request",
     "kafkaframes.broker.Journal.assert_not_requested": "conditions are fields of any API's request",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         repair_log,
         report_log,
         restore_log,
+        table_log,
+        table_topics,
         verify_log,
     )
     from kafkaframes.records.build import build_records
@@ -67,6 +69,8 @@ __all__ = [
     "scan_topic",
     "spark",
     "storage",
+    "table_log",
+    "table_topics",
     "testing",
     "verify_log",
 ]
@@ -85,6 +89,8 @@ _MODULES = {
         "repair_log",
         "report_log",
         "restore_log",
+        "table_log",
+        "table_topics",
         "verify_log",
     ),
     "records.build": ("build_records",),

@@ -10,7 +10,7 @@ from kafkaframes.errors import KafkaframesError
 def test_filters_and_options(tmp_path):
     result = ask(
         SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--start", "100",
-        "--end", "110", "--option", "includeHeaders=false",
+        "--end", "110", "--no-headers",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     csv_files = sorted((tmp_path / "out" / "topic=orders").glob("*/*.csv"))
@@ -27,8 +27,6 @@ def test_filters_and_options(tmp_path):
     [
         (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
         ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "no topic order"),
-        ([SHOP, "--to", "{tmp}/out", "--option", "columns=key"], "option columns: an export takes"),
-        ([SHOP, "--to", "{tmp}/out", "--option", "mode"], "NAME=VALUE"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
         ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "not a time"),
         ([SHOP, "--to", "{tmp}"], "holds other files"),
@@ -47,7 +45,7 @@ def test_damage_is_an_exit_status(tmp_path):
     assert "the codec's number is unknown to Kafka" in result.stderr
     assert "15 records" in result.stdout
     assert (tmp_path / "out" / "_SUCCESS").exists()
-    result = ask(write_damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--option", "mode=FAILFAST")
+    result = ask(write_damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--on-damage", "fail")
     assert result.exit_code == 1
     assert "not exported: the codec's number" in result.stderr
     assert "1 segment is missing" in result.stdout

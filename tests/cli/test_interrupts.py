@@ -123,7 +123,8 @@ def test_ctrl_c_ends_spark(start_recompression, tmp_path):
 def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
     """A half-started JVM outlived the command, because no process stopped it."""
     with (tmp_path.parent / "errors.txt").open("w+") as errors:
-        arguments = [sys.executable, "-c", COMMAND, "summarize", str(log), "--to", str(tmp_path / "out")]
+        arguments = [sys.executable, "-c", COMMAND, "export", str(log), "--to", str(tmp_path / "out")]
+        arguments += ["--master", "local[2]"]
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
         try:
             deadline = time.monotonic() + 250

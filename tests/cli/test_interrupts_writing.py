@@ -41,7 +41,7 @@ WHOLE: dict[str, Callable[[Path, Path], list]] = {
 # The next run continues.
 GOES_ON: dict[str, Callable[[Path, Path], list]] = {
     "export": lambda log, to: ["export", log, "--to", to, *HERE],
-    "export to a table": lambda log, to: ["export", log, "--to", to, "--format", "delta", *HERE],
+    "table of Delta": lambda log, to: ["table", log, "--to", "delta", to, *HERE],
     "table": lambda log, to: ["table", log, "--to", "parquet", to],
     "mirror": lambda log, to: ["mirror", "--from", log, "--to", to],
 }
@@ -142,7 +142,7 @@ def test_what_was_interrupted_goes_on(hook, log, tmp_path, command):
 
 
 def rows_in(command: str, out: Path) -> int:
-    if command == "export to a table":
+    if command == "table of Delta":
         import deltalake
 
         return deltalake.DeltaTable(str(out)).to_pyarrow_dataset().count_rows()

@@ -1,4 +1,4 @@
-"""Messages name the flags of the command that runs, and Spark's options if the command has no flag."""
+"""Messages name the flags of the command that runs."""
 
 import click
 import pytest
@@ -10,10 +10,10 @@ from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 @click.command()
 @click.option("-f", "--from", "source")
 @click.option("--timeout", "seconds")
-@click.option("--option", "options", multiple=True)
-def copy(source, seconds, options):
+@click.option("--verify-crc/--no-verify-crc", "verify_crc", default=True)
+def copy(source, seconds, verify_crc):
     raise OptionError(
-        "`source` is empty; `start` says where to begin, `timeout` and `other` and `kafkaframes info` nothing"
+        "`source` is empty; `verify_crc`=false reads it, `timeout`=false and `other` and `kafkaframes info` do not"
     )
 
 
@@ -22,11 +22,11 @@ class Group(LazyGroup):
         return copy
 
 
-def test_settings_are_flags_then_options_of_spark():
+def test_settings_are_flags():
     group = Group("kafkaframes", sections={"Commands": {"copy": ("", "")}})
     with pytest.raises(
         OptionError,
-        match=r"^--from is empty; --option startingOffsets says .* --timeout and `other` and `kafkaframes",
+        match=r"^--from is empty; --no-verify-crc reads it, --timeout=false and `other` and `kafkaframes",
     ):
         group.main(["copy"], standalone_mode=False)
 

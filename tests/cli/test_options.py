@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs, write_traffic
 from tests.cli.calling import ask
 
-from kafkaframes.cli.options import opens_batches, position, reads, size, spark_storage, with_options
+from kafkaframes.cli.options import opens_batches, position, reads, size, with_options
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.protocol.messages import message
@@ -20,8 +20,6 @@ def test_a_store_has_an_option_only_where_one_was_given():
     assert SourceSettings().storage == {}
     storage = SourceSettings(key_files=("one.pem", "id=two.pem"), follow_links=True).storage
     assert storage == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
-    assert spark_storage(storage) == {"keyFile": "one.pem,id=two.pem", "followLinks": "true"}
-    assert spark_storage({}) == {}
 
 
 def test_sizes_are_read_as_spark_reads_them():
@@ -103,10 +101,3 @@ def test_audit_names_own_apis_and_redact_keeps_them(folder, tmp_path):
     }
     out = tmp_path / "share.pcapng"
     assert "4 calls" in ask("redact", trace, "-o", str(out), "--specs", str(folder)).output
-
-
-def test_formats_are_those_that_can_be_written():
-    from kafkaframes.cli.options import FORMATS
-    from kafkaframes.jobs.export.writers import FORMATS as WRITERS
-
-    assert tuple(WRITERS) == FORMATS

@@ -23,7 +23,6 @@ MISSING = {
     "verify": [GONE],
     "export": [GONE, *TO],
     "table": [GONE, "--to", "parquet", "out"],
-    "summarize": [GONE, *TO],
     "mirror": ["--from", GONE, *TO],
     "restore": [GONE, *TO],
     "repair": [GONE, *TO],

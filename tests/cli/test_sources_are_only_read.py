@@ -45,7 +45,6 @@ WRITING = {
     "report of a segment": lambda log, to: ["report", log / "orders-0" / BASE, "-o", to],
     "dump-log": lambda log, to: ["dump-log", log, "--output", to],
     "export": lambda log, to: ["export", log, "--to", to, "--workers", "1"],
-    "summarize": lambda log, to: ["summarize", log, "--to", to, "--overwrite"],
     "convert": lambda log, to: ["convert", log, "--record-format", "v2", "--to", to, "--workers", "1"],
     "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, "--workers", "1"],
     "compact": lambda log, to: ["compact", log, "--topic", "*", "--to", to, "--workers", "1"],

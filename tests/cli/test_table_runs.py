@@ -12,6 +12,7 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     import signal
 
     from kafkaframes.cli import table
+    from kafkaframes.jobs.tables import job
 
     place, sent_values, told_of = tmp_path / "t", [], []
     tell = table._report
@@ -29,7 +30,7 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     flags = ("--to", "delta", place, "--mode", "json", "--continuous", "--interval", "0.1")
     with monkeypatch.context() as patch:
         patch.setattr(table, "_report", then_send)
-        patch.setattr(table, "TIDY_EVERY", 2)
+        patch.setattr(job, "TIDY_EVERY", 2)
         result = ask(topic, "-b", broker.bootstrap_servers, *flags)
     assert result.exit_code == 0, result.output
     assert told_of == [2, 2, 2]
@@ -58,9 +59,10 @@ def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
         (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
         (("--mode", "json", "--schema", "nowhere.json"), "--schema: no such file or directory (at nowhere.json)"),
         (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
-        (("--catalog", "c"), "--catalog is for --to iceberg"),
+        (("--catalog", "c"), "--catalog is for an Iceberg table"),
         (("--topic", "x"), "--topic is for a log directory"),
-        (("--option", "mode=FAILFAST"), "--option is for a log directory"),
+        (("--internal-topics",), "--internal-topics is for a log directory"),
+        (("--key-file", "k.pem"), "--key-file is for a log directory"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, message, tmp_path):
@@ -99,7 +101,7 @@ def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monk
 
 def test_parquet_files_have_no_latest(tmp_path):
     message = run_refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
-    assert "--to delta or --to iceberg" in message
+    assert "those of Delta and Iceberg tables can" in message
 
 
 def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):

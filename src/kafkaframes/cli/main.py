@@ -32,13 +32,8 @@ def flags_of(command: click.Command | None) -> Mapping[str, str]:
     options = [one for each in commands for one in each.params if isinstance(one, click.Option)]
     names = {str(one.name): max(one.opts, key=len) for one in options}
     flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in names.values()}
-    return {**(_spark_options() if "options" in names else {}), **flags, **names}
-
-
-def _spark_options() -> dict[str, str]:
-    from kafkaframes.spark.runtime.worker import setting_names
-
-    return {name: f"--option {option}" for name, option in setting_names().items()}
+    disabling = {f"{one.name}=false": one.secondary_opts[0] for one in options if one.secondary_opts}
+    return {**flags, **names, **disabling}
 
 
 EXIT_INTERRUPTED = 130
@@ -132,7 +127,6 @@ SECTIONS: Sections = {
     "Move records": {
         "export": ("kafkaframes.cli.export", "logs to Parquet, Arrow, CSV or JSON lines, bytes as they are"),
         "table": ("kafkaframes.cli.table", "topics or logs to Delta, Iceberg or Parquet, values decoded"),
-        "summarize": ("kafkaframes.cli.summarize", "logs to Parquet by Spark, and a summary; export needs no Spark"),
         "mirror": ("kafkaframes.cli.mirror", "copy topics between clusters and log directories"),
         "restore": ("kafkaframes.cli.restore", "segments or Parquet to a log directory that brokers can open"),
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import wraps
 from pathlib import PurePath
@@ -18,7 +18,6 @@ from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSetting
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, log_bound
 from kafkaframes.scan.selection import ISOLATIONS
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 from kafkaframes.storage.files.units import parse_size
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
 TEXT, JSON, PAGE = "text", "json", "html"
-FORMATS = ("parquet", "arrow", "csv", "json")  # formats of record files
-TABLE_FORMATS = ("delta", "iceberg")
 
 
 def size(text: str) -> int:
@@ -67,16 +64,6 @@ class ExistingPath(click.Path):
 
 
 json_option = json_option_of("Print one JSON object.")
-log_option = click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=lambda _, option, texts: resolve_placeholders(
-        dict(pair_of(text, "--option ", option.metavar) for text in texts)
-    ),
-    help="An option of kafka-log.",
-)
 specs_option = click.option(
     "--specs",
     type=ExistingPath(),
@@ -150,15 +137,6 @@ _budget_option = click.option(
     type=size,
     metavar="SIZE",
     help="Memory for decompressed batches, for each process: 64m, 1g.  [default: 256m]",
-)
-commit_option = click.option(
-    "--commit-every",
-    "commit_bytes",
-    type=size,
-    default="512m",
-    show_default=True,
-    metavar="SIZE",
-    help="Tables: how much log goes into one commit; a kill loses at most one.",
 )
 
 
@@ -270,7 +248,7 @@ selection_options = (settings_options(PartitionSettings, "key_files", "follow_li
 
 def reads(
     *names: str,
-    kind: type[SourceSettings] | None = None,
+    kind: type[Any] | None = None,
     leave_out: Sequence[str] = (),
     complete: Callable[[dict[str, Any]], None] = lambda flags: None,
 ) -> Callable[[Command], Command]:
@@ -318,12 +296,6 @@ def opens_batches(command: Command) -> Command:
 
 def _as_list(value: Any) -> Sequence[str]:
     return [value] if isinstance(value, str) else value
-
-
-def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
-    """Return storage options as options of ``kafka-log``."""
-    result = {"keyFile": ",".join(storage[KEY_FILES_OPTION])} if KEY_FILES_OPTION in storage else {}
-    return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS_OPTION) else {})
 
 
 MAX_LINKS = 10  # largest number of listed links, so that a following error stays visible

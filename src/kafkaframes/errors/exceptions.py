@@ -413,7 +413,7 @@ def code_of(error: KafkaframesError) -> ErrorCode:
 # ---------------------------------------------------------------------------------------------------------------------
 # Messages contain the Python names of settings in backticks. Spark and the command line replace them by their names.
 
-_SETTING_NAME_PATTERN: Final = re.compile(r"`([a-z_]+)`")
+_SETTING_NAME_PATTERN: Final = re.compile(r"`([a-z_]+)`(=false)?")
 
 
 def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
@@ -421,8 +421,21 @@ def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
 
     >>> replace_setting_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
     'startingOffsets: no such offset; see `kafkaframes info`'
+    >>> replace_setting_names("`verify_crc`=false reads it", {"verify_crc=false": "--no-verify-crc"})
+    '--no-verify-crc reads it'
+
+    Args:
+        text: message.
+        names: names by Python name. ``NAME=false`` is the name of a flag that disables a setting.
     """
-    return _SETTING_NAME_PATTERN.sub(lambda match: names.get(match[1], match[0]), text)
+
+    def name_of(match: re.Match[str]) -> str:
+        disabled = match[2] or ""
+        if disabled and f"{match[1]}{disabled}" in names:
+            return names[f"{match[1]}{disabled}"]
+        return names[match[1]] + disabled if match[1] in names else match[0]
+
+    return _SETTING_NAME_PATTERN.sub(name_of, text)
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:

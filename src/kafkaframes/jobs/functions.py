@@ -33,8 +33,12 @@ from kafkaframes.jobs.settings import (
     RewriteSettings,
     VerifySettings,
 )
+from kafkaframes.jobs.tables.settings import COMMIT_BYTES, TableSettings, TopicTableSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
     from kafkaframes.jobs.compact.compaction import CompactionReport
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.dump.summary import PartitionSummary
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import VerifyReport
     from kafkaframes.scan.ranges import Limit
+    from kafkaframes.scan.selection import Isolation, OnDamage
     from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
@@ -223,22 +228,27 @@ def export_log(
     paths: Paths,
     to: Path,
     *,
-    topics: Sequence[str] = (),
-    partitions: Sequence[int] = (),
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     start: Limit = None,
     end: Limit = None,
-    format: Literal["parquet", "arrow", "csv", "json"] = "parquet",  # noqa: A002 (as the command's flag)
+    isolation: Isolation | None = None,
+    control_records: bool = False,
+    on_damage: OnDamage = "keep",
+    fail_on_data_loss: bool = True,
     timestamp: TimeRange | None = None,
     keys: Sequence[bytes] = (),
     key_regex: str | None = None,
+    format: Literal["parquet", "arrow", "csv", "json"] = "parquet",  # noqa: A002 (as the command's flag)
     headers: bool = True,
     base64: bool = False,
+    single_file: bool = False,
     overwrite: bool = False,
-    on_damage: Literal["keep", "drop", "fail"] = "keep",
     verify_crc: bool = True,
-    control_records: bool = False,
     internal_topics: bool = False,
     replicas: Literal["merge", "all"] = "merge",
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
     storage: Mapping[str, Any] | None = None,
 ) -> JobResult[Outcome]:
     """Export the records of Kafka logs to files, one for each segment. An interrupted export resumes if run again.
@@ -254,65 +264,330 @@ def export_log(
         start: first position of the export, as in ``scan_log``: earliest, an offset, a time, or a mapping with one of
             these for each partition.
         end: end of the export (exclusive), as in ``scan_log``.
-        format: format of the output files.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
+            transaction on; ``report.notes`` has the hidden records. Default: ``read_committed``, and
+            ``read_uncommitted`` for single segments. All runs into a destination must have the same level.
+        control_records: also export transaction markers and other control records.
+        on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
+            stops the export of the segment.
+        fail_on_data_loss: whether an offset in ``start`` or ``end`` that the log no longer has is an error.
         timestamp: range of timestamps (from, to) to export, as in ``Scan.where``.
         keys: keys of the records to export. Default: all.
         key_regex: regular expression that a record's key has to match.
+        format: format of the output files.
         headers: whether the output has a column of headers.
         base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
+        single_file: write one Parquet file ``to``, with topic and partition as columns. It cannot be resumed.
         overwrite: replace the output of an earlier export.
-        on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
-            stops the export of the segment.
         verify_crc: whether a wrong CRC counts as damage.
-        control_records: also export transaction markers.
         internal_topics: also export Kafka's internal topics.
         replicas: how to handle several copies of a partition (of brokers or disks): merge them into one log, or export
             all of them.
+        key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
         storage: keyword arguments of fsspec's filesystem constructor.
+
+    Returns:
+        A result whose ``report`` has the summary, the result of each segment, and notes.
 
     Raises:
         LogDirError: a path does not exist or cannot be read.
-        OptionError: ``to`` is not an earlier export or is inside a source, or a setting is invalid.
+        OptionError: ``to`` is not an earlier export with the same settings or is inside a source, a setting is invalid,
+            or offsets of the range are lost.
     """
-    from kafkaframes.jobs.export.planning import plan_export
-    from kafkaframes.jobs.export.run import export
-    from kafkaframes.scan.log.options import ReadOptions
-    from kafkaframes.storage.files.atomic import refuse_inside
+    from kafkaframes.jobs.export.job import plan_log_export, result_of
 
     settings = ExportSettings(
         topics=topics,
         partitions=partitions,
         start=start,
         end=end,
+        isolation=isolation,
+        control_records=control_records,
+        on_damage=on_damage,
+        fail_on_data_loss=fail_on_data_loss,
+        timestamp=timestamp,
+        keys=keys,
+        key_regex=key_regex,
         format=format,
+        headers=headers,
+        base64=base64,
+        single_file=single_file,
+        overwrite=overwrite,
+        verify_crc=verify_crc,
+        internal_topics=internal_topics,
+        replicas=replicas,
+        key_files=key_files,
+        follow_links=follow_links,
+        storage=storage,
+    )
+    job = plan_log_export(
+        settings.read_options(paths_of(paths), replicas=settings.replicas),
+        settings.file_settings(os.fspath(to)),
+        overwrite=settings.overwrite,
+        single_file=settings.single_file,
+    )
+    return result_of(job.run())
+
+
+def table_log(
+    paths: Paths,
+    to: Path,
+    *,
+    format: Literal["delta", "iceberg", "parquet"] = "parquet",  # noqa: A002 (as the command's word)
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
+    isolation: Isolation = "read_committed",
+    control_records: bool = False,
+    on_damage: OnDamage = "keep",
+    fail_on_data_loss: bool = True,
+    timestamp: TimeRange | None = None,
+    keys: Sequence[bytes] = (),
+    key_regex: str | None = None,
+    headers: bool = True,
+    verify_crc: bool = True,
+    mode: Literal["raw", "json", "avro", "protobuf", "latest"] = "raw",
+    value: Literal["raw", "json", "avro", "protobuf"] | None = None,
+    schemas: Sequence[str] = (),
+    registry: str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    dead_letters: str | None = None,
+    catalog: str | None = None,
+    table: str | None = None,
+    commit_bytes: int = COMMIT_BYTES,
+    overwrite: bool = False,
+    continuous: bool = False,
+    interval: float = 60.0,
+    internal_topics: bool = False,
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
+    storage: Mapping[str, Any] | None = None,
+    stop: Event | None = None,
+    report: Callable[[JobResult[Outcome]], None] | None = None,
+) -> JobResult[Outcome]:
+    """Add the new records of Kafka logs to a table, each record once. Later runs continue at the table's end offsets.
+
+    >>> table_log("/backup/kafka-logs", "lake/orders", format="delta", topics="orders")  # doctest: +SKIP
+    80,000 records written to lake/orders; 1 commit
+
+    Args:
+        paths: log directories, glob patterns, tiered stores, or their URLs. Single segments are rejected.
+        to: directory of the table, which is created if it does not exist; with ``delta`` also a URL.
+        format: format of the table. Delta and Iceberg are extras.
+        topics: topic names or patterns. Default: all topics except Kafka's internal topics.
+        partitions: partition numbers to read from each topic. Default: all.
+        start: first position of the read, as in ``scan_log``. Later runs continue at the table's end offsets. A start
+            after them is a gap, which is a data loss.
+        end: end of the read (exclusive), as in ``scan_log``.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
+            transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
+        control_records: also write transaction markers and other control records.
+        on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
+            ends the table's partition before the damage.
+        fail_on_data_loss: whether offsets that the log no longer has and the table lacks are an error. Otherwise
+            the gap is stored in the table.
+        timestamp: range of timestamps (from, to) to write, as in ``Scan.where``.
+        keys: keys of the records to write. Default: all.
+        key_regex: regular expression that a record's key has to match.
+        headers: whether the table has a column of headers.
+        verify_crc: whether a wrong CRC counts as damage.
+        mode: additional columns: raw has values as bytes; json, avro and protobuf have a column for each field; latest
+            has one row for each key.
+        value: how mode latest decodes values. Default: raw.
+        schemas: files with a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is the schema of values
+            with a registry's prefix.
+        registry: URL of a schema registry.
+        subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
+        message: full name of the Protobuf message. Default: the first of the file.
+        dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
+        catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
+        table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
+        commit_bytes: largest amount of log in a commit.
+        overwrite: replace the table's content in one commit.
+        continuous: add new records every ``interval`` seconds until ``stop`` is set.
+        interval: shortest time between two commits of a continuous job, in seconds.
+        internal_topics: also write Kafka's internal topics.
+        key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
+        storage: keyword arguments of fsspec's filesystem constructor.
+        stop: ends a continuous job after its current round. Default: only an exception ends it.
+        report: receives the result of each round of a continuous job.
+
+    Returns:
+        A result whose ``report.table`` has the version, the end offsets and the dead letters. A continuous job returns
+        the result of its last round.
+
+    Raises:
+        LogDirError: a path does not exist or cannot be read.
+        OptionError: a setting is invalid, or the table has other contents, another source or other settings.
+        MissingExtraError: the library of a format is not installed.
+        NetworkError: the registry does not respond.
+    """
+    from kafkaframes.jobs.tables.job import plan_log_table, run_table
+
+    settings = TableSettings(
+        format=format,
+        topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        control_records=control_records,
+        on_damage=on_damage,
+        fail_on_data_loss=fail_on_data_loss,
         timestamp=timestamp,
         keys=keys,
         key_regex=key_regex,
         headers=headers,
-        base64=base64,
-        overwrite=overwrite,
-        on_damage=on_damage,
         verify_crc=verify_crc,
-        control_records=control_records,
+        mode=mode,
+        value=value,
+        schemas=schemas,
+        registry=registry,
+        subject=subject,
+        message=message,
+        dead_letters=dead_letters,
+        catalog=catalog,
+        table=table,
+        commit_bytes=commit_bytes,
+        overwrite=overwrite,
+        continuous=continuous,
+        interval=interval,
         internal_topics=internal_topics,
-        replicas=replicas,
+        key_files=key_files,
+        follow_links=follow_links,
         storage=storage,
     )
-    path_list = paths_of(paths)
-    refuse_inside(LocalPath(to), path_list)
-    read = ReadOptions(tuple(path_list), **settings.read_fields())
-    plan = plan_export(read)
-    files = settings.files(os.fspath(to), read)
-    outcome = export(
-        plan.tasks, files, overwrite=settings.overwrite, internal_topics=plan.internal_topics, notes=plan.notes
+    read = settings.read_options(paths_of(paths))
+    job = plan_log_table(read, settings.selection(topics).topic_names, os.fspath(to), settings)
+    return run_table(job, stop=stop, report=report)
+
+
+def table_topics(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    to: Path,
+    *,
+    format: Literal["delta", "iceberg", "parquet"] = "parquet",  # noqa: A002 (as the command's word)
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
+    isolation: Isolation = "read_committed",
+    control_records: bool = False,
+    on_damage: OnDamage = "keep",
+    fail_on_data_loss: bool = True,
+    timestamp: TimeRange | None = None,
+    keys: Sequence[bytes] = (),
+    key_regex: str | None = None,
+    headers: bool = True,
+    verify_crc: bool = True,
+    mode: Literal["raw", "json", "avro", "protobuf", "latest"] = "raw",
+    value: Literal["raw", "json", "avro", "protobuf"] | None = None,
+    schemas: Sequence[str] = (),
+    registry: str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    dead_letters: str | None = None,
+    catalog: str | None = None,
+    table: str | None = None,
+    commit_bytes: int = COMMIT_BYTES,
+    overwrite: bool = False,
+    continuous: bool = False,
+    interval: float = 60.0,
+    client: Mapping[str, Any] | None = None,
+    stop: Event | None = None,
+    report: Callable[[JobResult[Outcome]], None] | None = None,
+) -> JobResult[Outcome]:
+    """Add the new records of live topics to a table, each record once. Later runs continue at the table's end offsets.
+
+    >>> table_topics("localhost:9092", "orders", "lake/orders", format="delta", mode="json")  # doctest: +SKIP
+    80,000 records written to lake/orders; 1 commit
+
+    Args:
+        servers: bootstrap servers: ``host:port``, several separated by commas, or a list.
+        topics: topic names or patterns.
+        to: directory of the table, which is created if it does not exist; with ``delta`` also a URL.
+        format: format of the table. Delta and Iceberg are extras.
+        partitions: partition numbers to read from each topic. Default: all.
+        start: first position of the read, as in ``scan_topic``. Later runs continue at the table's end offsets. A start
+            after them is a gap, which is a data loss.
+        end: end of the read (exclusive), as in ``scan_topic``.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
+            transaction on; ``report.notes`` has the hidden records. All runs into a table must have the same level.
+        control_records: also write transaction markers and other control records.
+        on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
+            ends the table's partition before the damage.
+        fail_on_data_loss: whether offsets that the topic no longer has and the table lacks are an error. Otherwise
+            the gap is stored in the table.
+        timestamp: range of timestamps (from, to) to write, as in ``Scan.where``.
+        keys: keys of the records to write. Default: all.
+        key_regex: regular expression that a record's key has to match.
+        headers: whether the table has a column of headers.
+        verify_crc: whether a wrong CRC counts as damage.
+        mode: additional columns: raw has values as bytes; json, avro and protobuf have a column for each field; latest
+            has one row for each key.
+        value: how mode latest decodes values. Default: raw.
+        schemas: files with a JSON Schema, an Avro schema or Protobuf descriptors. ``ID=FILE`` is the schema of values
+            with a registry's prefix.
+        registry: URL of a schema registry.
+        subject: the registry's subject whose newest schema the table gets. Default: ``TOPIC-value``.
+        message: full name of the Protobuf message. Default: the first of the file.
+        dead_letters: location of the table for records that cannot be decoded. Default: ``TO-dead-letters``.
+        catalog: for Iceberg: name of a catalog in pyiceberg's configuration. Default: ``TO/catalog.db``.
+        table: for Iceberg: NAMESPACE.NAME of the table. Default: ``kafka.records``.
+        commit_bytes: largest amount of log in a commit.
+        overwrite: replace the table's content in one commit.
+        continuous: add new records every ``interval`` seconds until ``stop`` is set.
+        interval: shortest time between two commits of a continuous job, in seconds.
+        client: further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
+        stop: ends a continuous job after its current round. Default: only an exception ends it.
+        report: receives the result of each round of a continuous job.
+
+    Returns:
+        A result whose ``report.table`` has the version, the end offsets and the dead letters. A continuous job returns
+        the result of its last round.
+
+    Raises:
+        OptionError: a setting is invalid, or the table has other contents, another source or other settings.
+        MissingExtraError: the library of a format is not installed.
+        NetworkError, BrokerError: the cluster or the registry does not respond, or responds with an error.
+    """
+    from kafkaframes.jobs.tables.job import plan_topic_table, run_table, topic_options
+
+    settings = TopicTableSettings(
+        format=format,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        control_records=control_records,
+        on_damage=on_damage,
+        fail_on_data_loss=fail_on_data_loss,
+        timestamp=timestamp,
+        keys=keys,
+        key_regex=key_regex,
+        headers=headers,
+        verify_crc=verify_crc,
+        mode=mode,
+        value=value,
+        schemas=schemas,
+        registry=registry,
+        subject=subject,
+        message=message,
+        dead_letters=dead_letters,
+        catalog=catalog,
+        table=table,
+        commit_bytes=commit_bytes,
+        overwrite=overwrite,
+        continuous=continuous,
+        interval=interval,
     )
-    counts_text = (
-        f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to {os.fspath(to)}"
-    )
-    failures = [f"not exported: {one.failed}" for one in outcome.failed]
-    faults = [fault for one in outcome.results for fault in one.faults]
-    line = f"{counts_text}, in {count_text(len(outcome.results), 'segment')}"
-    return JobResult(outcome, outcome.as_json(), (*faults, *failures, line))
+    read = topic_options(servers, topics, settings, client)
+    job = plan_topic_table(lambda: read, settings.selection(topics).topic_names, os.fspath(to), settings)
+    return run_table(job, stop=stop, report=report)
 
 
 def convert_log(

@@ -42,9 +42,9 @@ class Defaults:
     on_damage: OnDamage
 
 
-# Queries on DataFrames and tables rarely concern transactions, so aborted records are omitted.
+# Readers of DataFrames, exported files and tables rarely ask about transactions, so aborted records are omitted.
 _FRAME_DEFAULTS: Final = Defaults(None, control_records=False, on_damage="keep")
-_LIVE_FRAME_DEFAULTS: Final = Defaults("read_committed", control_records=False, on_damage="keep")
+_WHOLE_FRAME_DEFAULTS: Final = Defaults("read_committed", control_records=False, on_damage="keep")
 # Inspection tools return or check all records.
 _INSPECTION_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_damage="keep")
 # A copy of a log has all transactions with their markers, and must not lose data without an error.
@@ -52,7 +52,10 @@ _COPY_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_da
 DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
     {
         "scan_log": _FRAME_DEFAULTS,
-        "scan_topic": _LIVE_FRAME_DEFAULTS,
+        "scan_topic": _WHOLE_FRAME_DEFAULTS,
+        "export_log": _FRAME_DEFAULTS,
+        "table_log": _WHOLE_FRAME_DEFAULTS,
+        "table_topics": _WHOLE_FRAME_DEFAULTS,
         "read_records": _INSPECTION_DEFAULTS,
         "verify_log": _INSPECTION_DEFAULTS,
         "convert_log": _COPY_DEFAULTS,

@@ -315,7 +315,7 @@ def test_merged_segments_are_not_exported_twice(tasks, settings):
 
 def test_another_question_is_refused(tasks, settings):
     export(tasks, settings)
-    with pytest.raises(OptionError, match=r"other settings \(mode\).*`overwrite`"):
+    with pytest.raises(OptionError, match=r"`on_damage` was keep and is fail.*`overwrite`"):
         export(tasks, replace(settings, on_damage="fail"))
     assert len(visible(settings)) == 3
 

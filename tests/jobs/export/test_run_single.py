@@ -28,7 +28,11 @@ def test_one_file_has_everything_and_is_restored(tmp_path):
     file = tmp_path / "backup" / "shop.parquet"
     result = ask(SHOP, "-o", file)
     assert result.exit_code == 0, result.output
-    expected_records = kafkaframes.read_records(SHOP, columns=READ, control_records=False).read_all().to_pylist()
+    expected_records = (
+        kafkaframes.read_records(SHOP, columns=READ, isolation="read_committed", control_records=False)
+        .read_all()
+        .to_pylist()
+    )
     assert pq.read_table(file, columns=list(READ)).to_pylist() == expected_records
     assert [path.name for path in file.parent.iterdir()] == ["shop.parquet"]
     kafkaframes.restore_log(file, tmp_path / "new")

@@ -19,6 +19,7 @@ from kafkaframes.jobs.tables import planning
 from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
 from kafkaframes.jobs.tables.planning import live_plan
 from kafkaframes.jobs.tables.run import TableExport
+from kafkaframes.scan.topic.options import TopicOptions
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -189,7 +190,7 @@ def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypat
     def add():
         client = {"bootstrap.servers": broker.bootstrap_servers}
         job = TableExport(files.table(), Settings(str(files.root), on_damage="fail"), {"isolation": "read_uncommitted"})
-        job.export(live_plan(["t"], client), incremental=True)
+        job.export(live_plan(TopicOptions(client, subscribe=frozenset({"t"}))), incremental=True)
 
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin, Producer(broker.bootstrap_servers) as producer:
         topic = NewTopic(name="t", num_partitions=1)
@@ -201,7 +202,7 @@ def test_a_live_topic_without_ids_that_was_recreated_is_refused(files, monkeypat
         assert offsets_of(files) == list(range(7))
         admin.delete_records({TopicPartition("t", 0): 7})
         fill(producer, b"later", 1)
-        with pytest.raises(OptionError, match=r"t-0: nothing shows that this is the log.*`allow_loss`"):
+        with pytest.raises(OptionError, match=r"t-0: nothing shows that this is the log.*`fail_on_data_loss`"):
             add()
         admin.delete_topics(["t"])
         admin.create_topics([topic])

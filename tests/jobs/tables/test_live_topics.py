@@ -8,12 +8,17 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.tables.files import TopicTask, _open_range
+from kafkaframes.jobs.export.topic_task import TopicTask, _open_range
 from kafkaframes.jobs.tables.planning import live_plan, table_plan
 from kafkaframes.jobs.tables.state import Gap
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.storage.log.notes import NO_NOTES
+
+
+def topic_options(client, **options):
+    return TopicOptions(client, subscribe=frozenset({"t"}), **options)
 
 
 def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
@@ -49,12 +54,12 @@ def test_an_open_transaction_that_ends_the_read_is_named():
         producer.begin_transaction()
         producer.send("t", b"open", partition=0).result()
         client = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
-        (finding,) = live_plan(["t"], client)(None).notes.findings
+        (finding,) = live_plan(topic_options(client))(None).notes.findings
         assert (finding.check, finding.offset) == ("open-transaction", 1)
         assert re.search(r"t-0: the transaction of producer \d+ is open since offset 1; .*up to 1 are", finding.message)
-        assert live_plan(["t"], {**client, "isolation.level": "read_uncommitted"})(None).notes == NO_NOTES
+        assert live_plan(topic_options({**client, "isolation.level": "read_uncommitted"}))(None).notes == NO_NOTES
         producer.commit_transaction()
-        assert live_plan(["t"], client)(None).notes == NO_NOTES
+        assert live_plan(topic_options(client))(None).notes == NO_NOTES
 
 
 def test_the_first_records_that_a_new_partition_lost_are_a_loss():
@@ -62,7 +67,7 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
     with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name="t", num_partitions=1)])
         client = {"bootstrap.servers": broker.bootstrap_servers}
-        strict, lenient = live_plan(["t"], client), live_plan(["t"], client, allow_loss=True)
+        strict, lenient = live_plan(topic_options(client)), live_plan(topic_options(client, fail_on_data_loss=False))
         assert (strict(None).gaps, lenient(None).gaps) == ((), ())
         admin.create_partitions({"t": 2})
         assert strict(None).gaps == ()
@@ -71,10 +76,10 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
                 producer.send("t", b"%d" % number, partition=1).result()
         admin.delete_records({TopicPartition("t", 1): 3})
         for _ in range(2):  # it is not forgotten because it was reported
-            with pytest.raises(OptionError, match=r"offsets 0 to 2 of t-1.*allow_loss"):
+            with pytest.raises(OptionError, match=r"offsets 0 to 2 of t-1.*fail_on_data_loss"):
                 strict(None)
         assert lenient(None).gaps == (Gap("t", 1, 0, 3),)
-        assert live_plan(["t"], client)(None).gaps == ()
+        assert live_plan(topic_options(client))(None).gaps == ()
 
 
 def test_the_first_records_that_a_new_partition_of_a_log_lost_are_a_loss(tmp_path):

@@ -30,9 +30,9 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.fingerprints import find_difference
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice, prune_segments
-from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
-from kafkaframes.scan.ranges import NO_END, NO_START
+from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.log.resolve import choose, plan_part, with_isolation
+from kafkaframes.scan.ranges import NO_END, NO_START, check_batch_start
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.notes import LogNotes
@@ -44,31 +44,38 @@ class ExportPlan(NamedTuple):
     Attributes:
         tasks: one task for each slice of a segment.
         internal_topics: internal topics that exist and are not selected.
-        notes: swap files that are read as segments.
+        notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
+        isolation: isolation level of the read.
     """
 
     tasks: list[ExportTask]
     internal_topics: tuple[str, ...]
     notes: LogNotes
+    isolation: str
 
 
 def plan_export(options: ReadOptions) -> ExportPlan:
     """Plan the export of the segments that the options select.
 
     Raises:
-        OptionError: the options do not match the logs.
+        OptionError: the options do not match the logs, or offsets of the range are lost.
         LogDirError: a path does not exist or cannot be read.
     """
+    check_batch_start(options.start)
     result = discover_logs(options.paths, storage=options.storage)
+    options = with_isolation(options, is_whole=result.whole)
     chosen = choose(result, options, cores=os.cpu_count() or 1)
     tasks: list[ExportTask] = []
+    notes = chosen.notes
     for part, bounded in chosen.parts:
-        logs = logs_of(part)
-        for chunk in prune_segments(part.segments, resolve_offsets(bounded, logs)):
-            metadata = logs[chunk.segment.topic, chunk.segment.partition].partition.metadata
+        slices, part_notes = plan_part(part, bounded, whole_segments=True)
+        notes += part_notes
+        for chunk, entry in slices:
+            metadata = entry.partition.metadata
             topic_id = "" if metadata is None else metadata.topic_id
             tasks.append(replace(task_of(chunk, options), topic_id=topic_id, head=_head_of(chunk, options)))
-    return ExportPlan(tasks, chosen.internal_topics, chosen.notes)
+    assert options.isolation is not None  # set by with_isolation
+    return ExportPlan(tasks, chosen.internal_topics, notes, options.isolation)
 
 
 def _head_of(part: Slice, options: ReadOptions) -> str:
@@ -100,38 +107,6 @@ def task_of(part: Slice, options: ReadOptions) -> ExportTask:
         label=f"{segment.base_offset:020}" if is_part else "",
         alternates=segment.alternates,
     )
-
-
-# Options of kafka-log that an export accepts, because they select records. The other options control Spark's
-# partitioning or the form of rows.
-ACCEPTED = (
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "includeInternalTopics",
-    "includeControlRecords",
-    "includeHeaders",
-    "mode",
-    "replicas",
-    "verifyCrc",
-    "keyFile",
-)
-FOR_TABLES = ("isolation", "failOnDataLoss")
-
-
-def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
-    """Reject options of ``kafka-log`` that an export does not support.
-
-    Raises:
-        OptionError: an option is not supported.
-    """
-    known = (*ACCEPTED, *FOR_TABLES) if to_table else ACCEPTED
-    accepted = {name.lower() for name in known}
-    for name in names:
-        if name.lower() not in accepted:
-            raise OptionError(f"option {name}: an export {'to a table ' if to_table else ''}takes {', '.join(known)}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

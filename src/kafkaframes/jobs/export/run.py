@@ -38,10 +38,12 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.planning import done_before, files_of, part_bytes, remove_unrecorded
+from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.export.task import (
     JOURNAL,
     OWN,
+    READ_UNCOMMITTED,
     SUCCESS,
     TEMPORARY,
     ExportTask,
@@ -50,7 +52,6 @@ from kafkaframes.jobs.export.task import (
     SegmentResult,
     Settings,
     check_rows,
-    copy_segment,
     export_group,
     writing,
 )
@@ -217,8 +218,14 @@ def _prepare(root: Path, requested: dict[str, Any]) -> None:
     known = root / _REQUESTED
     if known.exists():
         if (before := json_object(known.read_bytes())) != requested:
-            differs = ", ".join(sorted(name for name in requested if before.get(name) != requested[name]))
-            raise OptionError(f"`to` {root}: an earlier run had other settings ({differs}); `overwrite` replaces it")
+            # releases before the setting existed exported read_uncommitted, and stored no isolation level
+            changes = describe_changes(
+                {"isolation": READ_UNCOMMITTED} | before, {"isolation": READ_UNCOMMITTED} | requested
+            )
+            raise OptionError(
+                f"`to` {root}: has an export with other settings: {changes}. Continue it with the earlier settings, "
+                "export to a new directory, or replace it with `overwrite`"
+            )
     else:
         write_whole(known, json.dumps(requested))
     shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # incomplete files of a killed run
@@ -325,7 +332,7 @@ def export_single(
                 for task in tasks:
                     results.append(SegmentResult(task))
                     write = partial(_write_rows, output, task, settings.headers)
-                    copy_segment(results[-1], settings, write, memory=memory)
+                    task.copy(results[-1], settings, write, memory=memory)
             check_rows(output.rows, results, where=str(final))
             if not output.is_begun:
                 raise OptionError(f"nothing to export: no record of {count_text(len(tasks), 'segment')} is selected")

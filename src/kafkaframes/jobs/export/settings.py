@@ -1,84 +1,69 @@
-"""The settings of an export, and their conversion to read options and to the settings of each file."""
+"""The settings of exports to files: what is read, and how it is written.
+
+``RangeSettings`` are the settings of every job that exports records, also of tables. They become a ``Selection``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import POSITION, Checked, setting
 from kafkaframes.scan.ranges import Limit
-from kafkaframes.scan.selection import Selection
+from kafkaframes.scan.selection import Isolation, OnDamage, Selection
 from kafkaframes.scan.where import TimeRange, where_of
+from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.task import Settings
     from kafkaframes.scan.log.options import ReadOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSettings(Checked):
-    """Settings of ``export_log``. Settings that ``read_records`` also has mean the same there."""
+@dataclass(frozen=True, kw_only=True)
+class RangeSettings(Checked):
+    """Settings that select records in topics. They are keywords of ``scan_log`` and ``scan_topic`` too."""
 
-    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
-    topics: Sequence[str] = setting(
-        (),
-        "Topic to select: a name or pattern; repeatable. Default: all topics except Kafka's internal ones.",
-        flag="-t --topic",
-    )
-    partitions: Sequence[int] = setting(
+    partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", least=0, flag="-p --partition"
     )
     start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", shown=POSITION)
     end: Limit = setting(None, "End offset or end time in each partition, exclusive.", shown=POSITION)
-    timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
-    keys: Sequence[bytes] = setting((), "Keys of the records to select.")
-    key_regex: str | None = setting(None, "Regular expression for the keys of the records to select.", shown="REGEX")
-    headers: bool = setting(True, "Whether headers are among the columns.")
-    base64: bool = setting(False, "CSV: write keys, values and header values in base64, so that no byte is lost.")
-    overwrite: bool = setting(False, "Replace the files of an earlier export.")
-    on_damage: Literal["keep", "drop", "fail"] = setting(
+    isolation: Isolation | None = setting(
+        None, "read_committed omits records of aborted and open transactions. Default for whole logs and topics."
+    )
+    control_records: bool = setting(False, "Include transaction markers and other control records.")
+    on_damage: OnDamage = setting(
         "keep", "At a damaged batch: read the records that Kafka would read, omit the batch, or stop."
     )
+    fail_on_data_loss: bool = setting(True, "Fail if a log or topic no longer has an offset of the range.")
+    headers: bool = setting(True, "Include the column headers.")
     verify_crc: bool = setting(True, "Treat a wrong CRC as damage.")
-    control_records: bool = setting(False, "Also export transaction markers.")
-    internal_topics: bool = setting(False, "Also export Kafka's internal topics.")
-    replicas: Literal["merge", "all"] = setting(
-        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
-    )
-    storage: Mapping[str, Any] | None = setting(
-        None, "Arguments for the fsspec file system of an object store.", secret=True
-    )
 
-    def _refuse(self) -> None:
-        if self.base64 and self.format != "csv":
-            raise OptionError(
-                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
-            )
-
-    def read_fields(self) -> dict[str, Any]:
-        """Return the fields of ``ReadOptions`` that these settings determine: all except the paths."""
-        selection = Selection(
-            topics=self.topics,
+    def selection(self, topics: str | Sequence[str]) -> Selection:
+        """Return the selection of records."""
+        return Selection(
+            topics=topics,
             partitions=self.partitions,
             start=self.start,
             end=self.end,
-            isolation="read_uncommitted",
+            isolation=self.isolation,
             control_records=self.control_records,
             on_damage=self.on_damage,
         )
-        return {
-            **selection.log_fields(),
-            "include_headers": self.headers,
-            "include_internal": self.internal_topics,
-            "replicas": self.replicas,
-            "verify_crc": self.verify_crc,
-            "storage": self.storage or {},
-        }
 
-    def files(self, to: str, read: ReadOptions) -> Settings:
-        """Return the settings that are common to all segments of an export with these read options."""
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionSettings(RangeSettings):
+    """Settings that also select single records in the range."""
+
+    timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
+    keys: Sequence[bytes] = setting((), "Keys of the records to select.")
+    key_regex: str | None = setting(None, "Regular expression for the keys of the records to select.", shown="REGEX")
+
+    def task_settings(self, to: str) -> Settings:
+        """Return the settings of all tasks of a job with this destination. The plan sets the isolation level."""
         from kafkaframes.jobs.dump.chunks import Filter, key_pattern
         from kafkaframes.jobs.export.task import Settings
 
@@ -88,15 +73,93 @@ class ExportSettings(Checked):
             until_timestamp=end,
             keys=frozenset(self.keys) or None,
             key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
-            control=read.include_control,
+            control=self.control_records,
         )
         return Settings(
             to,
-            self.format,
-            keep,
-            on_damage=read.on_damage,
-            verify_crc=read.verify_crc,
-            headers=read.include_headers,
-            base64=self.base64,
-            storage=read.storage,
+            keep=keep,
+            on_damage=self.on_damage,
+            verify_crc=self.verify_crc,
+            headers=self.headers,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicExportSettings(ConditionSettings):
+    """Settings of ``export_topics``."""
+
+    isolation: Isolation | None = setting(
+        "read_committed", "read_committed omits records of aborted and open transactions."
+    )
+    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
+    base64: bool = setting(False, "CSV: write keys, values and header values in base64, which preserves every byte.")
+    overwrite: bool = setting(False, "Replace the output of an earlier export.")
+
+    def file_settings(self, to: str) -> Settings:
+        """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
+        return replace(self.task_settings(to), form=self.format, base64=self.base64)
+
+    def _refuse(self) -> None:
+        if self.base64 and self.format != "csv":
+            raise OptionError(
+                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSourceSettings(RangeSettings):
+    """Settings that select logs and their files."""
+
+    topics: str | Sequence[str] = setting(
+        (),
+        "Topic to select: a name or pattern; repeatable. Default: all topics except Kafka's internal ones.",
+        flag="-t --topic",
+    )
+    internal_topics: bool = setting(False, "Include Kafka's internal topics.")
+    key_files: Sequence[str] = setting(
+        (),
+        "Private RSA key (PEM) of encrypted tiered segments; repeatable.",
+        flag="--key-file",
+        shown="[ID=]FILE",
+        recorded=False,
+    )
+    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", recorded=False)
+    storage: Mapping[str, Any] | None = setting(
+        None, "Arguments for the fsspec file system of an object store.", secret=True
+    )
+
+    def read_options(self, paths: Sequence[str], *, replicas: str = "merge") -> ReadOptions:
+        """Return the options of the read of these paths."""
+        from kafkaframes.scan.log.options import ReadOptions
+
+        keys: dict[str, Any] = {KEY_FILES_OPTION: tuple(self.key_files)} if self.key_files else {}
+        links = {FOLLOW_LINKS_OPTION: True} if self.follow_links else {}
+        return ReadOptions(
+            tuple(paths),
+            **self.selection(self.topics).log_fields(),
+            no_match="latest",
+            fail_on_data_loss=self.fail_on_data_loss,
+            include_headers=self.headers,
+            include_internal=self.internal_topics,
+            replicas=replicas,
+            verify_crc=self.verify_crc,
+            storage={**(self.storage or {}), **keys, **links},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings(LogSourceSettings, TopicExportSettings):
+    """Settings of ``export_log``."""
+
+    isolation: Isolation | None = setting(
+        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
+    )
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
+    )
+    single_file: bool = setting(False, "Write one Parquet file, with topic and partition as columns.")
+
+    def _refuse(self) -> None:
+        TopicExportSettings._refuse(self)
+        if self.single_file and self.format != "parquet":
+            raise OptionError(f"`single_file` writes Parquet; `format` is {self.format}")

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,18 +34,19 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, BatchSource, ScanEnd
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, ScanEnd
 from kafkaframes.scan.fingerprints import Fingerprint, collector
 from kafkaframes.storage.copies.reading import AlternateRange, Healer
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
+from kafkaframes.storage.log.transactions import TransactionState
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """The export of one segment.
+    """The export of one segment, or of an offset range of a live topic partition (``topic_task.TopicTask``).
 
     Attributes:
         path: local path or URL of the ``.log`` file.
@@ -87,8 +88,35 @@ class ExportTask:
         label = self.label or split_path(self.path)[1].removesuffix(".swap").replace(".log", "")
         return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
+    def copy(
+        self,
+        result: SegmentResult,
+        settings: Settings,
+        write: Write,
+        *,
+        memory: Recycler,
+        look: Look | None = None,
+    ) -> None:
+        """Read the selected records, pass them to ``write`` batch by batch, and count them in ``result``.
+
+        Args:
+            result: the result of this task, with all counts at zero.
+            settings: settings of the export.
+            write: receives batches with ``tally.SOURCE_COLUMNS``.
+            memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the
+                time of reading it.
+            look: receives the batches of the log before they are decoded.
+
+        Raises:
+            LogDirError: the segment cannot be read.
+            CorruptRecordError: the segment is damaged, and ``on_damage`` is "fail".
+        """
+        with open_planned(self.path, self.size_bytes, options=settings.storage) as segment:
+            _copy(segment, result, settings, write, look, memory)
+
 
 NO_CONTROL = Filter(control=False)
+READ_UNCOMMITTED = "read_uncommitted"
 _JSON_LINES = 2  # version of the JSON output; version 1 replaced bytes that are not UTF-8
 
 
@@ -103,6 +131,7 @@ class Settings:
         on_damage, verify_crc: as in ``scan_log``.
         headers: whether the output has the column ``headers``.
         base64: for CSV: whether keys, values and header values are written in base64, which preserves every byte.
+        isolation: isolation level. It is the same in every run into a destination.
         storage: options of the source's store, and the key files of encrypted tiered segments.
     """
 
@@ -113,6 +142,7 @@ class Settings:
     verify_crc: bool = True
     headers: bool = True
     base64: bool = False
+    isolation: str = READ_UNCOMMITTED
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def fingerprint(self) -> dict[str, Any]:
@@ -120,6 +150,8 @@ class Settings:
         values = asdict(self)
         del values["to"], values["storage"]
         values["mode"] = SPARK_MODES[values.pop("on_damage")]
+        if values["isolation"] == READ_UNCOMMITTED:  # as in destinations of releases that stored no isolation level
+            del values["isolation"]
         if self.form == "json":
             values["json_lines"] = _JSON_LINES
         return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
@@ -138,9 +170,12 @@ TEMPORARY = f"{OWN}/tmp"
 JOURNAL = f"{OWN}/journal"
 SUCCESS = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
-Look = Callable[[Batches], npt.NDArray[np.bool_]]
+Look = Callable[[Batches], None]
+Write = Callable[[pa.RecordBatch], None]
+ABORTED = "records of aborted transactions"
+Flags = npt.NDArray[np.bool_]
 log = logging.getLogger("kafkaframes.jobs")
-MOST_FAULTS = 20  # number of faults that a segment's result lists
+MAX_FAULTS = 20  # number of faults that a segment's result lists
 # A reader allocates memory for its chunks, which the system zeroes in pages of 2 MiB. For a small segment this took
 # longer than reading it, so the reader allocates only the typical uncompressed size of such a segment.
 USUAL_RATIO = 8
@@ -154,7 +189,7 @@ class SegmentResult:
         output: path of the file relative to the destination, possibly shared with other segments; None if no record was
             selected or the segment failed.
         output_bytes: size of the file, in bytes.
-        faults: messages about damage, with file and position; the first MOST_FAULTS of ``fault_count``.
+        faults: messages about damage, with file and position; the first MAX_FAULTS of ``fault_count``.
         failed: reason why the segment was not exported; None if it was exported.
     """
 
@@ -167,8 +202,10 @@ class SegmentResult:
     failed: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object for the journal."""
-        return asdict(self) | {"tally": self.tally.as_json()}
+        """Return the result as a JSON object for the journal. It has no settings of clients, and no transactions."""
+        values = asdict(replace(self, task=replace(self.task, aborted=())))
+        task = {entry.name: values["task"][entry.name] for entry in fields(ExportTask)}
+        return values | {"task": task, "tally": self.tally.as_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SegmentResult:
@@ -277,7 +314,7 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
             output = Output(str(temporary), settings.form, base64=settings.base64, metadata=_metadata(tasks))
             with output:
                 for result in results:
-                    copy_segment(
+                    result.task.copy(
                         result,
                         settings,
                         lambda batch: output.write(row_batch(batch, headers=settings.headers)),
@@ -326,32 +363,6 @@ def _metadata(tasks: FileTasks) -> dict[str, str]:
     return facts if len(tasks) == 1 else facts | {"segments": json.dumps(paths)}
 
 
-def copy_segment(
-    result: SegmentResult,
-    settings: Settings,
-    write: Callable[[pa.RecordBatch], None],
-    *,
-    memory: Recycler,
-    look: Look | None = None,
-) -> None:
-    """Read the selected records of a segment, pass them to ``write`` batch by batch, and count them in ``result``.
-
-    Args:
-        result: the result of the segment's task, with all counts at zero.
-        settings: settings of the export.
-        write: receives batches with ``tally.SOURCE_COLUMNS``.
-        memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the time
-            of reading it.
-        look: receives the batches of the log before they are decoded, and returns those to omit.
-
-    Raises:
-        LogDirError: the segment cannot be read.
-        CorruptRecordError: the segment is damaged, and ``on_damage`` is "fail".
-    """
-    with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
-        _copy(segment, result, settings, write, look, memory)
-
-
 def read_fingerprints(
     task: ExportTask, expected: Sequence[Fingerprint], *, storage: Mapping[str, Any]
 ) -> dict[int, Fingerprint]:
@@ -364,7 +375,7 @@ def read_fingerprints(
     settings = Settings("", on_damage="drop", storage=storage)
     try:
         with borrow_memory() as memory:
-            copy_segment(SegmentResult(part), settings, collector(expected, result), memory=memory)
+            part.copy(SegmentResult(part), settings, collector(expected, result), memory=memory)
     except LogDirError:  # the export reports the segment
         pass
     return result
@@ -374,14 +385,14 @@ def _copy(
     segment: OpenSegment,
     result: SegmentResult,
     settings: Settings,
-    write: Callable[[pa.RecordBatch], None],
+    write: Write,
     look: Look | None,
     memory: Recycler,
 ) -> None:
     task = result.task
     alternates = [AlternateRange(*one) for one in task.alternates]
     healer = Healer(task.path, alternates, settings.storage) if alternates else None
-    options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
+    options = _read_options(task, settings)._replace(unwanted=_unwanted_batches(result, look), heal=healer)
     end: ScanEnd | None = None
     gaps: list[Gap] = []
     for run in segment.runs(start=task.start, end=task.size_bytes, on_damage=settings.on_damage, on_gap=gaps.append):
@@ -390,10 +401,37 @@ def _copy(
             write(result.tally.take(batch, settings.keep))
         end = run.end = reader.end
         for error in reader.errors:
-            _report(segment.source, error, result)
+            header = bytes(segment.source.read(error.position, BATCH_V2.size))
+            add_fault(result, error, header, end=task.size_bytes)
     _count_unread(result, end, gaps)
     for text in [] if healer is None else healer.healed_ranges:
         log.warning("%s", text)
+
+
+def _unwanted_batches(result: SegmentResult, look: Look | None) -> Callable[[Batches], Flags] | None:
+    """Return a function that masks and counts the batches of aborted transactions; None if there is nothing to do."""
+    task = result.task
+    if look is None and not task.aborted:
+        return None
+    state = TransactionState(task.aborted)
+
+    def mask_batches(batches: Batches) -> Flags:
+        if look is not None:
+            look(batches)
+        if not task.aborted:
+            return np.zeros(len(batches), np.bool_)
+        is_aborted = state.mask_aborted_batches(batches)
+        counted: Flags = is_aborted
+        if task.first_offset:  # an earlier run counted the aborted batches below it
+            counted = counted & (batches.column("last_offset") >= task.first_offset)
+        if task.end_offset is not None:
+            counted = counted & (batches.column("base_offset") < task.end_offset)
+        if counted.any():
+            records, size = (int(batches.column(name).sum(where=counted)) for name in ("count", "size"))
+            result.tally.drop(ABORTED, Counts(int(counted.sum()), records, size))
+        return is_aborted
+
+    return mask_batches
 
 
 def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[Gap]) -> None:
@@ -422,12 +460,19 @@ def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
     )
 
 
-def _report(source: BatchSource, error: ReadError, result: SegmentResult) -> None:
+def add_fault(result: SegmentResult, error: ReadError, header: bytes, *, end: int) -> None:
+    """Add a damaged batch to a result.
+
+    Args:
+        result: the result of the task.
+        error: the damage.
+        header: bytes at the damaged position, at least a whole batch header if the source is long enough.
+        end: end position of the source.
+    """
     result.fault_count += 1
-    if len(result.faults) < MOST_FAULTS:
+    if len(result.faults) < MAX_FAULTS:
         result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")
-    header = bytes(source.read(error.position, BATCH_V2.size))
-    result.tally.damage(error, header, end=result.task.size_bytes)
+    result.tally.damage(error, header, end=end)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkaframes.errors import OptionError, UnknownOutcomeError
+from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
@@ -46,7 +47,6 @@ from kafkaframes.scan.values.columns import TOMBSTONE_COLUMN
 
 RUNS = f"{OWN}/runs"
 FOREIGN_SECONDS = 7 * 24 * 3600
-_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,6 @@ def _options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return options | {"mode": value}
 
 
-def _shorten(value: Any) -> str:
-    text = "not given" if value is None else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
 class Committer:
     """Commits to one table.
 
@@ -181,14 +176,10 @@ class Committer:
         """
         before = state.settings or {}
         if before and dict(before) != dict(self._settings):
-            earlier, current = _options_of(before), _options_of(self._settings)
-            names = [name for name in sorted({*earlier, *current}) if earlier.get(name) != current.get(name)]
-            differs = ", ".join(
-                f"`{name}` was {_shorten(earlier.get(name))} and is {_shorten(current.get(name))}" for name in names
-            )
+            changes = describe_changes(_options_of(before), _options_of(self._settings))
             raise OptionError(
-                f"{self._table.shown}: was filled with other options than this run has: {differs}. Give the same, or "
-                "export to a new table"
+                f"{self._table.shown}: was filled with other settings: {changes}. Continue with the earlier settings, "
+                "or write to a new table"
             )
 
     def make(self, commit: TableCommit, state: TableState | None) -> None:

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
-from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
+from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, writing
+from kafkaframes.jobs.export.topic_task import TopicTask
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
 from kafkaframes.records.memory import Recycler, borrow_memory
@@ -31,9 +28,7 @@ from kafkaframes.records.scan import Batches
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, separate_instants
 from kafkaframes.scan.values.columns import REASON_COLUMN
 from kafkaframes.storage.files.filesystem import join, split_path
-from kafkaframes.storage.log.transactions import TransactionState
 
-ABORTED = "records of aborted transactions"
 MEASURED = ("offset", "timestamp")
 
 
@@ -122,25 +117,14 @@ class DataFile:
 
 
 class _Watch:
-    """An observer of a segment's batches before they are decoded: their end offset, and which were aborted."""
+    """An observer of a segment's batches before they are decoded, which finds their end offset."""
 
-    def __init__(self, result: SegmentResult) -> None:
+    def __init__(self) -> None:
         self.end_offset: int | None = None
-        self._result = result
-        self._state = TransactionState(result.task.aborted)
 
-    def __call__(self, batches: Batches) -> npt.NDArray[np.bool_]:
+    def __call__(self, batches: Batches) -> None:
         end_offset = int(batches.column("last_offset").max(initial=-1)) + 1
         self.end_offset = max(end_offset, self.end_offset or 0)
-        if not self._result.task.aborted:
-            return np.zeros(len(batches), np.bool_)
-        is_aborted = self._state.mask_aborted_batches(batches)
-        if first := self._result.task.first_offset:  # an earlier run counted the aborted batches below it
-            is_aborted &= batches.column("last_offset") >= first
-        if is_aborted.any():
-            records, size = (int(batches.column(name).sum(where=is_aborted)) for name in ("count", "size"))
-            self._result.tally.drop(ABORTED, Counts(int(is_aborted.sum()), records, size))
-        return is_aborted
 
 
 def write_data_file(job: FileJob) -> DataFile:
@@ -235,14 +219,11 @@ def _describe(data_file: DataFile, output: Output, path: str) -> None:
 
 def _copy(data_file: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
     result = data_file.results[-1]
-    if isinstance(result.task, TopicTask):
-        copy_topic(result, result.task, job.settings, write, memory=memory)
-        data_file.end_offset = result.task.end_offset
-        return
-    watch = _Watch(result)
-    copy_segment(result, job.settings, write, memory=memory, look=watch)
-    if watch.end_offset is not None:
-        limit = result.task.end_offset
+    watch, limit = _Watch(), result.task.end_offset
+    result.task.copy(result, job.settings, write, memory=memory, look=watch)
+    if isinstance(result.task, TopicTask):  # offsets without records, such as those of markers, are part of the range
+        data_file.end_offset = limit
+    elif watch.end_offset is not None:
         end_offset = watch.end_offset if limit is None else min(watch.end_offset, limit)
         data_file.end_offset = max(end_offset, data_file.end_offset or 0)
 
@@ -323,64 +304,3 @@ def _store(path: str) -> Any:
     store, _ = fsspec.core.url_to_fs(path)
     store.invalidate_cache()
     return store
-
-
-# -------------------------------------------------------------------------------------------------------- live topics
-
-
-SILENCE_MS: Final = 120_000
-_READER: Final[Mapping[str, Any]] = {
-    "auto_offset_reset": "none",
-    "enable_auto_commit": False,
-    "fetch_max_bytes": 16 << 20,
-    "max_partition_fetch_bytes": 8 << 20,
-    "fetch_max_wait_ms": 100,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TopicTask(ExportTask):
-    """An offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
-
-    Attributes:
-        path: name of the range for messages.
-        size_bytes: estimated number of bytes to fetch.
-        client: settings of a consumer.
-    """
-
-    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The topic partition."""
-        return TopicPartition(self.topic, self.partition)
-
-
-def copy_topic(
-    result: SegmentResult,
-    task: TopicTask,
-    settings: Settings,
-    write: Callable[[pa.RecordBatch], None],
-    *,
-    memory: Recycler,
-) -> None:
-    """Fetch an offset range and pass it to ``write`` batch by batch. The arguments are as in ``copy_segment``.
-
-    Raises:
-        OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.
-        CorruptRecordError: a batch is damaged.
-        BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
-    """
-    with Consumer(**{**_READER, **task.client}) as consumer:
-        for fetched_batches in iter(_open_range(consumer, task).next, None):
-            result.tally.begin_source()
-            for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
-                write(result.tally.take(batch, settings.keep))
-
-
-def _open_range(consumer: Consumer, task: TopicTask) -> RangeReader:
-    def lost(problem: str) -> None:
-        raise OptionError(f"{task.path} {problem}: run again")
-
-    first, end = task.first_offset or 0, task.end_offset or 0
-    return RangeReader(consumer, task.topic_partition, first, end, on_loss=lost, silence_ms=SILENCE_MS)

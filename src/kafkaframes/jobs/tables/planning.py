@@ -15,16 +15,18 @@ from kafkaframes.client.range_reader import sample
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
-from kafkaframes.jobs.tables.files import SILENCE_MS, TopicTask
+from kafkaframes.jobs.export.topic_task import SILENCE_MS, TopicTask
 from kafkaframes.jobs.tables.identity import check_identity, look_up_in_logs, look_up_in_topics
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import offset_ranges
-from kafkaframes.scan.log.resolve import choose, logs_of, plan_slices, resolve_offsets
-from kafkaframes.scan.ranges import NO_END
+from kafkaframes.scan.log.resolve import check_loss, choose, logs_of, plan_slices, resolve_offsets
+from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, beyond_end, check_batch_start, per_partition, report_loss
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import TopicLookups
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.notes import LogNotes
@@ -44,6 +46,7 @@ def table_plan(options: ReadOptions) -> Plan:
     initial_partitions: set[tuple[str, int]] = set()
 
     def plan(state: TableState | None) -> TablePlan:
+        check_batch_start(options.start)
         result = discover_logs(options.paths, storage=options.storage)
         if not result.whole:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
@@ -68,6 +71,11 @@ def _plan_tasks(
 ) -> TablePlan:
     logs, gaps = logs_of(part), []
     options = resolve_offsets(options, logs)
+    requested_starts = per_partition("start", options.start, logs)
+    new_starts = {
+        name: at if state is None or state.end_of(name) is None else EARLIEST for name, at in requested_starts.items()
+    }
+    check_loss(replace(options, start=new_starts), logs)
     starts: dict[tuple[str, int], int] = {}
     for name, (first, _) in offset_ranges(part.segments, options).items():
         entry = logs[name]
@@ -148,14 +156,13 @@ _GUESSED_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could 
 _SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
 
 
-def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: bool = False) -> Plan:
+def live_plan(options: TopicOptions) -> Plan:
     """Return a function that plans a table of live topics, given the table's state.
 
     Args:
-        topics: topic names.
-        client: settings of a consumer. With ``isolation.level=read_committed`` a partition's plan ends at its first
-            open transaction.
-        allow_loss: whether offsets that a topic deleted before the table had them are a gap instead of an error.
+        options: options of the read. With ``read_committed`` a partition's plan ends at its first open transaction.
+            Without ``fail_on_data_loss``, offsets that a topic deleted before the table had them are a gap instead of
+            an error.
 
     The function raises OptionError if a topic was recreated or truncated since the table was filled, and BrokerError if
     a topic does not exist. A partition that appears after the first plan is new. If its first records are deleted
@@ -164,33 +171,83 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
     initial_partitions: set[TopicPartition] = set()
 
     def plan(state: TableState | None) -> TablePlan:
-        ids = _topic_ids(topics, client)
-        for topic, topic_id in ids.items():
-            _check_same_topic(topic, topic_id, state, _TOPIC_REMEDY)
-        with Consumer(**client) as consumer:
-            partitions = consumer.partitions_for(*topics)
-            firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-            known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
+        with TopicLookups(options) as lookups, Consumer(**options.client) as consumer:
+            partitions = lookups.partitions()
             if not initial_partitions:
                 initial_partitions.update(partitions)
-            known_ends = {
-                one: 0 if end is None and one not in initial_partitions else end for one, end in known.items()
-            }
-            gaps = tuple(_gaps(known_ends, firsts, ends, allow_loss=allow_loss))
-            starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
+            ids = _topic_ids(sorted({one.topic for one in partitions}), options.client)
+            for topic, topic_id in ids.items():
+                _check_same_topic(topic, topic_id, state, _TOPIC_REMEDY)
+            ends = consumer.end_offsets(partitions)
+            starts, gaps = _live_starts(lookups, partitions, ends, state, initial_partitions)
+            stops = _live_stops(lookups, starts, ends)
             check_identity(
-                [(one.topic, one.partition) for one in partitions if starts[one] < ends[one]],
+                [(one.topic, one.partition) for one in partitions if starts[one] < stops[one]],
                 state,
                 look_up_in_topics(consumer, SILENCE_MS),
                 topic_ids=ids,
                 remedy=_TOPIC_REMEDY,
-                acceptance=None if allow_loss else "`allow_loss` continues without a comparison",
+                acceptance="`fail_on_data_loss`=false continues without a comparison"
+                if options.fail_on_data_loss
+                else None,
             )
-            tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
+            tasks = [
+                replace(task, topic_id=ids.get(one.topic, ""))
+                for one in partitions
+                for task in _tasks(consumer, one, starts[one], stops[one], options.client)
+            ]
         first_offsets = {(one.topic, one.partition): starts[one] for one in partitions}
-        return TablePlan(tuple(tasks), first_offsets, ids, gaps, notes=LogNotes(_open_transactions(ends, client)))
+        hiding = {one: end for one, end in ends.items() if stops[one] == end}
+        notes = LogNotes(_open_transactions(hiding, options.client))
+        return TablePlan(tuple(tasks), first_offsets, ids, gaps, notes=notes)
 
     return plan
+
+
+def _live_starts(
+    lookups: TopicLookups,
+    partitions: Sequence[TopicPartition],
+    ends: dict[TopicPartition, int],
+    state: TableState | None,
+    initial_partitions: Collection[TopicPartition],
+) -> tuple[dict[TopicPartition, int], tuple[Gap, ...]]:
+    """Return the first offset to add in each partition, and the accepted gaps before them."""
+    options = lookups.options
+    firsts, requested = lookups.earliest(partitions), lookups.starts(partitions)
+    table_ends = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
+    if options.start != EARLIEST:
+        requested |= lookups.check_kept({one: at for one, at in requested.items() if table_ends[one] is None}, ends)
+    expected = {
+        one: (0 if options.start == EARLIEST else requested[one])
+        if end is None and one not in initial_partitions
+        else end
+        for one, end in table_ends.items()
+    }
+    begins = {one: max(firsts[one], requested[one]) for one in partitions}
+    gaps = tuple(_gaps(expected, begins, ends, allow_loss=not options.fail_on_data_loss))
+    where = options.where
+    return {one: where.limit_range(max(begins[one], table_ends[one] or 0), ends[one])[0] for one in partitions}, gaps
+
+
+def _live_stops(
+    lookups: TopicLookups, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the end offset of each partition's plan.
+
+    Raises:
+        OptionError: a specified end is beyond the end of a partition.
+    """
+    options = lookups.options
+    if options.end == LATEST:
+        bounds = {one: (starts[one], end) for one, end in ends.items()}
+    else:
+        bounds = lookups.limit_to_stable({one: (starts[one], end) for one, end in lookups.ends(list(starts)).items()})
+    stops = {}
+    for one, (start, end) in bounds.items():
+        if end > ends[one]:
+            report_loss(beyond_end(one, end, ends[one]), fail=options.fail_on_data_loss)
+        stops[one] = options.where.limit_range(start, min(end, ends[one]))[1]
+    return stops
 
 
 def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, Any]) -> tuple[Finding, ...]:
@@ -242,10 +299,7 @@ def _gaps(
         if firsts[partition] > end:
             gap = Gap(partition.topic, partition.partition, end, firsts[partition])
             if not allow_loss:
-                raise OptionError(
-                    f"{gap} are not in the topic any more, and not in the table: `allow_loss` accepts that, and "
-                    "records it in the table"
-                )
+                raise OptionError(f"{gap} are not in the topic any more, and not in the table: {_LOSS_REMEDY}")
             yield gap
 
 

@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import Checked, SourceSettings, setting
+from kafkaframes.jobs.export.settings import ConditionSettings, LogSourceSettings
+from kafkaframes.jobs.settings import setting
+from kafkaframes.scan.selection import Isolation
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
 COMMIT_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this amount is read again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSettings(SourceSettings, Checked):
-    """Settings for writing live topics or logs to a table."""
+@dataclass(frozen=True, kw_only=True)
+class TopicTableSettings(ConditionSettings):
+    """Settings of ``table_topics``."""
+
+    isolation: Isolation | None = setting(
+        "read_committed", "read_committed omits records of aborted and open transactions."
+    )
+    format: Literal["delta", "iceberg", "parquet"] = setting("parquet", "Format of the table.")
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
         "raw",
@@ -50,9 +57,6 @@ class TableSettings(SourceSettings, Checked):
         least=0.1,
         shown="SECONDS",
     )
-    isolation: Literal["read_committed", "read_uncommitted"] = setting(
-        "read_committed", "read_committed omits records of aborted transactions; read_uncommitted reads all records."
-    )
     commit_bytes: int = setting(
         COMMIT_BYTES,
         "Bytes of log in one commit. If the run is killed, at most one commit has to be repeated.",
@@ -60,14 +64,18 @@ class TableSettings(SourceSettings, Checked):
         flag="--commit-every",
         shown="SIZE",
     )
-    allow_loss: bool = setting(False, "Continue if the log no longer contains records that the table lacks.")
+    overwrite: bool = setting(False, "Replace the table's content in one commit.")
     catalog: str | None = setting(
         None, "Iceberg catalog in the configuration of pyiceberg. Default: DIR/catalog.db.", shown="NAME"
     )
     table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", shown="NS.NAME")
-    topics: Sequence[str] = setting((), "Topic to select: a name or pattern; repeatable.", flag="-t --topic")
 
     def _refuse(self) -> None:
+        if self.isolation is None:
+            raise OptionError("`isolation` is read_committed or read_uncommitted, not None")
+        if self.overwrite and (self.continuous or self.is_latest):
+            other = "`continuous`" if self.continuous else "`mode` latest"
+            raise OptionError(f"`overwrite` replaces the content once; it cannot be set with {other}")
         if self.value is not None and not self.is_latest:
             raise OptionError("`value` is for `mode` latest: other modes decode values themselves")
         for name in ("schemas", "registry", "subject", "message"):
@@ -93,3 +101,12 @@ class TableSettings(SourceSettings, Checked):
     def decoded(self) -> str:
         """The decoding of values: ``raw``, or one of ``decoding.MODES``."""
         return (self.value or RAW) if self.is_latest else self.mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSettings(LogSourceSettings, TopicTableSettings):
+    """Settings of ``table_log``."""
+
+    isolation: Isolation | None = setting(
+        "read_committed", "read_committed omits records of aborted and open transactions."
+    )

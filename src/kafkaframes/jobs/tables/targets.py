@@ -15,14 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, path_error_text
-from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings, copy_segment
+from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.committing import RUNS
 from kafkaframes.jobs.tables.content import Content
-from kafkaframes.jobs.tables.files import TopicTask, copy_topic
 from kafkaframes.jobs.tables.parquet import COMMITS, ParquetTable
 from kafkaframes.jobs.tables.run import Plan
-from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TableSettings
+from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TopicTableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.scan.values.decoding import JSON, Decoding, subject_schema
@@ -72,11 +71,11 @@ class Tables:
     dead_letters: Callable[[], Table]
 
 
-def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[str]) -> Tables:
+def tables_of(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) -> Tables:
     """Return a table and its dead-letter table, after loading their libraries and checking both locations.
 
     Args:
-        form, to: as in ``open_table``.
+        to: location of the table.
         settings: settings of the table.
         sources: log directories, inside which no table may be written.
 
@@ -84,14 +83,15 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
         OptionError: a setting does not apply to the format, or a location has other files.
         MissingExtraError: the library of the format is not installed.
     """
-    if not to.rstrip("/"):
+    form = settings.format
+    if not to.rstrip("/") and not (form == "iceberg" and settings.catalog is not None):
         raise OptionError(f"`to` {form} {to!r}: must be a directory")
     for name in ("catalog", "table"):
         if getattr(settings, name) is not None and form != "iceberg":
-            raise OptionError(f"`{name}` is for `to` iceberg")
+            raise OptionError(f"`{name}` is for an Iceberg table")
     if settings.is_latest and form == "parquet":
         raise OptionError(
-            "`mode` latest: rows of Parquet files cannot be replaced by key: `to` delta or `to` iceberg has them; "
+            "`mode` latest: rows of Parquet files cannot be replaced by key; those of Delta and Iceberg tables can; "
             "`mode` raw keeps every record"
         )
     if settings.dead_letters is not None and form == "iceberg":
@@ -153,7 +153,7 @@ class Values:
         subject: registry subject whose newest schema the table has.
     """
 
-    settings: TableSettings
+    settings: TopicTableSettings
     schema: bytes | None
     by_id: Mapping[int, bytes]
     subject: str
@@ -211,7 +211,7 @@ class Values:
         return value_settings
 
 
-def values_of(topics: Sequence[str], settings: TableSettings) -> Values:
+def values_of(topics: Sequence[str], settings: TopicTableSettings) -> Values:
     """Read the schema files.
 
     Args:
@@ -225,7 +225,7 @@ def values_of(topics: Sequence[str], settings: TableSettings) -> Values:
     return Values(settings, schema, by_id, _subject(topics, settings))
 
 
-def _subject(topics: Sequence[str], settings: TableSettings) -> str:
+def _subject(topics: Sequence[str], settings: TopicTableSettings) -> str:
     if settings.registry is None or settings.subject:
         return settings.subject or ""
     if len(topics) != 1 or any(mark in topics[0] for mark in "*?["):
@@ -282,10 +282,7 @@ def _values(task: ExportTask, settings: Settings) -> list[bytes | None]:
     result = SegmentResult(task)
     try:
         with borrow_memory() as memory:
-            if isinstance(task, TopicTask):
-                copy_topic(result, task, settings, take, memory=memory)
-            else:
-                copy_segment(result, settings, take, memory=memory)
+            task.copy(result, settings, take, memory=memory)
     except _EnoughError:
         pass
     return sample

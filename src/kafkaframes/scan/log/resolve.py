@@ -132,7 +132,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     """Plan the read of discovered logs. Exceptions are those of ``plan_log``."""
     choice = choose(discovery, options, cores=cores)
     parts = choice.parts
-    cuts = [_slices(part, part_options) for part, part_options in parts]
+    cuts = [plan_part(part, part_options) for part, part_options in parts]
     chunks_with_logs = [chunk for part, _ in cuts for chunk in part]
     notes = sum_notes([choice.notes, *(note for _, note in cuts)])
     slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
@@ -191,8 +191,19 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
             log.warning("%s", problem)
 
 
-def _slices(part: DistinctSegments, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
-    """Return the slices of a group of segments without duplicates, each with its log, and notes."""
+def plan_part(
+    part: DistinctSegments, options: ReadOptions, *, whole_segments: bool = False
+) -> tuple[list[tuple[Slice, Log]], LogNotes]:
+    """Return the slices of a group of segments without duplicates, each with its log, and notes.
+
+    Args:
+        part: Segments.
+        options: Options of the read.
+        whole_segments: Whether slices are whole segments, which have more batches than the range.
+
+    Raises:
+        OptionError: Offsets of the range are lost, or ``read_committed`` is selected for single segments.
+    """
     logs = logs_of(part)
     options = with_isolation(options, is_whole=part.logs.whole)
     resolved_offsets = resolve_offsets(options, logs)
@@ -200,7 +211,7 @@ def _slices(part: DistinctSegments, options: ReadOptions) -> tuple[list[tuple[Sl
         check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    slices, notes = plan_slices(part.segments, resolved_offsets, logs)
+    slices, notes = plan_slices(part.segments, resolved_offsets, logs, whole_segments=whole_segments)
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
@@ -211,13 +222,16 @@ def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
 
 
-def plan_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
+def plan_slices(
+    segments: list[Segment], options: ReadOptions, logs: Logs, *, whole_segments: bool = False
+) -> tuple[list[Slice], LogNotes]:
     """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
     Args:
         segments: Selected segments.
         options: Options of the read, with offsets as start and end.
         logs: Logs of the topic partitions.
+        whole_segments: Whether the slices are not narrowed to the batches of the range.
     """
     states = _transactions(options, logs)
     notes = _transaction_notes(options, logs, states)
@@ -225,7 +239,8 @@ def plan_slices(segments: list[Segment], options: ReadOptions, logs: Logs) -> tu
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
-        slices = [narrow_part for part in slices if (narrow_part := _narrow(part, logs)).size_bytes > 0]
+        if not whole_segments:
+            slices = [narrow_part for part in slices if (narrow_part := _narrow(part, logs)).size_bytes > 0]
         slices = _with_aborted(slices, segments, states)
     return slices, notes
 

@@ -241,7 +241,11 @@ def export_topics(
             "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
         )
     names = [topics] if isinstance(topics, str) else list(topics)
-    read = TopicOptions(reader_settings({**_COMMITTED_OPTIONS, **_lower(options)}), subscribe=frozenset(names))
+    read = TopicOptions(
+        reader_settings({**_COMMITTED_OPTIONS, **_lower(options)}),
+        subscribe=frozenset(names),
+        fail_on_data_loss=not allow_loss,
+    )
     target = os.fspath(to)
     settings = Settings(target, on_damage="fail")
     export = TableExport(
@@ -250,7 +254,7 @@ def export_topics(
         table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
         run=runner(spark),
     )
-    return _result_of(export.export(live_plan(names, read.client, allow_loss=allow_loss), incremental=True), target)
+    return _result_of(export.export(live_plan(read), incremental=True), target)
 
 
 _ISOLATION_OPTION: Final = "kafka.isolation.level"

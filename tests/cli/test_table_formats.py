@@ -1,4 +1,4 @@
-"""``export --format delta|iceberg`` on the command line, and its messages."""
+"""``table --to delta|iceberg`` of logs: what is printed, where it writes, and which flags are rejected."""
 
 import builtins
 import json
@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from tests.spark.truth import SHOP
 
+import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
 
@@ -18,7 +19,7 @@ FORMATS = ("delta", "iceberg")
 
 
 def ask(*args):
-    return CliRunner().invoke(cli, ["export", *map(str, args)])
+    return CliRunner().invoke(cli, ["table", *map(str, args)])
 
 
 def refusal_of(*args):
@@ -30,15 +31,13 @@ def refusal_of(*args):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_table_is_made_and_told_of(form, tmp_path):
-    result = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
+    result = ask(SHOP, "--to", form, tmp_path / "t", "--topic", "payments")
     assert result.exit_code == 0, result.output
-    assert "1,183 records" in result.output
+    assert "1,047 records" in result.output
     assert "1 commit" in result.output
-    again = refusal_of(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
-    assert "--incremental adds what is new" in again
-    third = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments", "--incremental")
-    assert "nothing new" in third.output
-    report = json.loads(ask(SHOP, "--to", tmp_path / "t", "--format", form, "--incremental", "--json").stdout)
+    again = ask(SHOP, "--to", form, tmp_path / "t", "--topic", "payments")
+    assert "nothing new" in again.output
+    report = json.loads(ask(SHOP, "--to", form, tmp_path / "t", "--json").stdout)
     assert report["table"]["offsets"]["payments"] == {"0": 722, "1": 757}
     assert report["table"]["offsets"]["customers"] == {"0": 2200}
     assert report["table"]["commits"] == 1
@@ -46,7 +45,7 @@ def test_a_table_is_made_and_told_of(form, tmp_path):
 
 def test_processes_write_the_same(tmp_path, monkeypatch):
     for workers in ("1", "2"):
-        result = ask(SHOP, "--to", tmp_path / workers, "--format", "delta", "--workers", workers)
+        result = ask(SHOP, "--to", "delta", tmp_path / workers, "--workers", workers)
         assert result.exit_code == 0, result.output
     one, two = (deltalake.DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("1", "2"))
     order = [(name, "ascending") for name in ("topic", "partition", "offset")]
@@ -57,10 +56,10 @@ def test_processes_write_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", FORMATS)
 def test_spark_writes_the_same(form, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session of all tests is used
-    result = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--master", "local[2]", "--json")
+    result = ask(SHOP, "--to", form, tmp_path / "t", "--master", "local[2]", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert report["records"] == 13_818
+    assert report["records"] == 13_682
     assert report["table"]["commits"] == 1
 
 
@@ -77,40 +76,46 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    assert f"pip install 'kafkaframes[{form}]'" in refusal_of(SHOP, "--to", tmp_path / "t", "--format", form)
+    assert f"pip install 'kafkaframes[{form}]'" in refusal_of(SHOP, "--to", form, tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("form", "flags", "message"),
     [
-        (("--format", "parquet", "--incremental"), "--incremental is for tables"),
-        (("--format", "delta", "--catalog", "x"), "--catalog is for --format iceberg"),
-        (("--format", "delta", "--table", "a.b"), "--table is for --format iceberg"),
-        (("--format", "delta", "--base64"), "`base64` is for csv"),
-        (("--format", "delta", "--incremental", "--overwrite"), "only one of"),
-        (("--format", "iceberg", "--table", "noname"), "NAMESPACE.NAME"),
-        (("--format", "iceberg", "--catalog", "not-configured"), "--catalog not-configured"),
-        (("--format", "delta", "--option", "columns=offset"), "an export to a table takes"),
-        (("--format", "csv", "--option", "isolation=read_committed"), "an export takes"),
+        ("delta", ("--catalog", "x"), "--catalog is for an Iceberg table"),
+        ("delta", ("--table", "a.b"), "--table is for an Iceberg table"),
+        ("delta", ("--continuous", "--overwrite"), "cannot be set with --continuous"),
+        ("delta", ("--mode", "latest", "--overwrite"), "cannot be set with --mode latest"),
+        ("iceberg", ("--table", "noname"), "NAMESPACE.NAME"),
+        ("iceberg", ("--catalog", "not-configured"), "--catalog not-configured"),
+        ("delta", ("--start", "latest"), "cannot start at latest"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(flags, message, tmp_path):
-    assert message in refusal_of(SHOP, "--to", tmp_path / "t", *flags)
+def test_options_that_do_not_fit_are_refused(form, flags, message, tmp_path):
+    assert message in refusal_of(SHOP, "--to", form, tmp_path / "t", *flags)
     assert not list(tmp_path.glob("t/**/*.parquet"))
 
 
-def test_a_destination_is_needed():
-    assert "--to DIR, or" in refusal_of(SHOP, "--format", "delta")
+def test_overwrite_replaces_the_content_in_one_commit(tmp_path):
+    assert ask(SHOP, "--to", "delta", tmp_path / "t", "--topic", "payments").exit_code == 0
+    before = deltalake.DeltaTable(str(tmp_path / "t"))
+    assert ask(SHOP, "--to", "delta", tmp_path / "t", "--topic", "customers", "--overwrite").exit_code == 0
+    after = deltalake.DeltaTable(str(tmp_path / "t"))
+    assert after.version() == before.version() + 1
+    assert set(after.to_pyarrow_table()["topic"].to_pylist()) == {"customers"}
+    assert deltalake.DeltaTable(str(tmp_path / "t"), version=before.version()).to_pyarrow_table() == (
+        before.to_pyarrow_table()
+    )
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_directory_with_other_files_is_refused(form, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("")
-    assert "holds other files, and no table" in refusal_of(SHOP, "--to", tmp_path / "mine", "--format", form)
-    assert ask(SHOP, "--to", tmp_path / "files", "--topic", "payments").exit_code == 0
-    assert "holds other files" in refusal_of(SHOP, "--to", tmp_path / "files", "--format", form)
+    assert "holds other files, and no table" in refusal_of(SHOP, "--to", form, tmp_path / "mine")
+    kafkaframes.export_log(SHOP, tmp_path / "files", topics="payments")
+    assert "holds other files" in refusal_of(SHOP, "--to", form, tmp_path / "files")
 
 
 def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
@@ -120,7 +125,7 @@ def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
     stray = place / "topic=payments" / "partition=0" / f"{0:020}-aa-feedbeef.parquet"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"half")
-    assert "1 file of runs that were killed" in ask(SHOP, "--to", place, "--format", "delta").output
+    assert "1 file of runs that were killed" in ask(SHOP, "--to", "delta", place).output
     assert not stray.exists()
 
 
@@ -132,17 +137,17 @@ def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
 
     config = pyiceberg.utils.config.Config()
     monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", config)
-    flags = ("--format", "iceberg", "--catalog", "lake", "--table", "raw.payments", "--topic", "payments")
+    flags = ("--to", "iceberg", "", "--catalog", "lake", "--table", "raw.payments", "--topic", "payments")
     result = ask(SHOP, *flags)
     assert result.exit_code == 0, result.output
     table = pyiceberg.catalog.load_catalog("lake").load_table("raw.payments")
     assert table.location().startswith(f"file://{tmp_path}/house")
-    assert table.scan().to_arrow().num_rows == 1183
-    assert "nothing new" in ask(SHOP, *flags, "--incremental").output
+    assert table.scan().to_arrow().num_rows == 1047
+    assert "nothing new" in ask(SHOP, *flags).output
 
 
 def test_pyiceberg_has_nothing_to_remark(tmp_path, caplog):
     """It warned of the dictionaries that Arrow's schema in the data files names, once for each file."""
-    result = ask(SHOP, "--to", tmp_path / "t", "--format", "iceberg", "--topic", "payments", "--workers", "1")
+    result = ask(SHOP, "--to", "iceberg", tmp_path / "t", "--topic", "payments", "--workers", "1")
     assert result.exit_code == 0, result.output
     assert [record.message for record in caplog.records if record.name.startswith("pyiceberg")] == []

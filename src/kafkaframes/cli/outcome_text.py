@@ -1,0 +1,113 @@
+"""The outcome of an export, on standard output and standard error: totals, damage, notes, and the state of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from kafkaframes.cli.text import printable, say, size_text, time_text
+from kafkaframes.errors.words import count_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.export.tally import Summary
+
+WIDTH_IN_A_PIPE = 110
+
+
+def say_problems(outcome: Outcome, *, failure: str) -> None:
+    """Print damage, tasks that failed, and notes on standard error.
+
+    Args:
+        outcome: outcome of the export.
+        failure: first words of the line about a task that failed.
+    """
+    for result in outcome.results:
+        for fault in result.faults:
+            say(f"kafkaframes: {fault}", err=True)
+        if result.fault_count > len(result.faults):
+            more = result.fault_count - len(result.faults)
+            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged positions", err=True)
+    for result in outcome.failed:
+        say(f"kafkaframes: {failure}: {result.failed}", err=True)
+    for line in outcome.notes:
+        say(f"kafkaframes: {printable(line)}", err=True)
+    if outcome.notes.hidden_records:
+        say("kafkaframes: --isolation read_uncommitted includes these records", err=True)
+
+
+def tables_of(summary: Summary) -> Iterable[Any]:
+    """Yield a table of topics, a table of codecs, and the skipped data."""
+    yield ""
+    yield _topics_table(summary)
+    yield _codecs_table(summary)
+    yield _table_of_dropped(summary) if summary.dropped else "[bold]Left out[/]  nothing"
+    if summary.internal_topics:
+        names = _plain(", ".join(summary.internal_topics))
+        yield f"[bold]Not read[/]  internal topics: {names} [dim](--internal-topics)[/]"
+    yield ""
+
+
+def _plain(text: str) -> str:
+    return escape(printable(text))
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("topic", "codec", "what", "first", "last") else "right")
+    return table
+
+
+def _topics_table(summary: Summary) -> Table:
+    table = _table("Records", "topic", "partitions", "records", "bytes", "first", "last")
+    for topic in summary.topics:
+        table.add_row(
+            f"[bold]{_plain(topic.topic)}[/]",
+            f"{topic.partitions}",
+            f"{topic.records:,}",
+            size_text(topic.payload_bytes),
+            time_text(topic.first_timestamp_ms),
+            time_text(topic.last_timestamp_ms),
+        )
+    return table
+
+
+def _codecs_table(summary: Summary) -> Table:
+    table = _table("Compression", "codec", "batches", "records", "in the log", "keys, values, headers", "ratio")
+    for codec in summary.codecs:
+        row = (f"{codec.batches:,}", f"{codec.records:,}", size_text(codec.log_bytes), size_text(codec.payload_bytes))
+        table.add_row(f"[bold]{codec.codec}[/]", *row, f"[bold]{codec.ratio:.2f}[/]")
+    return table
+
+
+def _table_of_dropped(summary: Summary) -> Table:
+    table = _table("Left out", "what", "batches", "records", "in the log")
+    for entry in summary.dropped:
+        records = "?" if entry.records is None else f"{entry.records:,}"
+        table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, size_text(entry.log_bytes))
+    return table
+
+
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a summary of the table, line by line."""
+    at = facts.get("version", facts.get("snapshot"))
+    if at is not None:
+        word = "version" if "version" in facts else "snapshot"
+        commits = count_text(facts["commits"], "commit") if facts["commits"] else "nothing new"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {commits}"
+    if "metadata" in facts:
+        yield f"metadata: {facts['metadata']}"
+    for gap in facts["gaps"]:
+        yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
+    if facts["removed_orphans"]:
+        yield f"removed: {count_text(len(facts['removed_orphans']), 'file')} of runs that were killed"
+    for path in facts["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file is not known: {path}"

@@ -1,0 +1,80 @@
+"""Sources of commands that read either log directories or live topics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kafkaframes.cli.connecting import SERVERS, is_typed, reach_broker
+from kafkaframes.errors import NO_SUCH_PATH, OptionError
+from kafkaframes.jobs.export.settings import RangeSettings
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.topic.options import TopicOptions
+
+TopicSettings = TypeVar("TopicSettings", bound=RangeSettings)
+
+
+def are_topics(sources: Sequence[str], servers: str | None) -> bool:
+    """Return whether the sources are topics of a cluster.
+
+    Args:
+        sources: arguments of the command.
+        servers: value of ``-b``.
+
+    Raises:
+        OptionError: a source is neither a path nor a topic of a known cluster.
+    """
+    if servers is not None:
+        return True
+    paths = [source for source in sources if "/" in source or os.path.exists(source)]
+    if not paths and os.environ.get(SERVERS):
+        return True
+    if len(paths) < len(sources):
+        other = next(source for source in sources if source not in paths)
+        raise OptionError(f"{NO_SUCH_PATH} (at {other}); for a topic, -b HOST:PORT or ${SERVERS} specifies the cluster")
+    return False
+
+
+def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool, others: Sequence[str] = ()) -> None:
+    """Reject flags that apply to the other kind of source.
+
+    Args:
+        log_settings: settings for log directories.
+        live_settings: settings for topics.
+        is_live: whether the sources are topics.
+        others: further parameters of the command that apply to log directories only.
+
+    Raises:
+        OptionError: a flag does not apply to the source.
+    """
+    kind, other = ("a topic", "a log directory") if is_live else ("a log directory", "a topic")
+    names = {entry.name for entry in fields(log_settings)} - {entry.name for entry in fields(live_settings)}
+    wrong_names = {*names, *others} if is_live else {"properties"}
+    for option in click.get_current_context().command.params:
+        if option.name in wrong_names and is_typed(option.name):
+            raise OptionError(f"{max(option.opts, key=len)} is for {other}, and the source is {kind}")
+
+
+def topic_settings(settings: Any, kind: type[TopicSettings]) -> TopicSettings:
+    """Return the settings of a command for log directories as settings for topics."""
+    return kind(**{entry.name: getattr(settings, entry.name) for entry in fields(kind)})
+
+
+def topic_read(
+    topics: Sequence[str], settings: RangeSettings, *, servers: str | None, properties: tuple[str, ...], timeout: float
+) -> TopicOptions:
+    """Return the options of a read of live topics, once a broker has responded.
+
+    ``--isolation`` overrides ``isolation.level`` of ``-X``, which overrides the default.
+    """
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.jobs.tables.job import options_of_client
+
+    isolation = {"isolation": {"isolation.level": settings.isolation or "read_committed"}}
+    client = reach_broker(servers, properties, timeout, flags=isolation, kind=ConsumerSettings)
+    return options_of_client(client, topics, settings)

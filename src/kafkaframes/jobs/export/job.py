@@ -1,0 +1,111 @@
+"""An export of logs to files, planned and ready to run. ``export_log``, ``scan.export`` and the command share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kafkaframes.errors import OptionError
+from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.export.planning import plan_export
+from kafkaframes.jobs.export.run import Outcome, export, export_single
+from kafkaframes.jobs.export.task import ExportTask, Settings
+from kafkaframes.jobs.job import JobResult, Runner, run_here
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
+
+
+@dataclass(frozen=True, slots=True)
+class FileExport:
+    """A planned export to files.
+
+    Attributes:
+        tasks: tasks in order of partition and offset.
+        settings: settings of all tasks.
+        overwrite: whether to replace the output of an earlier export.
+        single_file: whether to write one Parquet file.
+        internal_topics: internal topics that exist and are not selected.
+        notes: notes of the planner, such as records that open transactions hide.
+    """
+
+    tasks: Sequence[ExportTask]
+    settings: Settings
+    overwrite: bool = False
+    single_file: bool = False
+    internal_topics: tuple[str, ...] = ()
+    notes: LogNotes = NO_NOTES
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes to read if no earlier run has exported anything."""
+        return sum(task.bytes_to_read for task in self.tasks)
+
+    def run(self, run: Runner = run_here) -> Outcome:
+        """Write the files that no earlier run has written.
+
+        Args:
+            run: runs the tasks. One process writes a single file.
+
+        Raises:
+            OptionError: the destination cannot be written, or has other contents or an export with other settings.
+            LogDirError, CorruptRecordError: a segment cannot be read, and a single file is written.
+        """
+        facts = {"overwrite": self.overwrite, "internal_topics": self.internal_topics, "notes": self.notes}
+        if self.single_file:
+            return export_single(self.tasks, self.settings, **facts)  # type: ignore[arg-type]
+        return export(self.tasks, self.settings, run=run, **facts)  # type: ignore[arg-type]
+
+
+def plan_log_export(
+    read: ReadOptions, settings: Settings, *, overwrite: bool = False, single_file: bool = False
+) -> FileExport:
+    """Plan an export of logs to files. Nothing is written.
+
+    Args:
+        read: options of the read.
+        settings: settings of all tasks. The isolation level and the store's options are those of ``read``.
+        overwrite, single_file: as in ``FileExport``.
+
+    Raises:
+        LogDirError: a path does not exist or cannot be read.
+        OptionError: the destination is not a local path or is inside a source; or a topic, partition or offset does not
+            exist, or is lost.
+    """
+    target = local_target(settings.to)
+    refuse_inside(Path(target), read.paths)
+    plan = plan_export(read)
+    return FileExport(
+        plan.tasks,
+        replace(settings, to=target, isolation=plan.isolation, storage=read.storage),
+        overwrite=overwrite,
+        single_file=single_file,
+        internal_topics=plan.internal_topics,
+        notes=plan.notes,
+    )
+
+
+def local_target(to: str) -> str:
+    """Return the path of a destination.
+
+    Raises:
+        OptionError: the destination is empty, or is a URL.
+    """
+    target = to.removeprefix("file://")
+    if not target:
+        raise OptionError("`to` is empty: must be a directory")
+    if "://" in target:
+        raise OptionError(f"`to` {to}: must be a directory (a mounted one may be a store): files are renamed in it")
+    return target
+
+
+def result_of(outcome: Outcome) -> JobResult[Outcome]:
+    """Return the result of an export for users: faults, notes, and the number of records."""
+    faults = [fault for one in outcome.results for fault in one.faults]
+    failures = [f"not exported: {one.failed}" for one in outcome.failed]
+    summary_line = (
+        f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to "
+        f"{outcome.summary.output}, in {count_text(len(outcome.results), 'segment')}"
+    )
+    return JobResult(outcome, outcome.as_json(), (*faults, *failures, *outcome.notes, summary_line))

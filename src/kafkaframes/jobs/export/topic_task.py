@@ -1,0 +1,89 @@
+"""Export an offset range of a live topic partition, which the kafkaframes client fetches. Workers run this code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.client.stretch import RangeReader
+from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
+from kafkaframes.jobs.export.task import ExportTask, Look, SegmentResult, Settings, Write, add_fault
+from kafkaframes.records.columns import ReadError
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.memory import Recycler
+
+SILENCE_MS: Final = 120_000
+_READER: Final[Mapping[str, Any]] = {
+    "auto_offset_reset": "none",
+    "enable_auto_commit": False,
+    "fetch_max_bytes": 16 << 20,
+    "max_partition_fetch_bytes": 8 << 20,
+    "fetch_max_wait_ms": 100,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTask(ExportTask):
+    """The export of an offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
+
+    Attributes:
+        path: name of the range for messages.
+        size_bytes: estimated number of bytes to fetch.
+        client: settings of a consumer.
+    """
+
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The topic partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    def copy(
+        self,
+        result: SegmentResult,
+        settings: Settings,
+        write: Write,
+        *,
+        memory: Recycler,
+        look: Look | None = None,
+    ) -> None:
+        """Fetch the range and pass it to ``write`` batch by batch, as ``ExportTask.copy`` does.
+
+        Raises:
+            OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.
+            CorruptRecordError: a batch is damaged, and ``on_damage`` is "fail".
+            BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
+        """
+        with Consumer(**{**_READER, **self.client}) as consumer:
+            for fetched_batches in iter(_range_reader(consumer, self).next, None):
+                if look is not None:
+                    look(fetched_batches.batches)
+                result.tally.begin_source()
+                errors: list[ReadError] = []
+                record_batches = fetched_batches.read(
+                    SOURCE_COLUMNS,
+                    end_offset=self.end_offset,
+                    verify_crc=settings.verify_crc,
+                    memory=memory,
+                    on_damage=settings.on_damage,
+                    control_records=settings.keep.control,
+                    errors=errors,
+                )
+                for batch in record_batches:
+                    write(result.tally.take(batch, settings.keep))
+                data = fetched_batches.data
+                for error in errors:
+                    header = bytes(data[error.position : error.position + BATCH_V2.size])
+                    add_fault(result, error, header, end=len(data))
+
+
+def _range_reader(consumer: Consumer, task: TopicTask) -> RangeReader:
+    def raise_loss(problem: str) -> None:
+        raise OptionError(f"{task.path} {problem}: run again")
+
+    first, end = task.first_offset or 0, task.end_offset or 0
+    return RangeReader(consumer, task.topic_partition, first, end, on_loss=raise_loss, silence_ms=SILENCE_MS)

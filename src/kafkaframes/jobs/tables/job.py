@@ -1,0 +1,218 @@
+"""A table of logs or live topics, ready to be filled once or continuously.
+
+``table_log``, ``table_topics``, ``scan.write_table`` and the command share it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.export.run import Outcome
+from kafkaframes.jobs.export.settings import RangeSettings
+from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.job import JobResult, Runner, run_here
+from kafkaframes.jobs.tables.content import RAW
+from kafkaframes.jobs.tables.planning import live_plan, table_plan
+from kafkaframes.jobs.tables.run import Plan, TableExport
+from kafkaframes.jobs.tables.settings import TopicTableSettings
+from kafkaframes.jobs.tables.state import table_settings
+from kafkaframes.jobs.tables.targets import Tables, Values, tables_of, values_of
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.topic.options import TopicOptions
+
+TIDY_EVERY: Final = 20  # number of rounds of a continuous job between two compactions of small files
+log = logging.getLogger("kafkaframes.jobs")
+Report = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """A planned table.
+
+    Attributes:
+        settings: settings of the table.
+        plan: plans the offsets to add, given the table's state.
+        files: settings of the data files, with the isolation level of the read.
+        values: how values are decoded.
+        tables: the table and its dead letters.
+    """
+
+    settings: TopicTableSettings
+    plan: Plan
+    files: Settings
+    values: Values
+    tables: Tables
+
+    def run(self, run: Runner = run_here) -> Outcome:
+        """Add the new records to the table.
+
+        Args:
+            run: runs the tasks.
+
+        Raises:
+            OptionError: the table does not match the settings or the source, or records were lost.
+            NetworkError, BrokerError: the cluster or the registry does not respond, or responds with an error.
+        """
+        table = self.tables.table()
+        content = self.values.content(table.read(), self.plan, self.files)
+        content_settings = table_settings(self.files, isolation=self.files.isolation)
+        export = TableExport(
+            table,
+            self.files,
+            content_settings | self.values.settings_for(content),
+            run=run,
+            content=content,
+            dead_letters=None if content == RAW else self.tables.dead_letters(),  # every record is a row of bytes
+            commit_bytes=self.settings.commit_bytes,
+        )
+        return export.export(self.plan, incremental=True, overwrite=self.settings.overwrite)
+
+    def follow(
+        self, run: Runner, *, stop: threading.Event, report: Report, retry: Callable[[str], None] = log.warning
+    ) -> None:
+        """Add new records until ``stop`` is set. The current round is then completed.
+
+        If the cluster or the registry cannot be reached, the next round tries again. Small files are compacted every
+        ``TIDY_EVERY`` rounds.
+
+        Args:
+            run: runs the tasks.
+            stop: ends the job.
+            report: receives the outcome of each round.
+            retry: receives a text if a round has failed and will be repeated. Default: it is logged as a warning.
+        """
+        rounds, interval = 0, self.settings.interval
+        while not stop.is_set():
+            try:
+                outcome = self.run(run)
+            except NetworkError as error:
+                retry(f"{error}; trying again in {interval:g} s")
+            else:
+                report(outcome)
+                rounds += 1
+                if rounds % TIDY_EVERY == 0:
+                    self.tables.table().tidy()
+            stop.wait(interval)
+
+
+def plan_log_table(read: ReadOptions, topics: Sequence[str], to: str, settings: TopicTableSettings) -> TableJob:
+    """Plan a table of logs. Schema files are read, and the location is checked. Nothing is written.
+
+    Args:
+        read: options of the read.
+        topics: selected topic names or patterns, from which a registry's subject is derived.
+        to: location of the table.
+        settings: settings of the table.
+
+    Raises:
+        OptionError: a setting, a schema or the location is invalid.
+        MissingExtraError: the library of the table's or the values' format is not installed.
+    """
+    if read.isolation is None:
+        raise OptionError("`isolation` is read_committed or read_uncommitted, not None")
+    values = values_of(topics, settings)
+    values.check()
+    tables = tables_of(to, settings, sources=read.paths)
+    files = replace(settings.task_settings(to), isolation=read.isolation, storage=read.storage)
+    return TableJob(settings, table_plan(read), files, values, tables)
+
+
+def plan_topic_table(
+    connect: Callable[[], TopicOptions], topics: Sequence[str], to: str, settings: TopicTableSettings
+) -> TableJob:
+    """Plan a table of live topics. Other arguments and exceptions are those of ``plan_log_table``.
+
+    Args:
+        connect: returns the options of the read. It is called after the settings were checked.
+    """
+    values = values_of(topics, settings)
+    values.check()
+    tables = tables_of(to, settings, sources=())
+    read = connect()
+    isolation = "read_committed" if read.read_committed else "read_uncommitted"
+    files = replace(settings.task_settings(to), isolation=isolation)
+    return TableJob(settings, live_plan(read), files, values, tables)
+
+
+def topic_options(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    settings: RangeSettings,
+    client: Mapping[str, Any] | None = None,
+) -> TopicOptions:
+    """Return the options of a read of live topics. The arguments are those of ``table_topics``.
+
+    Raises:
+        OptionError: a setting of the client is invalid, or no topic is selected.
+    """
+    servers = servers if isinstance(servers, str) else ",".join(servers)
+    consumer_settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": settings.isolation}
+    return options_of_client(consumer_settings, topics, settings)
+
+
+def options_of_client(client: Mapping[str, Any], topics: str | Sequence[str], settings: RangeSettings) -> TopicOptions:
+    """Return the options of a read of live topics with these consumer settings, which have the isolation level."""
+    selection = settings.selection(topics)
+    if not selection.topic_names:
+        raise OptionError("`topics` names no topic")
+    ConsumerSettings.from_options(client)  # rejects invalid settings
+    return TopicOptions(
+        dict(client),
+        **selection.topic_fields(),
+        no_match="latest",
+        fail_on_data_loss=settings.fail_on_data_loss,
+        include_headers=settings.headers,
+    )
+
+
+def run_table(
+    job: TableJob,
+    *,
+    run: Runner = run_here,
+    stop: threading.Event | None = None,
+    report: Callable[[JobResult[Outcome]], None] | None = None,
+) -> JobResult[Outcome]:
+    """Fill a table once, or continuously if its settings say so.
+
+    Args:
+        job: the planned table.
+        run: runs the tasks.
+        stop: ends a continuous job. None: only an exception ends it.
+        report: receives the result of each round of a continuous job.
+
+    Returns:
+        The result of the last round.
+
+    Raises:
+        OptionError: a continuous job was stopped before its first round.
+    """
+    if not job.settings.continuous:
+        return table_result(job.run(run))
+    results: list[JobResult[Outcome]] = []
+
+    def take(outcome: Outcome) -> None:
+        results[:] = [table_result(outcome)]
+        if report is not None:
+            report(results[0])
+
+    job.follow(run, stop=stop or threading.Event(), report=take)
+    if not results:
+        raise OptionError("the table was stopped before its first round: nothing was written")
+    return results[0]
+
+
+def table_result(outcome: Outcome) -> JobResult[Outcome]:
+    """Return the result of a round for users: faults, notes, and the number of added records."""
+    faults = [fault for one in outcome.results for fault in one.faults]
+    failures = [f"not in the table: {one.failed}" for one in outcome.failed]
+    added_text = f"{count_text(outcome.summary.records, 'record')} written to {outcome.summary.output}"
+    commits = (outcome.table or {}).get("commits", 0)
+    commit_text = count_text(commits, "commit") if commits else "nothing new"
+    return JobResult(outcome, outcome.as_json(), (*faults, *failures, *outcome.notes, f"{added_text}; {commit_text}"))
