@@ -2,13 +2,13 @@
 
 import pytest
 from click.testing import CliRunner
-from kafkaframes.spark.dataframes.summary import summarize
 from tests.spark.truth import LOGS, SHOP, lines_of, rows_of
 
 from kafkaframes.cli import summarize as cli_summarize
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export.tally import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.spark.dataframes.summary import summarize
 
 
 def run(*arguments):
