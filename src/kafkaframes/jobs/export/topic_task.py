@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.stretch import RangeReader
+from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
 from kafkaframes.jobs.export.task import ExportTask, Look, SegmentResult, Settings, Write, add_fault
