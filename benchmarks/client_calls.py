@@ -47,7 +47,7 @@ class Client:
         """Return the number of records that a poll returns."""
         raise NotImplementedError
 
-    def committed_offset(self) -> int:
+    def committed(self) -> int:
         raise NotImplementedError
 
     def commit(self) -> None:
@@ -74,7 +74,7 @@ class Ours(Client):
     def poll(self) -> int:
         return len(self.consumer.poll(1_000))
 
-    def committed_offset(self) -> int:
+    def committed(self) -> int:
         return self.consumer.committed([self.partition])[self.partition].offset
 
 
@@ -98,7 +98,7 @@ class Confluent(Client):
         # Without offsets, it commits only those that are not committed yet.
         self.consumer.commit(offsets=[self.end], asynchronous=False)
 
-    def committed_offset(self) -> int:
+    def committed(self) -> int:
         return self.consumer.committed([self.partition], timeout=30)[0].offset
 
     def end_offsets(self) -> int:
@@ -122,7 +122,7 @@ class KafkaPython(Client):
     def poll(self) -> int:
         return sum(map(len, self.consumer.poll(1_000).values()))
 
-    def committed_offset(self) -> int:
+    def committed(self) -> int:
         return self.consumer.committed(self.partition)
 
 

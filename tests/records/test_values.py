@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.records.mutations import some_log
 
 from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
@@ -65,6 +66,16 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
         1,
     )
     assert batch_read.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([scan.MEMORY, scan.FILE]))
+def test_offsets_and_timestamps_are_those_of_the_first_batch(seed, rules):
+    log = some_log(seed)
+    for data in (log, log[: len(log) // 2], b""):
+        records = next((first.records for first in batch.read_values(data, rules=rules)), ())
+        offsets, timestamps = batch.read_offsets_and_timestamps(data, rules=rules)
+        assert offsets.tolist() == [record.offset for record in records]
+        assert timestamps.tolist() == [record.timestamp for record in records]
 
 
 def plain(magic: int, offset: int, *, flip: bool) -> bytes:

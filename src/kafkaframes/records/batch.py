@@ -31,7 +31,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
-from kafkaframes.records.scan import MEMORY, Batches, Bytes, ScanEnd, as_array, check_crcs, scan, split_into_runs
+from kafkaframes.records.scan import MEMORY, Batches, Bytes, Ints, ScanEnd, as_array, check_crcs, scan, split_into_runs
 from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.primitives import java_text
@@ -231,6 +231,17 @@ def read_values(
             without being damage. For uncompressed format 2 batches, Kafka checks everything; this does not.
     """
     return Walk(as_array(data), position, rules, limit_bytes, lenient)
+
+
+def read_offsets_and_timestamps(data: bytes, *, rules: str = MEMORY) -> tuple[Ints, Ints]:
+    """Return the offsets and the timestamps of the records that ``read_values`` returns for the first batch.
+
+    Keys, values and headers are not copied.
+    """
+    array = as_array(data)
+    batches = scan(array, rules=rules).part(0, 1)
+    index = decode.index_records(batches, decode.open_sections(array, batches, limit_bytes=DEFAULT_LIMIT_BYTES))
+    return index.offsets, index.timestamps
 
 
 def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]:

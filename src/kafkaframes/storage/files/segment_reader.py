@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.batch import Record, read_values
-from kafkaframes.records.scan import FILE
+from kafkaframes.records.batch import Record, read_offsets_and_timestamps, read_values
+from kafkaframes.records.scan import FILE, Ints
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
@@ -84,13 +84,20 @@ class SegmentReader:
 
     def records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return the readable records of a batch, including control records."""
+        for batch in read_values(self._read_batch(header), rules=FILE):
+            return batch.records
+        return ()
+
+    def offsets_and_timestamps(self, header: BatchHeader) -> tuple[Ints, Ints]:
+        """Return the offsets and the timestamps of ``records(header)``, without the records themselves."""
+        return read_offsets_and_timestamps(self._read_batch(header), rules=FILE)
+
+    def _read_batch(self, header: BatchHeader) -> bytes:
         raw = self._read_at(header.position, header.size)
         if len(raw) < header.size:
             reason = "the file became shorter while it was read"
             raise LogDirError(reason, position=header.position, file=self.segment.path)
-        for batch in read_values(raw, rules=FILE):
-            return batch.records
-        return ()
+        return raw
 
     def entry_before(self, offset: int) -> OffsetPosition:
         """Return the offset index's entry at or before ``offset``; the segment's start if no entry matches."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+import numpy as np
+
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import TIME_ENTRY, TimestampOffset, read_time_index
@@ -79,9 +81,10 @@ def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: in
     for header in reader.headers(reader.start_before(from_offset)):
         if header.max_timestamp < timestamp_ms or header.last_offset < least_offset:
             continue
-        for record in reader.records(header):
-            if record.timestamp >= timestamp_ms and record.offset >= least_offset:
-                return TimedOffset(record.offset, record.timestamp, header.leader_epoch)
+        offsets, timestamps = reader.offsets_and_timestamps(header)
+        rows = np.flatnonzero((timestamps >= timestamp_ms) & (offsets >= least_offset))
+        if rows.size:
+            return TimedOffset(int(offsets[rows[0]]), int(timestamps[rows[0]]), header.leader_epoch)
     return None
 
 
