@@ -208,5 +208,5 @@ def test_a_cluster_that_loses_workers_and_then_an_executor_goes_on_and_repeats_n
     assert process.returncode == 0, text
     assert rule.count
     assert sorted(values(servers, "out")) == sorted(expected_values)
-    assert "micro-batch 0 is written anew" in text
+    assert "micro-batch 0 is written again" in text
     assert set(re.findall(r"Lost task \d+\.(\d+)", text)) == {"0"}  # attempts; Spark would repeat each three times

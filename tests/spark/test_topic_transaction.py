@@ -143,7 +143,7 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
             write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == []
     assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost_count + 1]
-    assert caplog.text.count("is written anew: task 0 was lost") == min(lost_count, 2)
+    assert caplog.text.count("is written again: task 0 was lost") == min(lost_count, 2)
 
 
 def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):

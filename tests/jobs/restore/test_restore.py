@@ -25,9 +25,11 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.files import atomic
+from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.transactions import transactions_of
 
 DATA = Path(__file__).parents[2] / "data"
@@ -242,7 +244,13 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
     times = sorted(row["timestamp"] for log_rows in old.values() for row in log_rows if row["timestamp"])
     moment = times[len(times) // 3]
     stamp = int(moment.timestamp() * 1000 + 0.5)
-    restore_log(source, tmp_path / "offsets", offsets=offsets, start=37, end=301)
+    starts, ends = {}, {}  # the range 37 to 301 within each log: an offset that a log does not have is an error
+    for name in old:
+        log = log_of(source)[name]
+        log_end = log_end_offset(LocalFileSystem(), log)
+        starts.setdefault(name.topic, {})[name.partition] = min(max(37, log.log_start_offset), log_end)
+        ends.setdefault(name.topic, {})[name.partition] = min(max(301, log.log_start_offset), log_end)
+    restore_log(source, tmp_path / "offsets", offsets=offsets, start=starts, end=ends)
     restore_log(source, tmp_path / "from", offsets=offsets, start=datetime_of(stamp))
     restore_log(source, tmp_path / "until", offsets=offsets, end=datetime_of(stamp))
     new = {name: log_of(tmp_path / name) for name in ("offsets", "from", "until")}
@@ -463,7 +471,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
         ({"topic_map": (("orders", "a/b"),)}, "not a topic name"),
         ({"topic_ids": (("orders", "short"),)}, "no id"),
         ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
-        ({"topics": ("no",)}, "nothing to restore"),
+        ({"topics": ("no",)}, "no topic no: there are"),
         ({"segment_bytes": 0}, "segment_bytes"),
         ({"offsets_partitions": 0}, "offsets_partitions"),
         ({"node_id": -1}, "node_id"),
