@@ -38,7 +38,7 @@ from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import table_settings
 from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.runtime.jobs import runner as spark_runner
+from kafkaframes.spark.runtime.jobs import create_runner as spark_runner
 from spark_source import cpu_seconds, write_log
 
 CODECS = ("none", "zstd")

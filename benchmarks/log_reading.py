@@ -174,7 +174,7 @@ def headers(scratch: Path) -> dict[str, float]:
                 took = time.perf_counter() - start_s
             assert seen_count == count
             start_s = time.perf_counter()
-            for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
+            for window in scan_segment(read_at, size_bytes=size_bytes, includes_data=True):
                 assert check_crcs(window.data, window.in_data()).all()
             crc_s = time.perf_counter() - start_s
         results[f"headers GB/s, batches of {size >> 10} KiB"] = size_bytes / took / 1e9

@@ -85,7 +85,9 @@ def main() -> None:
         def read() -> None:
             for segment in partition.segments:
                 with directory.filesystem.open(segment.path) as read_at:
-                    for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
+                    for window in scan_segment(
+                        read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
+                    ):
                         assert check_crcs(window.data, window.in_data()).all()
 
         read()  # kernels are loaded, the page cache is filled

@@ -262,7 +262,7 @@ def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(v
         now_ms += later_ms
         rate.add(amount, now_ms)
         bucket.refill(limit, now_ms)
-        bucket.left -= amount
+        bucket.remaining_tokens -= amount
         for over_ms in (rate.over_ms(limit, now_ms), bucket.over_ms(limit)):
             assert 0 <= over_ms < 2**31
             assert not (over_ms and value == float("inf"))

@@ -497,7 +497,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
         assert pair.ask(ordinary, session=session)[0]
     assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
     (request,) = pair.short._repeats._known_requests.values()
-    assert request.requested.topic is pair.quick.topics["orders"]
+    assert request.topic.topic is pair.quick.topics["orders"]
 
 
 def test_requests_in_turn_are_kept_once_each():

@@ -94,7 +94,9 @@ def merged_rows(copies) -> list[tuple[int, int, bytes]]:
 
     rows = []
     for piece in copies.spans:
-        raw = Path(copies.segment(piece.at).path).read_bytes()[piece.at.start : piece.at.end]
+        raw = Path(copies.segment(piece.segment_range).path).read_bytes()[
+            piece.segment_range.start : piece.segment_range.end
+        ]
         read = kafkaframes.read_records(
             raw, columns=["offset", "timestamp", "value"], on_damage="fail", control_records=False
         )

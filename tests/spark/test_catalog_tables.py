@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import comment_of, options_of, without_added
+from kafkaframes.spark.options.schemas import format_table_comment, remove_catalog_additions, resolve_read_options
 from kafkaframes.spark.sources.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
@@ -38,29 +38,29 @@ def schema_with(comment):
     ],
 )
 def test_what_a_catalog_adds_is_left_out(catalog_options, expected_options):
-    assert without_added(catalog_options | ADDED) == expected_options
+    assert remove_catalog_additions(catalog_options | ADDED) == expected_options
 
 
 def test_a_table_keeps_its_options_in_a_comment_and_gives_them_back():
     options = {"path": "/x y/ä", "subscribe": "it's?&=%,\\", "startingOffsets": '{"t": {"0": 5}}'}
-    comment = comment_of("kafka-log", options | ADDED)
+    comment = format_table_comment("kafka-log", options | ADDED)
     assert not set(comment) & set("'\"\\")
-    assert options_of("kafka-log", {}, schema_with(comment)) == options
-    assert options_of("kafka-log", {"SUBSCRIBE": "u"}, schema_with(comment)) == {
+    assert resolve_read_options("kafka-log", {}, schema_with(comment)) == options
+    assert resolve_read_options("kafka-log", {"SUBSCRIBE": "u"}, schema_with(comment)) == {
         "path": "/x y/ä", "startingOffsets": '{"t": {"0": 5}}', "SUBSCRIBE": "u",
     }  # fmt: skip
 
 
 def test_options_that_say_what_is_read_owe_nothing_to_a_comment():
     schema = schema_with("kafka-log?path=/x&subscribe=t")
-    assert options_of("kafka-log", {"path": "/y"}, schema) == {"path": "/y"}
-    assert comment_of("kafka-log", {"path": "/x"}) == ""  # no table is created
+    assert resolve_read_options("kafka-log", {"path": "/y"}, schema) == {"path": "/y"}
+    assert format_table_comment("kafka-log", {"path": "/x"}) == ""  # no table is created
 
 
 @pytest.mark.parametrize("comment", ["", "about this topic", "kafka-capture?path=/x"])
 def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
     with pytest.raises(OptionError, match=r"^kafka-log does not know what to read: .*CREATE TEMPORARY VIEW name USING"):
-        options_of("kafka-log", {}, schema_with(comment))
+        resolve_read_options("kafka-log", {}, schema_with(comment))
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
 )  # fmt: skip
 def test_credentials_are_not_put_into_a_catalog(name):
     with pytest.raises(OptionError, match=r"WITH \(.*CREATE TEMPORARY VIEW") as caught:
-        comment_of("kafka-topic", ADDED | {name: "hunter2"})
+        format_table_comment("kafka-topic", ADDED | {name: "hunter2"})
     assert "hunter2" not in str(caught.value)
-    assert comment_of("kafka-capture", ADDED | {"secrets": "true"}) == "kafka-capture?secrets=true"
+    assert format_table_comment("kafka-capture", ADDED | {"secrets": "true"}) == "kafka-capture?secrets=true"
 
 
 class Probe(DataSource):

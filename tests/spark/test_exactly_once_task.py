@@ -25,7 +25,7 @@ from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark.exactly_once import topic_exactly_once
-from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows, writing
+from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, create_task_function, write_rows
 from kafkaframes.spark.options.topic_options import topic_write_options
 
 TASK = """
@@ -213,7 +213,7 @@ def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
     """A retry, or the copy that speculation starts: both count as attempt 1. It succeeds, so that there is no third."""
     repeat(monkeypatch)
     rest = iter([rows(0, 0), rows(0, 40)])
-    [result] = next(writing(TaskArguments(options, None, {}))(rest)).to_pylist()
+    [result] = next(create_task_function(TaskArguments(options, None, {}))(rest)).to_pylist()
     assert "task 3 would be repeated" in result["failure"]
     assert result == {**dict.fromkeys(("topic", "partition", "records")), "failure": result["failure"], "is_lost": True}
     assert len(list(rest)) == 2
@@ -226,7 +226,7 @@ def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
 
     repeat(monkeypatch)
     with pytest.raises(ArithmeticError, match="of the rows"):
-        next(writing(TaskArguments(options, None, {}, is_written_anew=True))(failing()))
+        next(create_task_function(TaskArguments(options, None, {}, is_written_anew=True))(failing()))
 
 
 def repeat(monkeypatch):
@@ -237,7 +237,7 @@ def repeat(monkeypatch):
 def test_what_a_task_cannot_write_is_its_result(options):
     wrong = pa.record_batch({"value": [b"v"], "partition": pa.array([7], pa.int32())})
     with transaction(options) as (_, ledger, work):
-        [result] = next(writing(work)(iter([wrong]))).to_pylist()
+        [result] = next(create_task_function(work)(iter([wrong]))).to_pylist()
         assert "has no partition 7" in result["failure"]
         assert not result["is_lost"]
         with pytest.raises(KafkaframesError, match="task 0 was lost before"):

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark.sessions import builder
-from kafkaframes.spark.sessions.job_session import session_at
+from kafkaframes.spark.sessions.job_session import start_job_session
 
 
 class SessionContext:
@@ -75,7 +75,7 @@ def interrupt(number):
 
 def test_a_signal_while_spark_starts_ends_it_once_it_has_started(monkeypatch, jvm, number):
     spark = starting(monkeypatch, jvm, number)
-    with pytest.raises(KeyboardInterrupt), session_at("test", "local[1]"):
+    with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         raise AssertionError("the job began")
     assert spark.is_stopped
     assert jvm.poll() is not None
@@ -83,7 +83,7 @@ def test_a_signal_while_spark_starts_ends_it_once_it_has_started(monkeypatch, jv
 
 def test_a_signal_in_the_job_ends_it(monkeypatch, jvm, number):
     spark = starting(monkeypatch, jvm)
-    with pytest.raises(KeyboardInterrupt), session_at("test", "local[1]"):
+    with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         interrupt(number)
     assert spark.is_stopped
     assert jvm.poll() is not None
@@ -91,11 +91,11 @@ def test_a_signal_in_the_job_ends_it(monkeypatch, jvm, number):
 
 def test_a_signal_does_what_it_did_where_spark_submit_has_the_jvm(monkeypatch, number):
     spark = starting(monkeypatch, None)
-    with pytest.raises(KeyboardInterrupt), session_at("test", "local[1]"):
+    with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         interrupt(number)
     assert spark.is_stopped
     spark = starting(monkeypatch, None, number)
-    with pytest.raises(KeyboardInterrupt), session_at("test", "local[1]"):
+    with pytest.raises(KeyboardInterrupt), start_job_session("test", "local[1]"):
         raise AssertionError("the job began")
     assert spark.is_stopped
 
@@ -104,7 +104,7 @@ def test_without_a_signal_the_handlers_are_back_and_pyspark_keeps_its_module(mon
     import pyspark.core.context
 
     spark = starting(monkeypatch, jvm)
-    with session_at("test", "local[1]") as active_session:
+    with start_job_session("test", "local[1]") as active_session:
         assert active_session is spark
     assert spark.is_stopped
     assert pyspark.core.context.signal is signal
@@ -112,7 +112,7 @@ def test_without_a_signal_the_handlers_are_back_and_pyspark_keeps_its_module(mon
 
 def test_an_error_of_ours_goes_through(monkeypatch, jvm):
     starting(monkeypatch, jvm)
-    with pytest.raises(KafkaframesError, match="ours"), session_at("test", "local[1]"):
+    with pytest.raises(KafkaframesError, match="ours"), start_job_session("test", "local[1]"):
         raise KafkaframesError("ours")
     assert jvm.poll() is None
 
@@ -120,6 +120,6 @@ def test_an_error_of_ours_goes_through(monkeypatch, jvm):
 @pytest.mark.parametrize("url", ["spark://kafka..example:7077", f"spark://{'k' * 64}:7077", "spark://host:99999", "x"])
 def test_an_invalid_master_is_an_error_even_if_a_session_is_active(monkeypatch, jvm, url):
     spark = starting(monkeypatch, jvm)  # as an active session, which Spark returns for any master
-    with pytest.raises(OptionError, match="no master"), session_at("test", url):
+    with pytest.raises(OptionError, match="no master"), start_job_session("test", url):
         raise AssertionError("the job ran")
     assert not spark.is_stopped

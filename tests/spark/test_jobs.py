@@ -14,7 +14,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.runtime.jobs import make_split, runner
+from kafkaframes.spark.runtime.jobs import create_runner, make_split
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings
@@ -31,7 +31,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
-    run = runner(spark)
+    run = create_runner(spark)
     up = ConvertSettings(record_format=2)
     here = convert(str(LOGS / "zk-0102-v1"), tmp_path / "here", up)
     there = convert(str(LOGS / "zk-0102-v1"), tmp_path / "there", up, run=run)
@@ -48,7 +48,7 @@ def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
 @pytest.mark.parametrize("as_kafka", [False, True])
 def test_a_repair_is_that_of_one_process(spark, tmp_path, as_kafka):
     (damaged_dir,) = discover(str(LOGS / "unclean-flipped-bit-active" / "before"))
-    settings, run = RecoverySettings(10**12), runner(spark)
+    settings, run = RecoverySettings(10**12), create_runner(spark)
     here, there = plan_repair(damaged_dir, as_kafka=as_kafka), plan_repair(damaged_dir, as_kafka=as_kafka, run=run)
     assert [one.as_json() for one in there] == [one.as_json() for one in here]
     assert sum(one.bytes_lost for one in here) > 0
@@ -77,11 +77,11 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     work_split = replace(
         make_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
     )
-    there = compact(source, tmp_path / "there", settings, run=runner(spark), work_split=work_split)
+    there = compact(source, tmp_path / "there", settings, run=create_runner(spark), work_split=work_split)
     assert there.partitions == here.partitions
     assert here.partitions[0].records_kept == 1333
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    dry_result = compact(source, None, settings, run=runner(spark), work_split=work_split, scratch=tmp_path)
+    dry_result = compact(source, None, settings, run=create_runner(spark), work_split=work_split, scratch=tmp_path)
     assert dry_result.partitions == compact(source, None, settings).partitions
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "here", "there"}
 
@@ -102,12 +102,12 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
     work_split = replace(make_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
-        return runner(spark)(function, [Deadly() if isinstance(task, RewriteTask) else task for task in tasks])
+        return create_runner(spark)(function, [Deadly() if isinstance(task, RewriteTask) else task for task in tasks])
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
         compact(source, tmp_path / "out", settings, run=deadly, work_split=work_split)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
-    compact(source, tmp_path / "out", settings, run=runner(spark), work_split=work_split)
+    compact(source, tmp_path / "out", settings, run=create_runner(spark), work_split=work_split)
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
@@ -116,6 +116,6 @@ def test_damage_is_the_same_error_and_leaves_nothing(spark, tmp_path):
     data = build_records({"value": [b"a"]}) + b"\0" * 40
     (tmp_path / "in-0" / f"{0:020}.log").write_bytes(data)
     with pytest.raises(LogDirError, match="nothing was written") as caught:
-        convert(str(tmp_path / "in-0"), tmp_path / "out", RecompressSettings(codec="gzip"), run=runner(spark))
+        convert(str(tmp_path / "in-0"), tmp_path / "out", RecompressSettings(codec="gzip"), run=create_runner(spark))
     assert caught.value.file == str(tmp_path / "in-0" / f"{0:020}.log")
     assert {path.name for path in tmp_path.iterdir()} == {"in-0"}

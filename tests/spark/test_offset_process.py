@@ -20,7 +20,7 @@ from kafkaframes.jobs.driver_process.serving import is_running
 from kafkaframes.scan.topic.shares import Range, share_out
 from kafkaframes.spark.options.topic_options import topic_options
 from kafkaframes.spark.sources import execution_offsets, offset_process
-from kafkaframes.spark.sources.execution_offsets import DeferredWork, defer, digest_of, identity_of
+from kafkaframes.spark.sources.execution_offsets import DeferredWork, defer_offsets, digest_of, identity_of
 from kafkaframes.spark.sources.offset_process import ExecutionMemory, OffsetService
 
 ONE = TopicPartition("t", 0)
@@ -177,7 +177,7 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
             monkeypatch.setattr(execution_offsets, "_spark_process", lambda: jvm.pid)
             shares = share_out([ONE], [Range("t", 0, 0, 5)], cores=1, can_grow=True)
             before = len(control._started)
-            (first,), (second,) = defer(OPTIONS, shares), defer(OPTIONS, shares)
+            (first,), (second,) = defer_offsets(OPTIONS, shares), defer_offsets(OPTIONS, shares)
             assert first.local == second.local
             assert first.plan != second.plan
             [process] = control._started[before:]
@@ -185,8 +185,8 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
                 task(first, "1")
             deferred_options = replace(OPTIONS, driver_host="127.0.0.1", driver_port=first.local.port)
             with pytest.raises(KafkaframesError, match=r"cannot listen on 127\.0\.0\.1:\d+ for its tasks"):
-                defer(deferred_options, shares)
-            (elsewhere,) = defer(replace(OPTIONS, driver_host="127.0.0.1"), shares)
+                defer_offsets(deferred_options, shares)
+            (elsewhere,) = defer_offsets(replace(OPTIONS, driver_host="127.0.0.1"), shares)
             assert elsewhere.remote == elsewhere.local
         finally:
             jvm.kill()

@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.options.capture_options import capture_options
 from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.options.option_values import boolean, load_paths, one_of, parse_value, positive
+from kafkaframes.spark.options.option_values import boolean, choice_parser, load_paths, parse_value, positive
 from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
 from kafkaframes.spark.options.write_options import parse_write
 
@@ -52,8 +52,8 @@ def test_paths_come_behind_the_path():
 
 def test_letter_case_does_not_count_and_the_option_is_named():
     assert boolean("TRUE") is True
-    assert one_of(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
+    assert choice_parser(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
     with pytest.raises(OptionError, match="option table=rows: must be one of records, batches"):
-        parse_value("table", one_of(("records", "batches")), "rows")
+        parse_value("table", choice_parser(("records", "batches")), "rows")
     with pytest.raises(OptionError, match="option x=0: must be a whole number above 0"):
         parse_value("x", positive, "0")

@@ -5,12 +5,12 @@ from pyspark.sql.types import StructType
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.runtime._compat import reason_of
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime._compat import find_package_error
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 
 
-@tells_plainly
+@hide_tracebacks
 class Failing:
     def plan(self):
         raise OptionError("no topic x")
@@ -32,7 +32,7 @@ def environment(monkeypatch):
 
 
 def test_settings_of_the_client_have_kafkas_names():
-    @tells_plainly
+    @hide_tracebacks
     class Slow:
         def plan(self):
             raise OptionError("nobody answered (`max_block_ms`, `retries`, `start`)")
@@ -101,7 +101,7 @@ def test_our_sentence_follows_sparks_prefix(spark, log):
     }
     for sentence, ask in calls.items():
         error = error_text(ask)
-        assert reason_of(error).startswith(sentence)
+        assert find_package_error(error).startswith(sentence)
 
 
 @pytest.mark.spark
@@ -109,8 +109,8 @@ def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log)
     spark.sql(f"CREATE TABLE refused USING `kafka-log` OPTIONS (path '{log}')")
     try:
         error = error_text(lambda: spark.sql("INSERT INTO refused SELECT * FROM refused"))
-        assert reason_of(error).startswith("kafka-log needs a path: df.write")
-        assert "INSERT INTO" in reason_of(error)
+        assert find_package_error(error).startswith("kafka-log needs a path: df.write")
+        assert "INSERT INTO" in find_package_error(error)
     finally:
         spark.sql("DROP TABLE refused")
     assert len(list(log.rglob("*.log"))) == 1

@@ -10,7 +10,7 @@ from tests.spark.truth import SHOP
 
 import kafkaframes
 from kafkaframes.spark import read
-from kafkaframes.spark.dataframes.scan_tasks import convert_batch, reader_of, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import convert_batch, create_slice_reader, spark_schema
 
 
 def test_a_task_reads_the_slices_that_it_is_given():
@@ -23,7 +23,7 @@ def test_a_task_reads_the_slices_that_it_is_given():
     expected_batches = [convert_batch(batch, schema) for batch in scan.to_batches()]
     for limit in (None, 5):
         rows = pa.record_batch({"slice": [pickle.dumps(replace(plan, limit=limit))]})
-        read_rows = pa.Table.from_batches(reader_of(schema)([rows]), schema)
+        read_rows = pa.Table.from_batches(create_slice_reader(schema)([rows]), schema)
         assert read_rows == pa.Table.from_batches(expected_batches, schema).slice(0, limit)
 
 

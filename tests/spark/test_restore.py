@@ -56,7 +56,7 @@ def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp
     from kafkaframes.jobs.restore.settings import RestoreSettings
 
     options = RestoreSettings(topics=("orders", "payments"), offsets="reassign", **IDS)
-    there = restore(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))
+    there = restore(EXAMPLE, tmp_path / "there", options, run=jobs.create_runner(spark))
     here = restore(EXAMPLE, tmp_path / "here", options)
     assert there.partitions == here.partitions
     of_users = {name: raw for name, raw in logs_of(tmp_path / "here").items() if not name.startswith("__")}

@@ -4,14 +4,14 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import columns_of, types_of
+from kafkaframes.spark.options.schemas import check_schema, column_types
 
 
 def test_a_schema_of_the_users_names_our_columns_in_our_types():
     offset, file = StructField("offset", LongType()), StructField("file", StringType())
-    assert [column.name for column in columns_of(StructType([offset, file]))] == ["offset", "file"]
-    assert types_of(StructType([offset, file])) == {"offset": "bigint", "file": "string"}
+    assert [column.name for column in check_schema(StructType([offset, file]))] == ["offset", "file"]
+    assert column_types(StructType([offset, file])) == {"offset": "bigint", "file": "string"}
     with pytest.raises(OptionError, match="schema: column offset is bigint, not string"):
-        columns_of(StructType([StructField("offset", StringType())]))
+        check_schema(StructType([StructField("offset", StringType())]))
     with pytest.raises(OptionError, match="offset is named twice"):
-        columns_of(StructType([offset, offset]))
+        check_schema(StructType([offset, offset]))

@@ -30,8 +30,8 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     spark = session()
     if not [unit for unit in demand.units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
-    assert worker_files.ship(spark)
-    assert worker_files.ship(spark)
+    assert worker_files.ship_kernels(spark)
+    assert worker_files.ship_kernels(spark)
     (sent_archive,) = spark.sparkContext.listArchives
     path, _, name = sent_archive.partition("#")
     assert name == worker_files.NAME
@@ -42,14 +42,14 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
 
 def test_it_is_not_sent_if_it_is_not_wanted():
     spark = session(**{worker_files.SHIP_KERNELS_SETTING: "false"})
-    assert not worker_files.ship(spark)
+    assert not worker_files.ship_kernels(spark)
     assert not spark.sparkContext.listArchives
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_executors_on_this_machine_are_sent_nothing(master):
     spark = session(master)
-    builder._ship_if_far(spark)
+    builder._ship_kernels_to_cluster(spark)
     assert not spark.sparkContext.listArchives
 
 

@@ -18,7 +18,7 @@ from kafkaframes.spark.sources.tasks import read_table
 
 @pytest.mark.parametrize("table", ["records", "batches", "segments"])
 def test_each_table_is_read_by_its_own_reader_after_the_way_to_a_worker(table, monkeypatch):
-    monkeypatch.setattr(tasks, "settle", lambda: None)  # it would freeze the objects of all tests
+    monkeypatch.setattr(tasks, "freeze_imports", lambda: None)  # it would freeze the objects of all tests
     options = log_options({"path": str(SHOP / "orders-0"), "table": table})
     columns = choose_columns(None, table=options.table)
     works = [pickle.loads(pickle.dumps(InputPartition(work))).value for work in plan_log(options, cores=1).works]

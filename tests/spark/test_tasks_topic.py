@@ -15,7 +15,7 @@ from kafkaframes.spark.sources.tasks import read_topic
 
 def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(monkeypatch):
     calls = []
-    monkeypatch.setattr(tasks, "settle", lambda: calls.append("settled"))
+    monkeypatch.setattr(tasks, "freeze_imports", lambda: calls.append("settled"))
     monkeypatch.setattr(topic_reading, "read_range", lambda *arguments: calls.append(arguments) or iter(["batch"]))
     work = Range("orders", 3, 10, 20)
     piece = pickle.loads(pickle.dumps(InputPartition(work))).value

@@ -8,7 +8,7 @@ from tests.scan.log.test_following import append
 from tests.spark.topics import make_anew
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
-from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
+from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimate_lags, progress_of
 
 NOW_MS = 1_700_000_100_000
 
@@ -59,7 +59,7 @@ def test_what_is_behind_is_estimated_from_batches_there(servers):
     lags = (PartitionLag("lagging", 0, 100, 600), PartitionLag("lagging", 1, 300, 300))
     progress = TopicProgress("q", "r", None, 0, 1, lags)
     with Consumer(servers, enable_auto_commit=False, auto_offset_reset="none") as consumer:
-        estimates_by_name = estimates(progress, consumer, now=lambda: NOW_MS / 1000)
+        estimates_by_name = estimate_lags(progress, consumer, now=lambda: NOW_MS / 1000)
     assert estimates_by_name["estimated_records"] == 500
     assert 500 * 100 < estimates_by_name["estimated_bytes"] < 500 * 130
     assert 80 < estimates_by_name["estimated_seconds"] < 100

@@ -10,7 +10,7 @@ import pytest
 from tests.spark.truth import SHOP
 
 from kafkaframes.spark.runtime.jobs import run_on_spark
-from kafkaframes.spark.runtime.worker import settle
+from kafkaframes.spark.runtime.worker import freeze_imports
 
 
 def frozen(_: int) -> int:
@@ -19,12 +19,12 @@ def frozen(_: int) -> int:
 
 def test_what_is_there_is_left_out_of_collections_once():
     gc.unfreeze()
-    settle.cache_clear()  # a test before this one may have settled this process
+    freeze_imports.cache_clear()  # a test before this one may have settled this process
     try:
-        settle()
+        freeze_imports()
         first = gc.get_freeze_count()
         more = [[] for _ in range(10_000)]
-        settle()
+        freeze_imports()
         # what is frozen may go, by other threads as well; what came later has not been added
         assert 10_000 < gc.get_freeze_count() < first + 1_000
         assert len(more) == 10_000

@@ -87,7 +87,9 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
         for partition in directory.partitions:
             for segment in partition.segments:
                 with directory.filesystem.open(segment.path) as read_at:
-                    for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
+                    for window in scan_segment(
+                        read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
+                    ):
                         sizes.add(window.data, window.in_data())
     return sizes
 

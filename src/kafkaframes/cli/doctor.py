@@ -84,7 +84,7 @@ def check_spark() -> Iterator[CheckResult]:
     if search.java is not None:
         yield CheckResult("Java", "ok", str(search.java))
     else:
-        fit_versions = java.words(_compat.fit_java_versions(version))
+        fit_versions = java.describe_versions(_compat.fit_java_versions(version))
         yield CheckResult(
             "Java",
             "note",

@@ -108,17 +108,17 @@ def runner(
 
     config = _QUICK_JAVA if size_bytes is not None and size_bytes < SMALL_BYTES else None
     with spark_at(master, label, config=config) as spark:
-        yield spark_jobs.runner(spark, size_of=_size if small else None)
+        yield spark_jobs.create_runner(spark, size_of=_size if small else None)
 
 
 @contextmanager
 def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark for a command, and stop it afterwards. A terminal shows the number of finished tasks."""
-    from kafkaframes.spark.sessions.job_session import session_at, watch_tasks
+    from kafkaframes.spark.sessions.job_session import start_job_session, watch_tasks
 
     with (
         _bar("starting Spark", None, in_bytes=False) as show,
-        session_at(f"kafkaframes {label}", master, config=config) as spark,
+        start_job_session(f"kafkaframes {label}", master, config=config) as spark,
     ):
         show(description=label)
         with watch_tasks(spark, lambda done, total: show(completed=done, total=total)):

@@ -19,10 +19,10 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "GROUP_BYTES", 200_000)
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options.log_options import log_options
-    from kafkaframes.spark.runtime.jobs import runner
+    from kafkaframes.spark.runtime.jobs import create_runner
 
     tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
-    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=runner(spark))
+    outcome = export(tasks, Settings(str(tmp_path / "spark")), run=create_runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
     assert files(tmp_path / "spark") == files(tmp_path / "here")
@@ -42,14 +42,14 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
 def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.spark.options.log_options import log_options
-    from kafkaframes.spark.runtime.jobs import runner
+    from kafkaframes.spark.runtime.jobs import create_runner
 
     tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
     to = tmp_path / "out"
 
     def break_write(function, jobs):
         shutil.rmtree(to / "_kafkaframes" / "tmp")
-        return runner(spark)(function, jobs)
+        return create_runner(spark)(function, jobs)
 
     with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
         export(tasks, Settings(str(to)), run=break_write)

@@ -96,8 +96,8 @@ def rows_of(result, mode: str = "fail") -> list[tuple[int, bytes]]:
     """Read every piece from its file, with checksums, as (offset, value)."""
     rows = []
     for piece in result.spans:
-        with open(result.segment(piece.at).path, "rb") as file:
-            raw = file.read()[piece.at.start : piece.at.end]
+        with open(result.segment(piece.segment_range).path, "rb") as file:
+            raw = file.read()[piece.segment_range.start : piece.segment_range.end]
         start = max(piece.first_offset, result.start_offset) if piece.is_clipped else result.start_offset
         bounds = {"start": start, "end": piece.end_offset if piece.is_clipped else None}
         for batch in kafkaframes.read_records(raw, columns=["offset", "value"], on_damage=mode, **bounds):

@@ -55,7 +55,7 @@ def test_a_copy_that_lags_adds_nothing(tmp_path, whole):
     two = write_partition(tmp_path / "2", {0: raw_of(whole[:3])}, epochs=[(0, 0)])
     merged_copy = merge_copies_of(two, one)
     assert rows_of(merged_copy) == truth_of(whole)
-    assert [piece.at.copy for piece in merged_copy.spans] == [1]
+    assert [piece.segment_range.copy for piece in merged_copy.spans] == [1]
     assert checks(merged_copy) == {"copy-lags"}
     assert (merged_copy.start_offset, merged_copy.end_offset) == (0, 21)
 

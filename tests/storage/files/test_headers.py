@@ -78,7 +78,7 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
             list(walk)
         for whole in (True, False):
             windows = scan_segment(
-                reader(half), size_bytes=len(MIXED), whole=whole, window_bytes=window_bytes, file="x.log"
+                reader(half), size_bytes=len(MIXED), includes_data=whole, window_bytes=window_bytes, file="x.log"
             )
             with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
                 list(windows)

@@ -184,13 +184,13 @@ def _check_request(request: Request, broker: BrokerState, key: PartitionKey, bat
 
 
 def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
-    most, before = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
+    max_type, last_end = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
     for first, last, types in batches:
-        if first > last or first < before or len(types) not in (1, last - first + 1):
+        if first > last or first < last_end or len(types) not in (1, last - first + 1):
             return False
-        if any(not 0 <= one <= most or (one == RENEW and not renews) for one in types):
+        if any(not 0 <= ack_type <= max_type or (ack_type == RENEW and not renews) for ack_type in types):
             return False
-        before = last
+        last_end = last
     return True
 
 

@@ -112,7 +112,7 @@ def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreati
     refuse=failure_response,
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
-    check_elements(filter_of(one) for one in request.body.filters)
+    check_elements(filter_of(filter_row) for filter_row in request.body.filters)
     rules = broker.access.rule_count if isinstance(broker.access, AclAccess) else 0
 
     def answer(rows: list[kafka.DeleteAclsResponse.DeleteAclsFilterResult]) -> Answer:
@@ -278,7 +278,7 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
 
 
 def _entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
-    return {one.entity_type: one.entity_name for one in entry.entity}
+    return {component.entity_type: component.entity_name for component in entry.entity}
 
 
 def _key(entity: Mapping[str, str | None]) -> _Key:
@@ -296,9 +296,9 @@ def _row(
 def _change_quotas(
     request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
 ) -> tuple[int, str | None]:
-    wrong = _quota_change_error(entity, entry.ops)
-    if wrong is not None:
-        return ErrorCode.INVALID_REQUEST, wrong
+    quota_error = _quota_change_error(entity, entry.ops)
+    if quota_error is not None:
+        return ErrorCode.INVALID_REQUEST, quota_error
     if request.body.validate_only:
         return ErrorCode.NONE, None
     stored_quota = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
@@ -320,10 +320,10 @@ def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | 
         return f"{entity['ip']} is not a valid IP or resolvable host."
     if "" in entity.values():
         return "an entity has a name, or is the default"
-    if len({one.key for one in ops}) < len(ops):
+    if len({op.key for op in ops}) < len(ops):
         return "a quota has two values"
-    wrong = next((one for one in ops if not one.remove and not _is_quota(one, entity)), None)
-    return None if wrong is None else f"unknown quota: {wrong.key} = {wrong.value}"
+    invalid_op = next((op for op in ops if not op.remove and not _is_quota(op, entity)), None)
+    return None if invalid_op is None else f"unknown quota: {invalid_op.key} = {invalid_op.value}"
 
 
 def _is_address(text: str | None) -> bool:

@@ -104,9 +104,9 @@ def _respond(
     replies: list[bytes | AuthenticationError] = []
     later = DeferredResponse()
 
-    def responded(done: DeferredResponse) -> None:
-        if done.error is not None:
-            later.fail(done.error)
+    def responded(response: DeferredResponse) -> None:
+        if response.error is not None:
+            later.fail(response.error)
         else:
             later.follow(answer(replies[0]))
 
@@ -196,7 +196,7 @@ def _answer_token(
 )
 def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
     scram = broker.credentials.scram
-    names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
+    names = [user_row.name for user_row in request.body.users or ()] or sorted({user for user, _ in scram})
     return broker.changes.rows(
         Counter(names).items(),
         lambda counted: _row(request, broker, counted[0], is_twice=counted[1] > 1),
@@ -225,7 +225,7 @@ def _row(
 
 def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
     body = request.body
-    users = dict.fromkeys([*(one.name for one in body.deletions), *(one.name for one in body.upsertions)])
+    users = dict.fromkeys([*(change.name for change in body.deletions), *(change.name for change in body.upsertions)])
     row = request.response.AlterUserScramCredentialsResult
     return request.response(results=[row(user=user, error_code=code) for user in users])
 
@@ -308,7 +308,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
     tier="T4",
     behaviour="Creates a token for the client or for another user; requires delegation.token.secret.key.",
     notes={"v3+": "a token for another owner, if the client may create tokens for it (KIP-373)"},
-    rights=(Right("CREATE_TOKENS", "USER", each="an owner other than the client", since=3),),
+    rights=(Right("CREATE_TOKENS", "USER", each="an owner other than the client", first_version=3),),
 )
 def _create_token(request: _Create, broker: BrokerState) -> Answer:
     body, requester = request.body, request.session.principal

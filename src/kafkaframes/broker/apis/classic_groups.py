@@ -77,9 +77,9 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
                 member_id=result.member_id,
                 members=[
                     request.response.JoinGroupResponseMember(
-                        member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                        member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
                     )
-                    for one in result.members
+                    for member in result.members
                 ],
             )
         )
@@ -98,7 +98,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         session_timeout_ms=body.session_timeout_ms,
         rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
         protocol_type=body.protocol_type,
-        protocols=tuple((one.name, one.metadata) for one in body.protocols),
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in body.protocols),
         needs_member_id=version >= _FIRST_VERSION_WITH_REQUIRED_MEMBER_ID,
         may_skip_assignment=version >= _FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
     )
@@ -151,7 +151,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
         body.generation_id,
         body.member_id,
         body.group_instance_id,
-        {one.member_id: one.assignment for one in body.assignments},
+        {assignment.member_id: assignment.assignment for assignment in body.assignments},
         body.protocol_type,
         body.protocol_name,
     )
@@ -192,7 +192,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_VERSION_WITH_SEVERAL_MEMBERS
     leaving = (
-        [LeavingMember(one.member_id, one.group_instance_id) for one in body.members]
+        [LeavingMember(member.member_id, member.group_instance_id) for member in body.members]
         if has_many
         else [LeavingMember(body.member_id)]
     )
@@ -203,8 +203,10 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     if not has_many:
         return request.response(error_code=codes[0])
     rows = [
-        request.response.MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=code)
-        for one, code in zip(leaving, codes, strict=True)
+        request.response.MemberResponse(
+            member_id=member.member_id, group_instance_id=member.instance_id, error_code=code
+        )
+        for member, code in zip(leaving, codes, strict=True)
     ]
     return request.response(members=rows)
 
@@ -255,13 +257,13 @@ def _describe_group(
         authorized_operations=list_authorized_operations(request, broker, name),
         members=[
             types.DescribedGroupMember(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                client_id=one.client_id,
-                client_host=one.client_host,
-                member_metadata=one.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=one.assignment,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment,
             )
-            for one in group.members.values()
+            for member in group.members.values()
         ],
     )

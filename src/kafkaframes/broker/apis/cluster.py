@@ -162,8 +162,8 @@ def _answer(
     node = broker.nodes.by_id.get(controller)
     nodes = []
     if is_right and node is not None and request.version >= _FIRST_VERSION_WITH_NODES:
-        at = broker.nodes.endpoint(node, request.session.listener)
-        listener = types.Listener(name=request.session.listener, host=at.host, port=max(at.port, 0))
+        endpoint = broker.nodes.endpoint(node, request.session.listener)
+        listener = types.Listener(name=request.session.listener, host=endpoint.host, port=max(endpoint.port, 0))
         nodes = [types.Node(node_id=controller, listeners=[listener])]
     return request.response(error_message=None, topics=topics, nodes=nodes)
 

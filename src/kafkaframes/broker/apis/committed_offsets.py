@@ -141,12 +141,12 @@ def _answer_staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetR
 def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
     body = request.body
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
-    where = offsets_partition(broker, body.group_id)
+    offsets_topic_partition = offsets_partition(broker, body.group_id)
     try:
         if request.version >= _FIRST_VERSION_WITH_IMPLICIT_ADD:
-            broker.transactions.add_partitions(body.transactional_id, *producer, [where], version=2)
+            broker.transactions.add_partitions(body.transactional_id, *producer, [offsets_topic_partition], version=2)
         else:
-            broker.transactions.verify_partition(body.transactional_id, *producer, where)
+            broker.transactions.verify_partition(body.transactional_id, *producer, offsets_topic_partition)
     except KafkaframesError as error:
         code = _ERRORS_FOR_CLIENTS.get(error_of(error), error_of(error))
         return (
@@ -196,8 +196,8 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         }
     if request.version == 0:
         offsets = {
-            where: offset._replace(error=_UNKNOWN_PARTITION) if offset.offset < 0 else offset
-            for where, offset in offsets.items()
+            topic_partition: offset._replace(error=_UNKNOWN_PARTITION) if offset.offset < 0 else offset
+            for topic_partition, offset in offsets.items()
         }
     topics = [
         types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, offsets))
@@ -232,14 +232,19 @@ def _fetch(
         offsets = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
         return error_of(failed), {}
-    codes = {name: check_denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in offsets}}
+    codes = {
+        name: check_denied(request, broker.access, "TOPIC", name)
+        for name in {topic_partition.topic for topic_partition in offsets}
+    }
     if partitions is None:
         return ErrorCode.NONE, {
-            where: offset for where, offset in offsets.items() if codes[where.topic] == ErrorCode.NONE
+            topic_partition: offset
+            for topic_partition, offset in offsets.items()
+            if codes[topic_partition.topic] == ErrorCode.NONE
         }
     return ErrorCode.NONE, {
-        where: CommittedOffset(error=codes[where.topic]) if codes[where.topic] else offset
-        for where, offset in offsets.items()
+        topic_partition: CommittedOffset(error=codes[topic_partition.topic]) if codes[topic_partition.topic] else offset
+        for topic_partition, offset in offsets.items()
     }
 
 
@@ -271,11 +276,11 @@ def _group(
         )
         for name, indexes in _list_offsets(topics if error == ErrorCode.NONE else [], offsets)
     ]
-    missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    unknown_topic = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID:
         rows = [row for row in rows if row.topic_id != NIL_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
-        partitions = [_row(partition_type, index, missing) for index in topic.partition_indexes]
+        partitions = [_row(partition_type, index, unknown_topic) for index in topic.partition_indexes]
         rows.append(types.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
     return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
@@ -321,19 +326,23 @@ def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
 
 def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicPartition, int]) -> Answer:
     types, topics = request.response, []
-    there = {where: None for where, code in codes.items() if code == ErrorCode.NONE}
+    deletable_partitions = {topic_partition: None for topic_partition, code in codes.items() if code == ErrorCode.NONE}
     try:
-        codes |= broker.groups.commits.delete(request.body.group_id, list(there))
+        codes |= broker.groups.commits.delete(request.body.group_id, list(deletable_partitions))
     except KafkaframesError as error:
         return request.response(error_code=error_of(error))
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
             continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
         partitions = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
-        partitions.sort(key=there.__contains__)  # as in Kafka's responses, partitions with errors are first
+        partitions.sort(
+            key=deletable_partitions.__contains__
+        )  # as in Kafka's responses, partitions with errors are first
         rows = [
-            types.OffsetDeleteResponsePartition(partition_index=where.partition, error_code=codes[where])
-            for where in partitions
+            types.OffsetDeleteResponsePartition(
+                partition_index=topic_partition.partition, error_code=codes[topic_partition]
+            )
+            for topic_partition in partitions
         ]
         topics.append(types.OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
     return request.response(topics=topics)

@@ -58,7 +58,7 @@ _SETTINGS_PER_ROW = 4  # take as long as a row of other APIs
     ),
 )
 def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
-    if not all(is_type(broker, one.resource_type) for one in request.body.resources):
+    if not all(is_type(broker, resource.resource_type) for resource in request.body.resources):
         return _refuse(request, ErrorCode.INVALID_REQUEST)
     return broker.changes.rows(
         request.body.resources,
@@ -87,8 +87,8 @@ def _result(
 def _refuse(request: _DescribeConfigs, code: int) -> Answer:
     row = request.response.DescribeConfigsResult
     rows = [
-        row(error_code=code, resource_type=one.resource_type, resource_name=one.resource_name)
-        for one in request.body.resources
+        row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.body.resources
     ]
     return request.response(results=rows)
 
@@ -104,8 +104,8 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
         config_source=row.source,
         config_type=row.kind,
         synonyms=[
-            types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=by)
-            for name, value, by in synonyms
+            types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=config_source)
+            for name, value, config_source in synonyms
         ],
         documentation=SETTING_TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
     )

@@ -83,15 +83,15 @@ class Fetch:
         self._is_incremental = session is not None and body.session_epoch > INITIAL_EPOCH
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_VERSION_WITH_MAX_BYTES
-        most = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
-        most = int(min(most, broker.quotas.max_response_bytes(request)))
+        max_bytes = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
+        max_bytes = int(min(max_bytes, broker.quotas.max_response_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
         stretch_bytes = MAX_COPIED_BYTES if request.session.sends_files else None
-        self._limits = FetchLimits(most, has_limit, isolation, magic_for(version), stretch_bytes)
-        self._min_bytes = min(body.min_bytes, most)
+        self._limits = FetchLimits(max_bytes, has_limit, isolation, magic_for(version), stretch_bytes)
+        self._min_bytes = min(body.min_bytes, max_bytes)
         self.partitions: list[Partition] = []
         types = request.response  # the default structs are shared by rows: they are replaced, never changed
         self._no_divergence, self._no_leader = types.EpochEndOffset(), types.LeaderIdAndEpoch()
@@ -118,7 +118,7 @@ class Fetch:
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
         rows, size, held_bytes, urgent = [], 0, 0, False
-        missing: list[StoreRead] = []
+        missing_reads: list[StoreRead] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
         for number, key in enumerate(list(self._requested_partitions), start=1):
@@ -147,8 +147,8 @@ class Fetch:
                     topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
                 )
             except NotReadYetError as not_read:
-                missing += not_read.reads
-                if len(missing) >= _CONCURRENT_READS:
+                missing_reads += not_read.reads
+                if len(missing_reads) >= _CONCURRENT_READS:
                     break
                 continue
             size += len(read.records)
@@ -161,8 +161,8 @@ class Fetch:
                 or read.preferred_replica >= 0
             )
             rows.append((key, requested_partition, self._row(index, read, partition)))
-        if missing:
-            raise NotReadYetError(*missing)
+        if missing_reads:
+            raise NotReadYetError(*missing_reads)
         return rows, size, urgent
 
     def _code_of_deleted_topic(self, name: str) -> int:
@@ -220,8 +220,8 @@ class Fetch:
         )
         if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:
             row.aborted_transactions = [
-                types.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in read.aborted
+                types.AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+                for transaction in read.aborted
             ]
         if read.diverging is not None:
             row.diverging_epoch = types.EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
@@ -230,8 +230,8 @@ class Fetch:
         return row
 
     def _reports_leader(self, code: int) -> bool:
-        wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
-        return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in wrong
+        leader_errors = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
+        return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in leader_errors
 
     def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
         session = self._session
@@ -349,13 +349,13 @@ def _failure_of(request: _Fetch) -> Message:
             topic=topic.topic,
             partitions=[
                 row(
-                    partition_index=one.partition,
+                    partition_index=partition.partition,
                     error_code=code,
                     high_watermark=-1,
                     aborted_transactions=[],
                     records=b"",
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in topics

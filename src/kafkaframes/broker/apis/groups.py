@@ -116,8 +116,8 @@ class OffsetRows:
         if code != ErrorCode.NONE:
             self.codes[self._key(topic), row.partition_index] = code
         else:
-            where = TopicPartition(name, row.partition_index)
-            self.offsets[where] = OffsetToCommit(
+            topic_partition = TopicPartition(name, row.partition_index)
+            self.offsets[topic_partition] = OffsetToCommit(
                 row.committed_offset, row.committed_leader_epoch, row.committed_metadata
             )
 
@@ -141,17 +141,17 @@ class OffsetRows:
             name = self._names[topic.topic_id] if self._by_id else topic.name
             if not topic.partitions and name in self._broker.topics:
                 continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
-            wrong: list[Any] = []
-            right: list[Any] = []
+            rejected_rows: list[Any] = []
+            accepted_rows: list[Any] = []
             for row in topic.partitions:
                 code = self.codes.get((self._key(topic), row.partition_index))
-                rows = right if code is None else wrong
+                rows = accepted_rows if code is None else rejected_rows
                 if code is None:
                     code = codes if isinstance(codes, int) else codes[TopicPartition(name, row.partition_index)]
                 rows.append(partition_type(partition_index=row.partition_index, error_code=code))
-            answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=wrong + right)
-            topics.append((not wrong, answer))
-        return [one for _, one in sorted(topics, key=lambda pair: pair[0])]
+            answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=rejected_rows + accepted_rows)
+            topics.append((not rejected_rows, answer))
+        return [topic_row for _, topic_row in sorted(topics, key=lambda pair: pair[0])]
 
 
 SHARE = 2
@@ -175,7 +175,7 @@ _COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", 
     rights=(
         Right("DESCRIBE", "GROUP", each="each group"),
         Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
-        Right("CLUSTER_ACTION", "CLUSTER", each="each partition of a share group", since=6),
+        Right("CLUSTER_ACTION", "CLUSTER", each="each partition of a share group", first_version=6),
     ),
 )
 def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
@@ -209,8 +209,8 @@ def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-    at = broker.nodes.endpoint(node, request.session.listener)
-    return ErrorCode.NONE, node.node_id, at.host, at.port
+    endpoint = broker.nodes.endpoint(node, request.session.listener)
+    return ErrorCode.NONE, node.node_id, endpoint.host, endpoint.port
 
 
 def _is_share_partition(key: str) -> bool:

@@ -87,8 +87,10 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
             if looked_up % ROWS_PER_TURN == 0:
                 yield
                 known_topic = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
-    of = request.response.ListOffsetsTopicResponse
-    return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
+    topic_type = request.response.ListOffsetsTopicResponse
+    return request.response(
+        topics=[topic_type(name=name, partitions=list(some.values())) for name, some in rows.items()]
+    )
 
 
 def _answer_of(
@@ -117,8 +119,8 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
         types.ListOffsetsTopicResponse(
             name=topic.name,
             partitions=[
-                types.ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
-                for one in topic.partitions
+                types.ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
+                for partition in topic.partitions
             ],
         )
         for topic in request.body.topics
@@ -187,7 +189,7 @@ def _last_returned_offset(request: _ListOffsets, partition: Partition) -> int:
     return max(log.high_watermark, log.log_start_offset + 1)
 
 
-def _list_segment_offsets(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
+def _list_segment_offsets(partition: Partition, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
     """Return segment base offsets, latest first, as brokers before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore).
 
     If the last segment has records, the log end offset is included, with the current time.
@@ -201,7 +203,7 @@ def _list_segment_offsets(partition: Partition, timestamp: int, most: int, now_m
     elif timestamp != LATEST:
         starts = [start for start in starts if start[1] <= timestamp]
     offsets = [min(offset, log.high_watermark) for offset, _ in reversed(starts)]
-    return list(dict.fromkeys(sorted(offsets, reverse=True)))[: max(most, 0)]
+    return list(dict.fromkeys(sorted(offsets, reverse=True)))[: max(max_offsets, 0)]
 
 
 @Api(
@@ -333,13 +335,13 @@ def _producers_row(
         row.error_code = ErrorCode.NONE
         row.active_producers = [
             types.ProducerState(
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                last_sequence=one.last_sequence,
-                last_timestamp=one.timestamp,
-                coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=one.current_txn_first_offset,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
             )
-            for one in partition.log.producers.entries()
+            for producer in partition.log.producers.entries()
         ]
     return row

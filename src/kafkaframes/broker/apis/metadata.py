@@ -68,7 +68,7 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
     failures: dict[str, int] = {}
     may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
     topics = (request.body.topics or ()) if may_create and not broker.is_read_only and not _ids(request) else ()
-    for name in (one.name for one in topics):
+    for name in (topic.name for topic in topics):
         if not name or name in broker.topics or not is_allowed(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
         code = check_denied(request, broker.access, "TOPIC", name, "CREATE")
@@ -99,7 +99,7 @@ def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]
     """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
     if version < _FIRST_VERSION_WITHOUT_NAME and any(
-        one.name is None or one.topic_id != NIL_UUID for one in body.topics or ()
+        topic.name is None or topic.topic_id != NIL_UUID for topic in body.topics or ()
     ):
         return _refuse_ids(request)
     asks_all = body.topics is None or (version < _FIRST_VERSION_WITH_NULL_TOPICS and not body.topics)
@@ -114,8 +114,8 @@ def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]
         cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(
         brokers=[
-            request.response.MetadataResponseBroker(node_id=node_id, **at)
-            for node_id, at in addresses(request, broker).items()
+            request.response.MetadataResponseBroker(node_id=node_id, **address)
+            for node_id, address in addresses(request, broker).items()
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.nodes.controller_id,
@@ -127,7 +127,7 @@ def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]
 def _refuse_ids(request: _Metadata) -> Message:
     """Reject topic ids in versions 10 and 11, which have the field but do not support it."""
     code = ErrorCode.INVALID_REQUEST
-    rows = [_missing_topic_row(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
+    rows = [_missing_topic_row(request, topic.name or "", code, topic.topic_id) for topic in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
 
@@ -157,7 +157,7 @@ def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str,
 
 def _ids(request: _Metadata) -> list[UUID]:
     """Return the requested topic ids. As in Kafka, names are ignored if there are ids."""
-    return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NIL_UUID))
+    return list(dict.fromkeys(topic.topic_id for topic in request.body.topics or () if topic.topic_id != NIL_UUID))
 
 
 def _by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mapping[str, int]) -> Any:
@@ -200,7 +200,7 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
-    requested_names = {one.name for one in body.topics}
+    requested_names = {topic.name for topic in body.topics}
     names = sorted(requested_names or _visible(request, broker))
     start = 0
     if body.cursor is not None:
@@ -210,20 +210,20 @@ def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: Broker
     if start < 0 or is_elsewhere or "" in requested_names:
         row = types.DescribeTopicPartitionsResponseTopic
         return request.response(
-            topics=[row(name=one.name, error_code=ErrorCode.INVALID_REQUEST) for one in body.topics]
+            topics=[row(name=topic.name, error_code=ErrorCode.INVALID_REQUEST) for topic in body.topics]
         )
     remaining_rows = min(max(body.response_partition_limit, 1), _MAX_ROWS)
     topics, cursor = [], None
     for name in names:
         first = start if body.cursor is not None and name == body.cursor.topic_name else 0
-        row, taken_rows, after = _topic(request, broker, name, first, remaining_rows)
+        row, taken_rows, next_cursor = _topic(request, broker, name, first, remaining_rows)
         if remaining_rows <= 0 and row.partitions == []:
             cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         topics.append(row)
         remaining_rows -= taken_rows
-        if after is not None:
-            cursor = types.Cursor(topic_name=name, partition_index=after)
+        if next_cursor is not None:
+            cursor = types.Cursor(topic_name=name, partition_index=next_cursor)
             break
     return request.response(topics=topics, next_cursor=cursor)
 
@@ -233,7 +233,7 @@ def _visible(request: _DescribeTopicPartitions, broker: BrokerState) -> list[str
 
 
 def _topic(
-    request: _DescribeTopicPartitions, broker: BrokerState, name: str, first: int, most: int
+    request: _DescribeTopicPartitions, broker: BrokerState, name: str, first: int, max_rows: int
 ) -> tuple[Any, int, int | None]:
     """Return a topic's row, its number of partitions, and the first partition of the next page."""
     row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
@@ -248,7 +248,7 @@ def _topic(
         row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
-    last = min(_int32(first + most), len(topic.partitions))
+    last = min(_int32(first + max_rows), len(topic.partitions))
     row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
     return row, len(row.partitions), last if last < len(topic.partitions) else None
 
@@ -276,5 +276,5 @@ def _state_of(partition: Partition, up: set[int]) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.in_sync),
-        "offline_replicas": [one for one in partition.replicas if one not in up or partition.is_offline],
+        "offline_replicas": [replica for replica in partition.replicas if replica not in up or partition.is_offline],
     }

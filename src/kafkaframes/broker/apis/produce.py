@@ -87,11 +87,11 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
     topics = _topics(request)
     refusal = _request_error(request, broker, topics)
-    turns, done = AppendTurns(len(request.data)), []
+    turns, topic_outcomes = AppendTurns(len(request.data)), []
     for requested_topic in topics:
         if refusal != ErrorCode.NONE:
             outcomes = [(index, AppendOutcome(refusal)) for index in requested_topic.partitions]
-            done.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, None, outcomes))
+            topic_outcomes.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, None, outcomes))
             continue
         known_topic = find_topic(
             request,
@@ -116,14 +116,16 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             outcomes.append((index, outcome))
             if turns.is_due(sent_records[-1].records):
                 yield None
-        done.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, known_topic.topic, outcomes))
+        topic_outcomes.append(
+            TopicOutcomes(requested_topic.name, requested_topic.topic_id, known_topic.topic, outcomes)
+        )
     if body.acks == 0:
-        codes = (outcome.error_code for topic_done in done for _, outcome in topic_done.partitions)
+        codes = (outcome.error_code for topic_done in topic_outcomes for _, outcome in topic_done.partitions)
         error_code = next((code for code in codes if code != ErrorCode.NONE), None)
         if error_code is not None:
             raise CloseConnection(f"Produce with acks 0 failed with error {error_code}")
         return None
-    return respond(request, broker, done)
+    return respond(request, broker, topic_outcomes)
 
 
 def _topics(request: _Produce) -> list[_TopicRecords]:
@@ -143,13 +145,14 @@ def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes
     leaders: set[int] = set()
     rows = [
         request.response.TopicProduceResponse(
-            name=one.name,
-            topic_id=one.topic_id,
+            name=topic_outcome.name,
+            topic_id=topic_outcome.topic_id,
             partition_responses=[
-                _row(request, index, outcome, one.topic, leaders) for index, outcome in one.partitions
+                _row(request, index, outcome, topic_outcome.topic, leaders)
+                for index, outcome in topic_outcome.partitions
             ],
         )
-        for one in outcomes
+        for topic_outcome in outcomes
     ]
     endpoints = (
         endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_VERSION_WITH_LEADER else []
@@ -179,9 +182,9 @@ def _outcome(
         return AppendOutcome(code)
     outcome = AppendOutcome()
     checked_records = [(records, check_form(request.version, records)) for records in sent_records]
-    for records in [records for records, wrong in checked_records if wrong is None][-1:]:
+    for records in [records for records, error in checked_records if error is None][-1:]:
         outcome = _append(request, broker, topic, partition, records, content=content)
-    return next((wrong for _, wrong in reversed(checked_records) if wrong is not None), outcome)
+    return next((error for _, error in reversed(checked_records) if error is not None), outcome)
 
 
 def _append(
@@ -215,7 +218,9 @@ def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRe
     keep offsets (``kafkaframes.on.noncontiguous=keep``).
     """
     transactional_topics = [
-        topic for topic in topics if any(one.is_transactional for of in topic.partitions.values() for one in of)
+        topic
+        for topic in topics
+        if any(record_set.is_transactional for record_sets in topic.partitions.values() for record_set in record_sets)
     ]
     transactional_id = request.body.transactional_id
     if transactional_id is not None and transactional_topics:
@@ -272,8 +277,10 @@ def _row(
         log_append_time_ms=outcome.log_append_time_ms,
         log_start_offset=outcome.log_start_offset,
         record_errors=[
-            types.BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.reason)
-            for one in outcome.record_errors
+            types.BatchIndexAndErrorMessage(
+                batch_index=record_error.batch_index, batch_index_error_message=record_error.reason
+            )
+            for record_error in outcome.record_errors
         ],
         error_message=outcome.error_message,
     )

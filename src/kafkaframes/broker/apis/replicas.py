@@ -122,7 +122,7 @@ def _move_replica(
     types = request.response
     topics = []
     for topic in request.body.topics:
-        moves = [(one.partition_index, *move(topic.name, one)) for one in topic.partitions]
+        moves = [(partition.partition_index, *move(topic.name, partition)) for partition in topic.partitions]
         rows = [
             types.ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
             for index, code, message in moves

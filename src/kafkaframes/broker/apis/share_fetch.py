@@ -166,8 +166,8 @@ def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool)
 
 def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
     """Rotate the partitions, so that each fetch of a session starts with another one."""
-    at = epoch % len(keys) if keys and epoch > 0 else 0
-    return keys[at:] + keys[:at]
+    start = epoch % len(keys) if keys and epoch > 0 else 0
+    return keys[start:] + keys[:start]
 
 
 def _acquire_records(
@@ -192,14 +192,14 @@ def _acquire_records(
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
     if not is_last and not is_enough and not any(read.code for read in reads.values()):
         return None
-    rows, most = dict[PartitionKey, _PartitionResult](), body.max_records
+    rows, max_records = dict[PartitionKey, _PartitionResult](), body.max_records
     for key, read in reads.items():
         rows[key] = (
             _PartitionResult(read.code)
             if read.data is None
-            else _acquire_row(request, open_partitions[key].state, read, most)
+            else _acquire_row(request, open_partitions[key].state, read, max_records)
         )
-        most -= sum(run.last - run.first + 1 for run in rows[key].acquired)
+        max_records -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
 
 
@@ -222,7 +222,9 @@ def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_
         return _AvailableRecords(offset, code=code_of(error))
 
 
-def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRecords, most: int) -> _PartitionResult:
+def _acquire_row(
+    request: _ShareFetch, state: SharePartition, read: _AvailableRecords, max_records: int
+) -> _PartitionResult:
     """Acquire records that were read; return them with the batches that contain them."""
     assert read.data is not None
     body, records = request.body, read.data.records
@@ -230,7 +232,7 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRe
     fetch = ShareFetch(
         body.member_id or "",
         read.offset,
-        most,
+        max_records,
         max(body.batch_size, 1),
         record_limit=request.version >= _FIRST_VERSION_WITH_RENEWALS and body.share_acquire_mode == _RECORD_LIMIT_MODE,
     )
@@ -239,7 +241,9 @@ def _acquire_row(request: _ShareFetch, state: SharePartition, read: _AvailableRe
     left_out = list(_find_aborted(headers, read.data))
     if acquired_records and left_out:
         state.archive_acquired(left_out)
-        acquired_records = [rest for run in acquired_records for rest in _exclude_spans(run, left_out)]
+        acquired_records = [
+            remaining_run for run in acquired_records for remaining_run in _exclude_spans(run, left_out)
+        ]
     if not acquired_records:
         return _PartitionResult()
     used_headers = [

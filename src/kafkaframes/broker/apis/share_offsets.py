@@ -196,11 +196,11 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
         broker.groups.store_share_partitions(group, read)
         raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
     for topic, rows in topics:
-        there = [row for row in rows if topic.partition(row.partition_index) is not None]
-        for row in there:
+        valid_rows = [row for row in rows if topic.partition(row.partition_index) is not None]
+        for row in valid_rows:
             key = ShareKey(group.group_id, topic.topic_id, row.partition_index)
             states.reset(key, row.start_offset, group.epoch)
-        indexes = {row.partition_index for row in there}.union(read.get(topic.topic_id, ("", ()))[1])
+        indexes = {row.partition_index for row in valid_rows}.union(read.get(topic.topic_id, ("", ()))[1])
         if indexes:
             read[topic.topic_id] = topic.name, frozenset(indexes)
     broker.groups.store_share_partitions(group, read)

@@ -83,13 +83,13 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     except KafkaframesError as error:
         return refusal_of(request, error)
     forbidden = [
-        one.name for one in result.missing if not is_allowed(request, broker.access, "TOPIC", one.name, "CREATE")
+        topic.name for topic in result.missing if not is_allowed(request, broker.access, "TOPIC", topic.name, "CREATE")
     ]
     answer = _answer(request, broker, heartbeat, result, forbidden)
-    missing = [one for one in result.missing if one.name not in forbidden]
-    if not missing or broker.is_read_only:
+    creatable_topics = [topic for topic in result.missing if topic.name not in forbidden]
+    if not creatable_topics or broker.is_read_only:
         return answer
-    return broker.changes.run(_create_first(broker, missing, answer))
+    return broker.changes.run(_create_first(broker, creatable_topics, answer))
 
 
 def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
         rack_id=body.rack_id,
         rebalance_timeout_ms=body.rebalance_timeout_ms,
         topology=None if topology is None else Topology(topology.epoch),
-        has_regex=any(one.source_topic_regex for one in subtopologies),
+        has_regex=any(subtopology.source_topic_regex for subtopology in subtopologies),
         owned_tasks=(
             _tasks(TaskRole.ACTIVE, body.active_tasks),
             _tasks(TaskRole.STANDBY, body.standby_tasks),
@@ -189,10 +189,10 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
     )
 
 
-def _create_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
+def _create_first(broker: BrokerState, missing_topics: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
     failures = yield from create_all_steps(
-        broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing}
+        broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing_topics}
     )
     for name, error in failures.items():
         _set_status(answer, f"; Creation of {name} failed: {error}")
@@ -254,8 +254,8 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
             return {"topology": None}
         counts = group.configured_topology.counts if group.configured_topology is not None else None
         rows = [
-            types.Subtopology(**subtopology_fields(types.TopicInfo, types.KeyValue, one, counts))
-            for one in group.topology.subtopologies
+            types.Subtopology(**subtopology_fields(types.TopicInfo, types.KeyValue, subtopology, counts))
+            for subtopology in group.topology.subtopologies
         ]
         return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}
 

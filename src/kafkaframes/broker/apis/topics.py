@@ -40,11 +40,11 @@ class _TopicCreations:
     Attributes:
         metrics_names: names of the topics that existed before the request, by their name in metrics. A request may
             create two topics with the same name in metrics, as in Kafka 4.3.1.
-        made: topics whose logs exist, and whose metadata is not stored yet.
+        created_topics: topics whose logs exist, and whose metadata is not stored yet.
     """
 
     metrics_names: dict[str, str]
-    made: dict[str, Topic] = field(default_factory=dict)
+    created_topics: dict[str, Topic] = field(default_factory=dict)
 
 
 @Api(
@@ -78,10 +78,10 @@ def _create_topics_steps(
         _creation(request, broker, request_topic, names[request_topic.name], batch) for request_topic in rows_of
     )
     try:
-        if batch.made:
-            broker.publish_topics(batch.made.values())
+        if batch.created_topics:
+            broker.publish_topics(batch.created_topics.values())
     except KafkaframesError as error:
-        _set_errors((row for row in rows if row.name in batch.made), error)
+        _set_errors((row for row in rows if row.name in batch.created_topics), error)
     return request.response(topics=rows)
 
 
@@ -125,7 +125,7 @@ def _create(
         _count_change(request, broker, len(replicas))
         topic = yield from broker.create_topic_steps(request_topic.name, replicas, configs)
         row.topic_id = topic.topic_id
-        batch.made[request_topic.name] = topic
+        batch.created_topics[request_topic.name] = topic
     _describe(request, broker, row, replicas, configs)
 
 
@@ -197,11 +197,11 @@ def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, bat
         raise RefusedError(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     if name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is there already")
-    same = batch.metrics_names.get(_metrics_name(name))
-    if same is not None:
+    colliding_topic = batch.metrics_names.get(_metrics_name(name))
+    if colliding_topic is not None:
         raise RefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} collides with {same!r}: metric names do not distinguish . and _",
+            f"topic {name!r} collides with {colliding_topic!r}: metric names do not distinguish . and _",
         )
 
 
@@ -218,7 +218,7 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
             ErrorCode.INVALID_REQUEST,
             "a manual assignment cannot be combined with a partition count or a replication factor",
         )
-    rows = {one.partition_index: one.broker_ids for one in request_topic.assignments}
+    rows = {assignment.partition_index: assignment.broker_ids for assignment in request_topic.assignments}
     if sorted(rows) != list(range(len(request_topic.assignments))):
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
     replicas = [tuple(rows[index]) for index in range(len(rows))]
@@ -237,8 +237,8 @@ def _describe(
         return
     row.num_partitions, row.replication_factor = len(replicas), len(replicas[0])
     row.configs = [
-        request.response.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
-        for one in topic_rows(broker.settings, configs)
+        request.response.CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
+        for config in topic_rows(broker.settings, configs)
     ]
 
 
@@ -339,7 +339,7 @@ def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> No
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
     if request.version >= _FIRST_VERSION_BY_TOPIC_ID:
-        requested_topics = [(one.name, one.topic_id) for one in request.body.topics]
+        requested_topics = [(topic.name, topic.topic_id) for topic in request.body.topics]
     else:
         requested_topics = [(name, NIL_UUID) for name in request.body.topic_names]
     return broker.changes.run(_delete_topics_steps(request, broker, requested_topics))

@@ -125,9 +125,9 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
         " part of a transaction",
     },
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", until=3),
-        Right("CLUSTER_ACTION", "CLUSTER", since=4),
-        Right("WRITE", "TOPIC", each="each topic", until=3),
+        Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", last_version=3),
+        Right("CLUSTER_ACTION", "CLUSTER", first_version=4),
+        Right("WRITE", "TOPIC", each="each topic", last_version=3),
     ),
     refuse=_refuse_partitions,
 )
@@ -141,7 +141,10 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
     ) -> kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
         add = _verify_partitions if transaction.verify_only else _add_partitions
-        codes = {where: _partition_error(request, broker, where) for where in _partitions(transaction.topics)}
+        codes = {
+            topic_partition: _partition_error(request, broker, topic_partition)
+            for topic_partition in _partitions(transaction.topics)
+        }
         results = _rows(request, transaction.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
 
@@ -186,28 +189,28 @@ def _verify_partitions(
 ) -> _Codes:
     if any(codes.values()):
         return _not_attempted(codes)
-    for where in codes:
-        codes[where] = coordinator_error(request, broker, TRANSACTION, producer[0])
+    for topic_partition in codes:
+        codes[topic_partition] = coordinator_error(request, broker, TRANSACTION, producer[0])
         try:
-            if codes[where] == ErrorCode.NONE:
-                broker.transactions.verify_partition(*producer, where)
+            if codes[topic_partition] == ErrorCode.NONE:
+                broker.transactions.verify_partition(*producer, topic_partition)
         except KafkaframesError as error:
-            codes[where] = error_of(error)
+            codes[topic_partition] = error_of(error)
     return codes
 
 
 def _not_attempted(codes: _Codes) -> _Codes:
     """Return the error codes if a partition cannot be added: the other partitions are not attempted."""
-    return {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
+    return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in codes.items()}
 
 
-def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, where: TopicPartition) -> int:
+def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, topic_partition: TopicPartition) -> int:
     is_client = request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS
-    if is_client and broker.is_internal(where.topic):
+    if is_client and broker.is_internal(topic_partition.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    code = check_denied(request, broker.access, "TOPIC", where.topic) if is_client else ErrorCode.NONE
-    there = broker.partition(where.topic, where.partition) is not None
-    return code or (ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = check_denied(request, broker.access, "TOPIC", topic_partition.topic) if is_client else ErrorCode.NONE
+    is_served = broker.partition(topic_partition.topic, topic_partition.partition) is not None
+    return code or (ErrorCode.NONE if is_served else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _rows(
@@ -222,8 +225,10 @@ def _rows(
         partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
         partitions.sort(key=lambda where: codes[where] == not_tried)
         rows = [
-            types.AddPartitionsToTxnPartitionResult(partition_index=where.partition, partition_error_code=codes[where])
-            for where in partitions
+            types.AddPartitionsToTxnPartitionResult(
+                partition_index=topic_partition.partition, partition_error_code=codes[topic_partition]
+            )
+            for topic_partition in partitions
         ]
         rows_of_topics.append(types.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows))
     return rows_of_topics
@@ -246,8 +251,10 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
     code = transaction_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
-            where = offsets_partition(broker, body.group_id)
-            broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
+            offsets_topic_partition = offsets_partition(broker, body.group_id)
+            broker.transactions.add_partitions(
+                body.transactional_id, body.producer_id, body.producer_epoch, [offsets_topic_partition]
+            )
         except KafkaframesError as error:
             code = error_of(error)
     return request.response(error_code=_code_for_version(request, code))
@@ -308,7 +315,7 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     known_states = [name for name in body.state_filters if name in STATES_BY_NAME]
     pattern = body.transactional_id_pattern
     try:
-        among = match_names(pattern, broker.transactions.transactions) if pattern else None
+        matching_ids = match_names(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     transactions = []
@@ -317,14 +324,16 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
             states=known_states,
             producer_ids=body.producer_id_filters,
             longer_than_ms=body.duration_filter,
-            transactional_ids=among,
+            transactional_ids=matching_ids,
         )
     rows = [
         types.TransactionState(
-            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.kafka_name
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.kafka_name,
         )
-        for one in transactions
-        if check_rights(request, broker, TRANSACTION, one.transactional_id) == ErrorCode.NONE
+        for transaction in transactions
+        if check_rights(request, broker, TRANSACTION, transaction.transactional_id) == ErrorCode.NONE
     ]
     return request.response(unknown_state_filters=unknown, transaction_states=rows)
 
@@ -358,9 +367,12 @@ def _describe_transaction(
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_of(error))
     may_see = {
-        where.topic: is_allowed(request, broker.access, "TOPIC", where.topic) for where in transaction.partitions
+        topic_partition.topic: is_allowed(request, broker.access, "TOPIC", topic_partition.topic)
+        for topic_partition in transaction.partitions
     }
-    visible_partitions = by_topic(where for where in sorted(transaction.partitions) if may_see[where.topic])
+    visible_partitions = by_topic(
+        topic_partition for topic_partition in sorted(transaction.partitions) if may_see[topic_partition.topic]
+    )
     return types.TransactionState(
         transactional_id=name,
         transaction_state=transaction.state.kafka_name,

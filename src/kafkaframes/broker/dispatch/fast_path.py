@@ -96,13 +96,16 @@ def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerSt
         raise UnusualError
     if version >= _FIRST_VERSION_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
         raise UnusualError
-    most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
+    response_max_bytes = min(max_bytes, broker.settings.number("fetch.max.bytes"))
     stretch_bytes = MAX_COPIED_BYTES if session.sends_files else None
     answer = _FetchResponse(
-        version, session, broker, FetchLimits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes)
+        version,
+        session,
+        broker,
+        FetchLimits(response_max_bytes, True, isolation_of(isolation), stretch_bytes=stretch_bytes),
     )
     answer.read(cursor)
-    if max_wait_ms > 0 and answer.size < min(min_bytes, most):
+    if max_wait_ms > 0 and answer.size < min(min_bytes, response_max_bytes):
         raise UnusualError
     return answer.parts
 
@@ -196,16 +199,16 @@ class _FetchResponse:
 
 def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
     if version >= _FIRST_FLEXIBLE_FETCH_VERSION:
-        index, epoch, offset, last, _, most = cursor.numbers(_PARTITION_12)
-        return RequestedPartition(index, offset, most, epoch, last)
+        index, epoch, offset, last, _, partition_max_bytes = cursor.numbers(_PARTITION_12)
+        return RequestedPartition(index, offset, partition_max_bytes, epoch, last)
     if version >= _FIRST_VERSION_WITH_LEADER_EPOCH:
-        index, epoch, offset, _, most = cursor.numbers(_PARTITION_9)
-        return RequestedPartition(index, offset, most, epoch)
+        index, epoch, offset, _, partition_max_bytes = cursor.numbers(_PARTITION_9)
+        return RequestedPartition(index, offset, partition_max_bytes, epoch)
     if version >= _FIRST_VERSION_WITH_LOG_START:
-        index, offset, _, most = cursor.numbers(_PARTITION_5)
-        return RequestedPartition(index, offset, most)
-    index, offset, most = cursor.numbers(_PARTITION_4)
-    return RequestedPartition(index, offset, most)
+        index, offset, _, partition_max_bytes = cursor.numbers(_PARTITION_5)
+        return RequestedPartition(index, offset, partition_max_bytes)
+    index, offset, partition_max_bytes = cursor.numbers(_PARTITION_4)
+    return RequestedPartition(index, offset, partition_max_bytes)
 
 
 _SIZE_AND_ID: Final = struct.Struct(">ii")
@@ -317,8 +320,8 @@ class FastPath:
 
     def _response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
         rows = [
-            TopicOutcomes(one.requested.name, one.requested.topic_id, one.requested.topic, one.by_index())
-            for one in topics_done
+            TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.by_index())
+            for topic in topics_done
         ]
         return respond(request, self._broker, rows)
 

@@ -48,13 +48,14 @@ class RequestedTopic(NamedTuple):
 class CompletedTopic(NamedTuple):
     """The results of a topic: an outcome for each requested partition."""
 
-    requested: RequestedTopic
+    topic: RequestedTopic
     outcomes: list[AppendOutcome]
 
     def by_index(self) -> list[tuple[int, AppendOutcome]]:
         """Return pairs of partition number and outcome."""
         return [
-            (one.index, outcome) for (one, _), outcome in zip(self.requested.partitions, self.outcomes, strict=True)
+            (partition.index, outcome)
+            for (partition, _), outcome in zip(self.topic.partitions, self.outcomes, strict=True)
         ]
 
 
@@ -68,7 +69,7 @@ def read_request(
     if acks not in _FAST_PATH_ACKS:
         raise UnusualError
     topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
-    reject_duplicates([one.raw for one in topics])
+    reject_duplicates([topic.raw for topic in topics])
     return topics, acks
 
 
@@ -140,7 +141,7 @@ def append_steps(
 
 def is_without_errors(topics_done: list[CompletedTopic]) -> bool:
     """Return whether all records were appended."""
-    return all(outcome.error_code == ErrorCode.NONE for one in topics_done for outcome in one.outcomes)
+    return all(outcome.error_code == ErrorCode.NONE for topic in topics_done for outcome in topic.outcomes)
 
 
 def write_response(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
@@ -165,8 +166,8 @@ def write_response(topics_done: list[CompletedTopic], version: int) -> list[byte
 
 def split_response(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, bytes]:
     """Return the body of a response with one partition: the bytes before its row, the row, and the bytes after it."""
-    start, name, count, middle, *rest = write_response([topic], version)
-    return start + name + count, middle, b"".join(rest)
+    start, name, count, middle, *suffixes = write_response([topic], version)
+    return start + name + count, middle, b"".join(suffixes)
 
 
 def partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
@@ -191,7 +192,7 @@ class CachedRequest(NamedTuple):
     """A parsed request without its records, and the constant parts of its response.
 
     Attributes:
-        requested: the topic, without records.
+        topic: the topic, without records.
         number: the partition number.
         acks: acks of the request.
         version: version of the request.
@@ -200,14 +201,14 @@ class CachedRequest(NamedTuple):
         before, after: the bytes of the response before and after the partition's row.
     """
 
-    requested: RequestedTopic
+    topic: RequestedTopic
     number: int
     acks: int
     version: int
     tail: bytes
     size: int
-    before: bytes
-    after: bytes
+    prefix: bytes
+    suffix: bytes
 
     @property
     def is_flexible(self) -> bool:
@@ -216,12 +217,12 @@ class CachedRequest(NamedTuple):
 
     def answer(self, correlation_id: int, outcome: AppendOutcome) -> bytes:
         """Return the frame of a response without errors."""
-        head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.before
-        return head + partition_row(self.number, outcome, self.version) + self.after
+        head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.prefix
+        return head + partition_row(self.number, outcome, self.version) + self.suffix
 
     def result_of(self, outcome: AppendOutcome) -> CompletedTopic:
         """Return the result of the request."""
-        return CompletedTopic(self.requested, [outcome])
+        return CompletedTopic(self.topic, [outcome])
 
 
 class RequestCache:
@@ -246,42 +247,42 @@ class RequestCache:
         session: Session,
     ) -> None:
         """Add a parsed request to the cache, if it has one partition and no bytes follow it."""
-        at = cursor.blob_at
+        records_position = cursor.blob_at
         if (
             len(requested_topics) > 1
             or len(requested_topics[0].partitions) > 1
-            or at > MAX_HEAD_BYTES
-            or cursor.at != len(frame)
+            or records_position > MAX_HEAD_BYTES
+            or cursor.position != len(frame)
         ):
             return
-        session.records_at, key = at, _key(frame, at)
+        session.records_at, key = records_position, _key(frame, records_position)
         known_request = self._known_requests.get(key)
         if (
-            known_request is not None and known_request.requested.topic is requested_topics[0].topic
+            known_request is not None and known_request.topic.topic is requested_topics[0].topic
         ):  # the connection's previous request had another head
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
-        before, mark, after = split_response(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
+        prefix, mark, suffix = split_response(CompletedTopic(requested_topics[0], [_PLACEHOLDER_OUTCOME]), version)
         if cursor.is_flexible:
-            before = b"\x00" + before  # of the response's header
-        size = 4 + len(before) + len(mark) + len(after)
+            prefix = b"\x00" + prefix  # of the response's header
+        size = 4 + len(prefix) + len(mark) + len(suffix)
         if len(self._known_requests) >= MAX_CACHED_REQUESTS:
             self._known_requests.clear()
         bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
-        self._known_requests[key] = CachedRequest(bare, index, acks, version, tail, size, before, after)
+        self._known_requests[key] = CachedRequest(bare, index, acks, version, tail, size, prefix, suffix)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[CachedRequest, AppendOutcome] | None:
         """Append the records of a cached request. Return None if it is not cached, or not ordinary any more."""
-        at, broker = session.records_at, self._broker
-        known_request = self._known_requests.get(_key(frame, at))
+        records_position, broker = session.records_at, self._broker
+        known_request = self._known_requests.get(_key(frame, records_position))
         if known_request is None:
             return None
-        cursor = Cursor(frame, at, is_flexible=known_request.is_flexible)
+        cursor = Cursor(frame, records_position, is_flexible=known_request.is_flexible)
         sent_records = produce.read_sent_records(cursor.blob())
-        if frame[cursor.at :] != known_request.tail or not is_usual(sent_records, known_request.version):
+        if frame[cursor.position :] != known_request.tail or not is_usual(sent_records, known_request.version):
             return None
-        requested_topic, topic = known_request.requested, known_request.requested.topic
+        requested_topic, topic = known_request.topic, known_request.topic.topic
         partition = find_led_partition(topic, known_request.number, session)
         if partition is None or topic is not topic_of(requested_topic, known_request.version, broker):
             return None
@@ -296,7 +297,7 @@ class RequestCache:
             return None
 
 
-def _key(frame: bytes | memoryview, at: int) -> bytes:
+def _key(frame: bytes | memoryview, records_position: int) -> bytes:
     """Return the bytes before the records, without the correlation id, which differs in each request."""
-    head = bytes(frame[:at])
+    head = bytes(frame[:records_position])
     return head[:4] + head[8:]

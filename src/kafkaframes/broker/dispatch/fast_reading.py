@@ -26,32 +26,32 @@ UNUSUAL = (UnusualError, struct.error, IndexError, UnicodeDecodeError, DecodeErr
 class Cursor:
     """A position in a frame. If ``is_flexible``, lengths are varints and structs end with tagged fields (KIP-482)."""
 
-    __slots__ = ("_frame", "at", "blob_at", "blob_end", "is_flexible")
+    __slots__ = ("_frame", "position", "blob_at", "blob_end", "is_flexible")
 
-    def __init__(self, frame: bytes | memoryview, at: int, *, is_flexible: bool) -> None:
+    def __init__(self, frame: bytes | memoryview, position: int, *, is_flexible: bool) -> None:
         self._frame = frame
-        self.at = at
+        self.position = position
         self.blob_at = self.blob_end = 0
         self.is_flexible = is_flexible
 
     def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
         """Return the next numbers, of a struct format."""
-        numbers = shape.unpack_from(self._frame, self.at)
-        self.at += shape.size
+        numbers = shape.unpack_from(self._frame, self.position)
+        self.position += shape.size
         return numbers
 
     def _length(self, shape: struct.Struct) -> int:
         """Return a length or an element count; -1 for null."""
         if not self.is_flexible:
             return int(self.numbers(shape)[0])
-        value = self._frame[self.at]
+        value = self._frame[self.position]
         if value < 0x80:  # nearly always
-            self.at += 1
+            self.position += 1
             return value - 1
         value = shift = 0
         for _ in range(_MAX_VARINT_BYTES):
-            byte = self._frame[self.at]
-            self.at += 1
+            byte = self._frame[self.position]
+            self.position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value - 1
@@ -60,10 +60,10 @@ class Cursor:
 
     def _skip(self, length: int) -> slice:
         """Skip bytes; return their start and end."""
-        start, end = self.at, self.at + length
+        start, end = self.position, self.position + length
         if length < 0 or end > len(self._frame):
             raise UnusualError
-        self.at = end
+        self.position = end
         return slice(start, end)
 
     def _bytes(self, length: int) -> bytes:
@@ -102,9 +102,9 @@ class Cursor:
 
         ``blob_at`` is where their length is, ``blob_end`` their end.
         """
-        self.blob_at = self.at
+        self.blob_at = self.position
         blob = self._skip(self._length(_INT32))
-        self.blob_end = self.at
+        self.blob_end = self.position
         return bytearray(self._frame[blob])
 
     def no_tags(self) -> None:
@@ -113,9 +113,9 @@ class Cursor:
         Raise ``UnusualError`` if it is not empty.
         """
         if self.is_flexible:
-            if self._frame[self.at]:
+            if self._frame[self.position]:
                 raise UnusualError
-            self.at += 1
+            self.position += 1
 
 
 def array_start(count: int, *, is_flexible: bool) -> bytes:

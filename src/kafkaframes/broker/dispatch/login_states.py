@@ -34,5 +34,5 @@ def login_state(session: Session) -> LoginState:
 
 def may_call(session: Session, api_name: str) -> bool:
     """Return whether a connection may call an API now."""
-    allowed = ALLOWED_APIS[login_state(session)]
-    return allowed is None or api_name in allowed
+    allowed_apis = ALLOWED_APIS[login_state(session)]
+    return allowed_apis is None or api_name in allowed_apis

@@ -55,13 +55,15 @@ def serve_specs(specs: Specs) -> ServedApis:
         SpecError: a file is not a valid spec.
         OptionError: a path cannot be read, or no stable version of an API has both request and response.
     """
-    known = with_catalog(specs)
+    known_specs = with_catalog(specs)
 
     @cache
     def class_of(key: int, kind: str) -> type[Message]:
-        return body_class(key, kind, specs=known)
+        return body_class(key, kind, specs=known_specs)
 
-    halves = {(spec.api_key, spec.type): spec for spec in reversed(known.values())}  # the first of a key, as class_of
+    halves = {
+        (spec.api_key, spec.type): spec for spec in reversed(known_specs.values())
+    }  # the first of a key, as class_of
     apis = {key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
     advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)

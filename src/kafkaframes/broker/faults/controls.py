@@ -65,7 +65,7 @@ def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo
             topic.topic_id,
             len(topic.partitions),
             dict(topic.configs),
-            tuple(one.log.log_end_offset for one in topic.partitions),
+            tuple(partition.log.log_end_offset for partition in topic.partitions),
         )
         for topic in state.topics.values()
         if internal or not topic.is_internal
@@ -211,8 +211,11 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     infos = {}
     for name in sorted({*groups_by_name, *offset_store.offsets_by_group}):
         group: Any = groups_by_name.get(name)
-        members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
-        offsets = {where: commit.offset for where, commit in sorted(offset_store.group_offsets(name).items())}
+        members = () if group is None else tuple(_member(state, group, member) for member in group.members.values())
+        offsets = {
+            topic_partition: commit.offset
+            for topic_partition, commit in sorted(offset_store.group_offsets(name).items())
+        }
         kind, state_name = ("", "Empty") if group is None else (group.type, group.state_name)
         infos[name] = GroupInfo(name, kind, state_name, members, offsets)
     return infos
@@ -242,15 +245,15 @@ def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicParti
 def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
     """Return the transactions by transactional id."""
     return {
-        one.transactional_id: TransactionInfo(
-            one.transactional_id,
-            one.state.kafka_name,
-            one.producer_id,
-            one.producer_epoch,
-            tuple(sorted(one.partitions)),
-            one.start_ms if one.start_ms >= 0 else None,
+        transaction.transactional_id: TransactionInfo(
+            transaction.transactional_id,
+            transaction.state.kafka_name,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            tuple(sorted(transaction.partitions)),
+            transaction.start_ms if transaction.start_ms >= 0 else None,
         )
-        for one in state.transactions.transactions.values()
+        for transaction in state.transactions.transactions.values()
     }
 
 

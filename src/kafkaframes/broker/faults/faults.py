@@ -216,7 +216,7 @@ class Faults:
         """Create a rule for requests, as ``Broker.on`` does."""
         from kafkaframes.broker.dispatch.table import all_apis
 
-        names = {one.name for one in all_apis().values()}
+        names = {api_class.name for api_class in all_apis().values()}
         if api is not None and api not in names:
             near = get_close_matches(api, names, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""

@@ -164,8 +164,12 @@ def show_call(name: str, *arguments: object, **keywords: object) -> str:
     >>> show_call("on", "Produce", topic="orders", version=None)
     'on("Produce", topic="orders")'
     """
-    texts = [show_argument(one) for one in arguments if one is not None]
-    texts += [f"{key}={show_argument(one)}" for key, one in keywords.items() if one is not None and one is not False]
+    texts = [show_argument(argument) for argument in arguments if argument is not None]
+    texts += [
+        f"{key}={show_argument(argument)}"
+        for key, argument in keywords.items()
+        if argument is not None and argument is not False
+    ]
     return f"{name}({', '.join(texts)})"
 
 

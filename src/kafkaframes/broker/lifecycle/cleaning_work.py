@@ -127,7 +127,7 @@ def _write_indexes(
     size_bytes = 0 if file is None else file.size_bytes
     tables = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
     with disk.open(path) as read_at:
-        for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
+        for window in scan_segment(read_at, size_bytes=size_bytes, position=0, includes_data=True, file=path):
             tables.append(np.stack([window.batches.column(name) for name in INDEXED_COLUMNS]))
     columns = np.concatenate(tables, axis=1)
     if overflows_index(base, columns):

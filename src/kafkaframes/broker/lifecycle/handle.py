@@ -193,7 +193,7 @@ class Broker:
         )
         self._loop = LoopThread()
         self._cleaning: LogCleaner | None = None
-        self._beside: tuple[WorkerThreads, ...] = ()
+        self._worker_threads: tuple[WorkerThreads, ...] = ()
         self._state: BrokerState | None = None
         self._server: Server | None = None
 
@@ -328,7 +328,7 @@ class Broker:
         self._state.credentials.in_thread = authenticating = WorkerThreads(self._server.loop, _AUTHENTICATING_THREADS)
         resolving = WorkerThreads(self._server.loop, _RESOLVING_THREADS)
         resolve_patterns_in(self._state, resolving)
-        self._beside = (changing, authenticating, resolving)
+        self._worker_threads = (changing, authenticating, resolving)
         Maintenance(self._state)
         self._cleaning = cleaning = LogCleaner(self._state)
         cleaning.run_apart = cleaning.run_in_thread
@@ -409,7 +409,7 @@ class Broker:
         self._remarks += find_unserved(state.logs)
         self._state = self._server = None
         state.changes.stop()
-        for threads in self._beside:
+        for threads in self._worker_threads:
             threads.stop()
         if state.store is not None:
             state.store.close()
@@ -555,12 +555,12 @@ class Broker:
         """Findings about served directories, one line each: how differing copies were resolved, missing data, and
         data that cannot be read. Later reads can add lines.
         """
-        return tuple(one.text for one in self._all_remarks())
+        return tuple(remark.text for remark in self._all_remarks())
 
     @property
     def losses(self) -> tuple[str, ...]:
         """The lines of ``remarks`` about records that exist and are not served."""
-        return tuple(one.text for one in self._all_remarks() if one.severity is Severity.ERROR)
+        return tuple(remark.text for remark in self._all_remarks() if remark.severity is Severity.ERROR)
 
     def _all_remarks(self) -> tuple[Remark, ...]:
         return self._remarks + (() if self._state is None else find_unserved(self._state.logs))

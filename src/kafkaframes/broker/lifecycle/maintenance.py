@@ -57,12 +57,14 @@ class LogCleaner:
 
     def _clean_next(self, done_partitions: set[TopicPartition]) -> None:
         """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
-        rounds = [due for due in self._due() if due.key not in done_partitions]
+        rounds = [
+            cleaning_range for cleaning_range in self._cleaning_ranges() if cleaning_range.key not in done_partitions
+        ]
         if self.is_stopped or not rounds:
             return
         self._clean(max(rounds, key=lambda due: due.ratio), done_partitions)
 
-    def _clean(self, due: CleaningRange, done_partitions: set[TopicPartition]) -> None:
+    def _clean(self, cleaning_range: CleaningRange, done_partitions: set[TopicPartition]) -> None:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
@@ -72,25 +74,25 @@ class LogCleaner:
             )
 
             try:
-                outcome.extend(write_compacted(due, lambda: self.is_stopped))
+                outcome.extend(write_compacted(cleaning_range, lambda: self.is_stopped))
             except StorageError as error:  # repeated in the next pass, unless the directory is offline
                 self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
-                _LOGGER.warning("%s is not compacted: %s", due.key, error)
-                self.uncleanable[due.key] = str(error)
+                _LOGGER.warning("%s is not compacted: %s", cleaning_range.key, error)
+                self.uncleanable[cleaning_range.key] = str(error)
             except Exception as error:  # an internal error must not stop the compaction of other logs
-                _LOGGER.exception("%s is not compacted", due.key)
-                self.uncleanable[due.key] = str(error)
+                _LOGGER.exception("%s is not compacted", cleaning_range.key)
+                self.uncleanable[cleaning_range.key] = str(error)
 
         def finish() -> None:
             self.is_busy = False
-            done_partitions.add(due.key)
+            done_partitions.add(cleaning_range.key)
             if self.is_stopped or self.broker.logs.is_closed:
                 return
             if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
-                self._install_segments(due, outcome[0])
+                self._install_segments(cleaning_range, outcome[0])
             else:
-                self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(cleaning_range.log))
             self._clean_next(done_partitions)
 
         if self.run_apart is None or self.broker.clock.is_frozen:
@@ -99,13 +101,13 @@ class LogCleaner:
         else:
             self.run_apart(work, finish)
 
-    def _install_segments(self, due: CleaningRange, groups: dict[int, tuple[int, ...]]) -> None:
-        log, now_ms = due.log, self.broker.clock.now_ms
+    def _install_segments(self, cleaning_range: CleaningRange, groups: dict[int, tuple[int, ...]]) -> None:
+        log, now_ms = cleaning_range.log, self.broker.clock.now_ms
         try:
             for bases in groups.values():
-                if not log.replace_segments([due.segments[base] for base in bases], now_ms=now_ms):
+                if not log.replace_segments([cleaning_range.segments[base] for base in bases], now_ms=now_ms):
                     return
-            self.broker.logs.note_cleaned(due.key, due.end)
+            self.broker.logs.note_cleaned(cleaning_range.key, cleaning_range.end)
         except KafkaframesError as error:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
@@ -124,14 +126,14 @@ class LogCleaner:
         if self._task is not None:
             await self._task
 
-    def _due(self) -> Iterable[CleaningRange]:
+    def _cleaning_ranges(self) -> Iterable[CleaningRange]:
         for partition in self.broker.partitions():
             log = partition.log
             if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
                 continue
-            due = cleaning_range_of(self.broker, partition)
-            if due is not None:
-                yield due
+            cleaning_range = cleaning_range_of(self.broker, partition)
+            if cleaning_range is not None:
+                yield cleaning_range
 
 
 class Maintenance:

@@ -85,16 +85,17 @@ def find_unserved(logs: LogManager) -> tuple[Remark, ...]:
     small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
     segment up to the first incomplete one.
     """
-    lines = [f"error: not served: {one}" for one in logs.unreadable.values()]
+    lines = [f"error: not served: {log_error}" for log_error in logs.unreadable.values()]
     for key, log in logs.logs.items():
         if log.bytes_lost:
-            at = log.whole_until
-            where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
-            what = f"error: {key}: {count_text(log.bytes_lost, 'byte')} {verb_text(log.bytes_lost)} not served{where}"
-            lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
+            end = log.whole_until
+            position_text = "" if end is None else f", from byte {end[1]:,} of {end[0]} on"
+            loss = f"{count_text(log.bytes_lost, 'byte')} {verb_text(log.bytes_lost)}"
+            loss_text = f"error: {key}: {loss} not served{position_text}"
+            lines.append(f"{loss_text}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
         for path, position in log.torn.items():
-            what = f"error: {key}: {path} cannot be read from byte {position:,} on"
-            lines.append(f"{what}: a batch there is longer than the file; `kafkaframes repair` keeps the data after it")
+            loss_text = f"error: {key}: {path} cannot be read from byte {position:,} on"
+            lines.append(f"{loss_text}: a batch there is longer than the file; `kafkaframes repair` keeps the data after it")
     warnings = [f"warning: not served: {problem}" for problem in logs.problems]
     return (
         *(Remark(Severity.ERROR, line) for line in lines),

@@ -54,10 +54,10 @@ class DescriptorBudget:
 
     def _count_acceptable(self) -> int:
         """Return half of the free descriptors above the reserve, rounded up. The other half is for files."""
-        while (free := free_descriptors() - count_reserved_descriptors()) < 1:
+        while (free_count := free_descriptors() - count_reserved_descriptors()) < 1:
             if not self._release_files():
                 return 0
-        return (free + 1) // 2
+        return (free_count + 1) // 2
 
 
 class Acceptor:

@@ -81,8 +81,8 @@ class RequestGuard:
     def _bears_token(self, values: list[str] | tuple[()]) -> bool:
         assert self.token is not None
         scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
-        sent_token, own = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
-        return hmac.compare_digest(sent_token, own) and scheme.lower() == "bearer"
+        sent_token, expected_token = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
+        return hmac.compare_digest(sent_token, expected_token) and scheme.lower() == "bearer"
 
     def _check_type(self, method: str, kind: str) -> None:
         if kind not in self.body_types:
@@ -342,7 +342,7 @@ class _SocketServer(ThreadingHTTPServer):
         """Close connections whose deadline has passed."""
         now = time.monotonic()
         with self._lock:
-            late = [connection for connection, until in self._open.items() if until < now]
+            late = [connection for connection, deadline in self._open.items() if deadline < now]
         for connection in late:
             _close_connection(connection)
 

@@ -179,7 +179,7 @@ class GroupCommit:
     async def _flush(self) -> bool:
         """Flush the appended records. Return False if the disk fails; the log directory is then offline."""
         partitions, self._broker.unflushed = self._broker.unflushed, set()
-        logs = [one.log for one in partitions if not one.is_offline]
+        logs = [partition.log for partition in partitions if not partition.is_offline]
         size = _count_parallel_flushes()
         try:
             for start in range(0, len(logs), size):
@@ -197,7 +197,7 @@ class GroupCommit:
         except StorageError as error:
             self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
             if self._broker.logs.disk.back_online():  # a file could not be opened: its records are flushed later
-                self._broker.unflushed |= {one for one in partitions if not one.is_offline}
+                self._broker.unflushed |= {partition for partition in partitions if not partition.is_offline}
             return False
         return True
 

@@ -64,11 +64,11 @@ def check_listeners(
         OptionError: two listeners have the same name, a TLS listener has no certificate, or the ports of further nodes
             belong to another listener.
     """
-    if len({one.name for one in listeners}) < len(listeners):
+    if len({listener.name for listener in listeners}) < len(listeners):
         raise OptionError("listener names must be unique")
-    if any(one.needs_tls for one in listeners) and security.tls is None:
+    if any(listener.needs_tls for listener in listeners) and security.tls is None:
         raise OptionError("a listener of SSL needs security with a certificate")
-    for lower, other in pairwise(sorted((one for one in listeners if one.port), key=attrgetter("port"))):
+    for lower, other in pairwise(sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))):
         if lower.port + nodes > other.port:
             raise OptionError(
                 f"listeners {lower.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
@@ -104,7 +104,7 @@ class Ports:
     def addresses(self) -> str:
         """``host:port`` of every node (``[host]:port`` for IPv6), as clients accept it."""
         endpoints = [next(iter(node.endpoints.values())) for node in self.nodes.by_id.values() if node.endpoints]
-        return ",".join(format_address(at.host, at.port) for at in endpoints)
+        return ",".join(format_address(endpoint.host, endpoint.port) for endpoint in endpoints)
 
     async def open_all(self, server: Server) -> None:
         """Listen as every node. Connections are accepted after all ports are bound: the first client sees all nodes."""
@@ -120,14 +120,14 @@ class Ports:
         server.accept_connections()
 
     async def _bind(self, server: Server, node: Node) -> None:
-        behind = node.node_id - min(self.nodes.by_id)
+        node_index = node.node_id - min(self.nodes.by_id)
         for index, options in enumerate(self.listeners):
             configured_port = options.port if index else self.first_port
             bound_port = self.bound.get((node.node_id, options.name), 0) if self.comes_back or not node.is_up else 0
             listener = Listener(
                 name=options.name,
                 host=options.host,
-                port=bound_port or (configured_port + behind if configured_port else 0),
+                port=bound_port or (configured_port + node_index if configured_port else 0),
                 node_id=node.node_id,
                 tls=self.security.tls if options.needs_tls else None,
                 needs_sasl=options.needs_sasl,
@@ -138,7 +138,7 @@ class Ports:
 
     def hold(self, node_id: int | None = None) -> None:
         """Reserve the ports of a node, or of all nodes, until they are opened again."""
-        hosts = {one.name: one.host for one in self.listeners}
+        hosts = {listener.name: listener.host for listener in self.listeners}
         for (node, name), port in self.bound.items():
             if node_id in (None, node):
                 self.held.hold(hosts[name], port)

@@ -418,9 +418,9 @@ class TimerAlarm:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        due = self._clock.next_due_ms
-        if due is not None and not self._clock.is_frozen:
-            self._wake = self._loop.call_later(max(due - self._clock.monotonic_ms, 0) / 1000, self._run_due)
+        due_ms = self._clock.next_due_ms
+        if due_ms is not None and not self._clock.is_frozen:
+            self._wake = self._loop.call_later(max(due_ms - self._clock.monotonic_ms, 0) / 1000, self._run_due)
 
     def _run_due(self) -> None:
         self._wake = None
@@ -509,8 +509,10 @@ class Server:
         for turn in range(_MAX_TURNS):
             await asyncio.sleep(0)
             nodes = {listener.node_id for listener, _ in self._listening}
-            self._closing = [one for one in self._closing if one.opening]
-            is_closed = not self._closing and all(one.session.node_id in nodes for one in self.connections)
+            self._closing = [connection for connection in self._closing if connection.opening]
+            is_closed = not self._closing and all(
+                connection.session.node_id in nodes for connection in self.connections
+            )
             if turn >= _CLOSING_TURNS and is_closed:
                 return
 

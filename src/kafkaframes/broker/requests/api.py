@@ -130,8 +130,8 @@ class Right:
     each: str = ""
     denied: ErrorCode | str = ""
     or_cluster: str = ""
-    since: int = 0
-    until: int = 2**15 - 1
+    first_version: int = 0
+    last_version: int = 2**15 - 1
     first_release: tuple[int, ...] = ()
     is_needed: bool = True
 
@@ -208,7 +208,7 @@ class Api:
     def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
         """Yield the permissions that a version requires: for the whole request, or for its parts."""
         for right in self.rights:
-            if right.since <= version <= right.until and whole is not bool(right.each):
+            if right.first_version <= version <= right.last_version and whole is not bool(right.each):
                 yield right
 
     @property

@@ -65,7 +65,7 @@ def _is_struct(value: Any) -> bool:
 def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
     """Return response rows for the rows of the request's first non-empty array."""
     assert info.struct is not None
-    if "error_code" not in info.struct._by_attribute and not any(one.struct for one in info.struct._fields):
+    if "error_code" not in info.struct._by_attribute and not any(field.struct for field in info.struct._fields):
         return []
     for other in type(source)._fields if isinstance(source, Struct) else ():
         values = getattr(source, other.attribute)

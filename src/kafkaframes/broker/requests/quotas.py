@@ -59,8 +59,8 @@ class Rate:
         if not self.samples:
             return 0
         elapsed_ms = now_ms - self.samples[0][0]
-        missing = max(_SAMPLES - 1 - int(elapsed_ms // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
-        window_ms = elapsed_ms + missing * _SAMPLE_MS
+        missing_samples = max(_SAMPLES - 1 - int(elapsed_ms // _SAMPLE_MS), 0)  # Rate.windowSize assumes a full window
+        window_ms = elapsed_ms + missing_samples * _SAMPLE_MS
         mean = sum(used_amount for _, used_amount in self.samples) * _SAMPLE_MS / window_ms
         return round(min((mean - limit) / limit * window_ms, MAX_INT32)) if mean > limit else 0
 
@@ -69,17 +69,19 @@ class Rate:
 class Bucket:
     """A token bucket for changes (TokenBucket). It is refilled over time, up to the tokens of a whole window."""
 
-    left: float
+    remaining_tokens: float
     filled_ms: float
 
     def refill(self, limit: float, now_ms: float) -> None:
         """Add the tokens since the last refill."""
-        self.left = min(self.left + (now_ms - self.filled_ms) * limit / _SAMPLE_MS, limit * _SAMPLES)
+        self.remaining_tokens = min(
+            self.remaining_tokens + (now_ms - self.filled_ms) * limit / _SAMPLE_MS, limit * _SAMPLES
+        )
         self.filled_ms = now_ms
 
     def over_ms(self, limit: float) -> int:
         """Return the milliseconds until a change is allowed again; 0 if it is."""
-        return round(min(-self.left / limit * _SAMPLE_MS, MAX_INT32)) if self.left < 0 else 0
+        return round(min(-self.remaining_tokens / limit * _SAMPLE_MS, MAX_INT32)) if self.remaining_tokens < 0 else 0
 
 
 @dataclass(slots=True)
@@ -154,9 +156,9 @@ class Quotas:
         bucket = _get_or_create(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
         bucket.refill(limit, now_ms)
         only_waits = request.version < _FIRST_STRICT_VERSIONS[request.api.name]
-        may = bucket.left >= 0 or only_waits
+        may = bucket.remaining_tokens >= 0 or only_waits
         if may:
-            bucket.left -= count
+            bucket.remaining_tokens -= count
         if not may or only_waits:
             request.throttle_ms = max(request.throttle_ms, bucket.over_ms(limit))
         return may

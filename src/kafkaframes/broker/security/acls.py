@@ -154,15 +154,15 @@ class AclAccess:
         if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
-        about = self._acls_of(kind, name)
-        if not about:
+        resource_acls = self._acls_of(kind, name)
+        if not resource_acls:
             return self._allows_unruled
         host = session.peer.rpartition(":")[0]
-        own = [acl for acl in about if acl.is_for(session.principal, host)]
-        if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in own):
+        applicable_acls = [acl for acl in resource_acls if acl.is_for(session.principal, host)]
+        if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in applicable_acls):
             return False
         enough = {ALL, number} | _IMPLYING_OPERATIONS.get(number, set())
-        return any(acl.permission == ALLOW and acl.operation in enough for acl in own)
+        return any(acl.permission == ALLOW and acl.operation in enough for acl in applicable_acls)
 
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic (KIP-679).
@@ -174,8 +174,10 @@ class AclAccess:
         if self.allows(session, "WRITE", "TOPIC", _ANY_NAME):
             return True
         host, kind = session.peer.rpartition(":")[0], RESOURCE_TYPES["TOPIC"]
-        own = [acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)]
-        writing = [acl for acl in own if acl.operation in (ALL, OPERATIONS["WRITE"])]
+        applicable_acls = [
+            acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)
+        ]
+        writing = [acl for acl in applicable_acls if acl.operation in (ALL, OPERATIONS["WRITE"])]
         denying = [acl for acl in writing if acl.permission == DENY]
         return any(acl.permission == ALLOW and not any(no.covers(acl) for no in denying) for acl in writing)
 
@@ -184,9 +186,11 @@ class AclAccess:
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
         allowed_operations = (
-            one for one in OPERATIONS_OF_RESOURCE[resource] if self.allows(session, one, resource, name)
+            operation
+            for operation in OPERATIONS_OF_RESOURCE[resource]
+            if self.allows(session, operation, resource, name)
         )
-        return sum(1 << OPERATIONS[one] for one in allowed_operations)
+        return sum(1 << OPERATIONS[operation] for operation in allowed_operations)
 
 
 def _pattern(acl: Acl) -> _Pattern:

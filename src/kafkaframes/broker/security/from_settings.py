@@ -76,7 +76,9 @@ def security_of(
         mechanisms=mechanisms,
         check_token=_check_of({name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms),
         kerberos=_kerberos_of(texts, logins),
-        needs_sasl=any(one.needs_sasl for one in listeners) if listeners else "sasl.enabled.mechanisms" in texts,
+        needs_sasl=any(listener.needs_sasl for listener in listeners)
+        if listeners
+        else "sasl.enabled.mechanisms" in texts,
         tls=tls or None,
     )
     if listeners:
@@ -86,12 +88,14 @@ def security_of(
 
 def _check(security: Security, listeners: Sequence[ListenerOptions]) -> None:
     """Reject security options that no listener uses: the user would rely on them."""
-    protocol_list = ", ".join(one.protocol for one in listeners)
-    if security.tls is None and any(one.needs_tls for one in listeners):
+    protocol_list = ", ".join(listener.protocol for listener in listeners)
+    if security.tls is None and any(listener.needs_tls for listener in listeners):
         raise OptionError(f"a listener of SSL needs a certificate; the listeners are {protocol_list}")
-    if security.tls is not None and not any(one.needs_tls for one in listeners):
+    if security.tls is not None and not any(listener.needs_tls for listener in listeners):
         raise OptionError(f"a certificate, but the listeners are {protocol_list}")
-    if (security.users or security.check_token or security.kerberos) and not any(one.needs_sasl for one in listeners):
+    if (security.users or security.check_token or security.kerberos) and not any(
+        listener.needs_sasl for listener in listeners
+    ):
         raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {protocol_list}")
 
 
@@ -130,16 +134,16 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         return unsecured_token
     if JWKS_URL not in texts:
         return None
-    own = "sasl.oauthbearer."
+    setting_prefix = "sasl.oauthbearer."
     rules = ClaimRules(
-        issuer=texts.get(f"{own}expected.issuer"),
-        audiences=_list(texts.get(f"{own}expected.audience", "")),
-        clock_skew_seconds=_number(texts, f"{own}clock.skew.seconds", 30),
-        sub_claim=texts.get(f"{own}sub.claim.name", "sub"),
-        scope_claim=texts.get(f"{own}scope.claim.name", "scope"),
-        scopes=_list(texts.get(f"kafkaframes.{own}required.scopes", "")),
+        issuer=texts.get(f"{setting_prefix}expected.issuer"),
+        audiences=_list(texts.get(f"{setting_prefix}expected.audience", "")),
+        clock_skew_seconds=_number(texts, f"{setting_prefix}clock.skew.seconds", 30),
+        sub_claim=texts.get(f"{setting_prefix}sub.claim.name", "sub"),
+        scope_claim=texts.get(f"{setting_prefix}scope.claim.name", "scope"),
+        scopes=_list(texts.get(f"kafkaframes.{setting_prefix}required.scopes", "")),
     )
-    refresh_ms = _number(texts, f"{own}jwks.endpoint.refresh.ms", 3_600_000)
+    refresh_ms = _number(texts, f"{setting_prefix}jwks.endpoint.refresh.ms", 3_600_000)
     return SignedTokens(KeySet(texts[JWKS_URL], refresh_seconds=refresh_ms / 1000), rules)
 
 

@@ -41,7 +41,7 @@ class _PrincipalRule:
     format: str | None = None
     match: re.Pattern[str] | None = None
     replacement: re.Pattern[str] | None = None
-    by: tuple[str | int, ...] = ()  # replacement: texts and group numbers
+    replacement_parts: tuple[str | int, ...] = ()  # replacement: texts and group numbers
     replaces_all: bool = False
     case: str = ""
 
@@ -59,7 +59,7 @@ class _PrincipalRule:
         return name
 
     def _replacement(self, match: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.by)
+        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement_parts)
 
 
 class LocalNames:
@@ -128,15 +128,15 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
     position = 0
     while position < len(text):
         match = _REPLACEMENT_PATTERN.match(text, position)
-        number, rest = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
+        number, further_digits = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
         if match is None or (number and int(number) > groups):
             raise OptionError(
                 f"{KERBEROS_RULES}: {rule!r}: {text!r} names a group that there is not, or ends within a sign"
             )
-        while rest and int(number + rest[0]) <= groups:
-            number, rest = number + rest[0], rest[1:]
+        while further_digits and int(number + further_digits[0]) <= groups:
+            number, further_digits = number + further_digits[0], further_digits[1:]
         parts.append(int(number) if number else match[1] or match[3])
-        position = match.end() - len(rest)
+        position = match.end() - len(further_digits)
     return tuple(parts)
 
 

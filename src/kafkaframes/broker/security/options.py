@@ -180,9 +180,13 @@ class Credentials:
         """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
         seed = self._derive_credential(user, mechanism)
         real = [
-            one for (_, name), one in (*self.scram.items(), *self._derived_credentials.items()) if name == mechanism
+            credential
+            for (_, name), credential in (*self.scram.items(), *self._derived_credentials.items())
+            if name == mechanism
         ]
-        shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, MIN_ITERATIONS)]
+        shapes = sorted((len(credential.salt), credential.iterations) for credential in real) or [
+            (SALT_BYTES, MIN_ITERATIONS)
+        ]
         size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
         salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
         nothing = secrets.token_bytes(hashlib.new(HASHES[mechanism]).digest_size)

@@ -167,7 +167,9 @@ class ScramExchange(Exchange):
         signature = hmac.digest(credential.stored_key, signed, self._hash)
         if len(proof) != len(signature):
             return False
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = bytes(
+            proof_byte ^ signature_byte for proof_byte, signature_byte in zip(proof, signature, strict=True)
+        )
         return hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
 
 

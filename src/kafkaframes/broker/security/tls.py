@@ -64,7 +64,9 @@ def name_of_certificate(certificate: Mapping[str, Any]) -> str:
     'CN=alice,O=A\\\\, Inc'
     """
     parts = [
-        "+".join(f"{_SHORT_ATTRIBUTE_NAMES.get(name, name)}={value.translate(_ESCAPES)}" for name, value in one)
-        for one in certificate.get("subject", ())
+        "+".join(
+            f"{_SHORT_ATTRIBUTE_NAMES.get(name, name)}={value.translate(_ESCAPES)}" for name, value in relative_name
+        )
+        for relative_name in certificate.get("subject", ())
     ]
     return ",".join(reversed(parts))

@@ -342,7 +342,7 @@ def _es256(row: Mapping[str, Any]) -> Verify | None:
     def verify(signature: bytes, signed: bytes) -> bool:
         if len(signature) != _ES256_SIGNATURE_BYTES:
             return False
-        r, s = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
+        r, s = (int.from_bytes(scalar_bytes, "big") for scalar_bytes in (signature[:32], signature[32:]))
         return bool(library.holds(lambda: key.verify(library.encode_dss_signature(r, s), signed, ecdsa)))
 
     return verify

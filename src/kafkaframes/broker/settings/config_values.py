@@ -82,9 +82,12 @@ _TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.it
 
 def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
     """Return a value for each setting. Broker defaults of topic and group settings have the value of these."""
-    own = {name: value for value, names in values_by_limit.items() for name in names.split()}
-    same = {**_TOPIC_NAMES, **GROUP_SETTINGS}
-    return {**{name: own[other] for name, other in same.items() if other in own}, **own}
+    values_by_name = {name: value for value, names in values_by_limit.items() for name in names.split()}
+    equivalent_names = {**_TOPIC_NAMES, **GROUP_SETTINGS}
+    return {
+        **{name: values_by_name[other] for name, other in equivalent_names.items() if other in values_by_name},
+        **values_by_name,
+    }
 
 
 CONFIG_TYPES: Mapping[str, int] = _of_all(_KEYS_BY_TYPE)
@@ -313,11 +316,11 @@ def _whole(name: str, text: str, kind: int) -> int:
 
 
 def _in_range(name: str, name_of_topics: str, number: float) -> float:
-    least, largest = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
-    if least is not None and number < least:
-        raise _refuse_value(name, number, f"at least {least}")
-    if largest is not None and number > largest:
-        raise _refuse_value(name, number, f"at most {largest}")
+    min_value, max_value = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
+    if min_value is not None and number < min_value:
+        raise _refuse_value(name, number, f"at least {min_value}")
+    if max_value is not None and number > max_value:
+        raise _refuse_value(name, number, f"at most {max_value}")
     if name == "compression.gzip.level" and number == 0:
         raise _refuse_value(name, number, "1 to 9, or -1")
     return number

@@ -107,7 +107,7 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
         if name not in listeners:
             raise OptionError(f"advertised.listeners: {name} is not one of listeners")
         listeners[name] = replace(listeners[name], advertised=(host, port))
-    fixed_ports = [one.port for one in listeners.values() if one.port]
+    fixed_ports = [listener.port for listener in listeners.values() if listener.port]
     if len(set(fixed_ports)) < len(fixed_ports):
         raise OptionError("listeners: ports must be unique")
     return tuple(listeners.values())

@@ -29,7 +29,7 @@ _TIME_KEYS = {
 class Properties(NamedTuple):
     """The settings of a file: the supported ones, by their names in ``settings.py``, and the names of the others."""
 
-    known: dict[str, str]
+    values_by_name: dict[str, str]
     unknown: tuple[str, ...]
 
 

@@ -100,7 +100,7 @@ class Clock:
     def run_due(self) -> int:
         """Run all due timers in order of their time; return their number."""
         call_count = 0
-        while (due := self.next_due_ms) is not None and due <= self.monotonic_ms:
+        while (due_ms := self.next_due_ms) is not None and due_ms <= self.monotonic_ms:
             call = heapq.heappop(self._heap)[2].call
             if call is not None:
                 call()
@@ -113,8 +113,8 @@ class Clock:
         This includes timers that are created in the meantime and are due within this period.
         """
         target = self.monotonic_ms + int(seconds * 1000)
-        while (due := self.next_due_ms) is not None and due <= target:
-            self._moved_ms += max(due - self.monotonic_ms, 0)
+        while (due_ms := self.next_due_ms) is not None and due_ms <= target:
+            self._moved_ms += max(due_ms - self.monotonic_ms, 0)
             self.run_due()
         self._moved_ms += max(target - self.monotonic_ms, 0)
         if self.on_change is not None:

@@ -75,10 +75,10 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
         )
 
     def answer(rows: list[Any]) -> Answer:
-        if not request.body.validate_only and any(one.error_code == ErrorCode.NONE for one in rows):
+        if not request.body.validate_only and any(row.error_code == ErrorCode.NONE for row in rows):
             broker.save()  # once for all resources, because it writes all metadata
-        whole: Answer = request.response(responses=rows)
-        return whole
+        response: Answer = request.response(responses=rows)
+        return response
 
     return broker.changes.rows(resources, row, answer, is_change=True, size=partial(_size, broker))
 
@@ -201,9 +201,11 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")
     kept_values = {name: normalize_value(name, value) for name, value in configs.items()}
-    least, most = (int(settings.of_topic(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max"))
-    if least > most:
-        raise OptionError(f"min.compaction.lag.ms is {least}, above max.compaction.lag.ms, {most}")
+    min_lag_ms, max_lag_ms = (
+        int(settings.of_topic(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max")
+    )
+    if min_lag_ms > max_lag_ms:
+        raise OptionError(f"min.compaction.lag.ms is {min_lag_ms}, above max.compaction.lag.ms, {max_lag_ms}")
     settings.log_settings(kept_values)
     return kept_values
 
@@ -239,9 +241,9 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
         if name not in GROUP_SETTINGS:
             raise OptionError(f"Unknown group config name: {name}")
         text = normalize_value(name, value)
-        kind, _, rest = name.partition(".")
+        kind, _, setting_suffix = name.partition(".")
         for word, sign, relation in (("min", 1, "greater"), ("max", -1, "less")):
-            limit = f"group.{kind}.{word}.{rest.removeprefix('num.')}"
+            limit = f"group.{kind}.{word}.{setting_suffix.removeprefix('num.')}"
             limit_text = settings.text(limit)
             if limit_text and sign * int(text) < sign * int(limit_text):
                 raise OptionError(f"{name} must be {relation} than or equal to {limit}")

@@ -106,15 +106,17 @@ def broker_rows(
 def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return the settings that follow from a node's start: node id, listeners, log directory."""
     endpoint_items = broker.nodes.by_id[node_id].endpoints.items()
-    endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in endpoint_items)
-    own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
-    return _FIXED_SETTINGS | own | {"broker.id": str(node_id), "node.id": str(node_id)}
+    endpoints = ",".join(
+        f"{name}://{format_address(endpoint.host, endpoint.port)}" for name, endpoint in endpoint_items
+    )
+    listener_values = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
+    return _FIXED_SETTINGS | listener_values | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
 def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, default in CLIENT_METRICS_SETTINGS.items():
-        own = ((name, configs[name], OF_METRICS),) if name in configs else ()
-        yield ConfigRow(name, configs.get(name, default), OF_METRICS if own else BY_DEFAULT, own)
+        synonyms = ((name, configs[name], OF_METRICS),) if name in configs else ()
+        yield ConfigRow(name, configs.get(name, default), OF_METRICS if synonyms else BY_DEFAULT, synonyms)
 
 
 def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
@@ -130,9 +132,9 @@ def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterato
 
 def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
     """Return a group setting: the group's, else the broker's."""
-    own: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
+    group_value: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
     of_broker = GROUP_SETTINGS[name]
-    return own if own is not None else broker.settings.text(of_broker) or of_broker
+    return group_value if group_value is not None else broker.settings.text(of_broker) or of_broker
 
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:

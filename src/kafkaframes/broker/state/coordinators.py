@@ -152,8 +152,8 @@ def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecor
 
 def _restore_markers(state: BrokerState) -> None:
     """Append the transaction markers of earlier starts of a read-only broker, whose logs do not contain them."""
-    for where, marker in tuple(state.records_in_memory.markers()):
-        partition = state.partition(where.topic, where.partition)
+    for topic_partition, marker in tuple(state.records_in_memory.markers()):
+        partition = state.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:
             with suppress(KafkaframesError):  # the directory has changed; reads of the partition report it
                 state.internal.write_marker(
@@ -177,9 +177,9 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
     """Return a function that writes transaction markers. In ``__consumer_offsets`` it also completes the offsets."""
 
     def write(
-        where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        topic_partition: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        partition = state.partition(where.topic, where.partition)
+        partition = state.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:
             state.internal.write_marker(
                 partition,
@@ -190,14 +190,14 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
             )
         if state.is_read_only:
             state.records_in_memory.add_marker(
-                where,
+                topic_partition,
                 commit=commit,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 now_ms=state.clock.now_ms,
             )
-        if where.topic == GROUP_OFFSETS:
-            groups.end_transaction(where.partition, producer_id, commit=commit)
+        if topic_partition.topic == GROUP_OFFSETS:
+            groups.end_transaction(topic_partition.partition, producer_id, commit=commit)
 
     return write
 

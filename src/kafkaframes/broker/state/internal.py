@@ -208,12 +208,12 @@ class RecordsInMemory:
             self._count += 1
 
     def add_marker(
-        self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
+        self, topic_partition: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
     ) -> None:
         """Add the marker that ends a producer's transaction in a partition of any topic."""
         key = _marker_key(commit=commit)
         marker = LoadedRecord(
-            where.partition,
+            topic_partition.partition,
             self._count,
             now_ms,
             key,
@@ -223,7 +223,7 @@ class RecordsInMemory:
             is_transactional=True,
             is_marker=True,
         )
-        self._records.setdefault(where.topic, {}).setdefault((where.partition, producer_id), marker)
+        self._records.setdefault(topic_partition.topic, {}).setdefault((topic_partition.partition, producer_id), marker)
         self._count += 1
 
     def markers(self) -> Iterator[tuple[TopicPartition, LoadedRecord]]:

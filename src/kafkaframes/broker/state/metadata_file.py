@@ -39,10 +39,10 @@ def _refuse(path: str, expectation: str, value: Any) -> FormError:
     )
 
 
-def _number(least: int, largest: int) -> Form:
+def _number(min_value: int, max_value: int) -> Form:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= largest:
-            raise _refuse(path, f"a whole number from {least} to {largest}", value)
+        if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
+            raise _refuse(path, f"a whole number from {min_value} to {max_value}", value)
 
     return check
 
@@ -97,13 +97,13 @@ def _node_id(value: str, path: str) -> None:
         raise _refuse(path, "the id of a node", value)
 
 
-def _map(of: Form, *, name: Form = _text) -> Form:
+def _map(value_form: Form, *, name: Form = _text) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
             raise _refuse(path, "an object", value)
         for key, item in value.items():
             name(key, f"a name in {path}")
-            of(item, f"{path}.{key}")
+            value_form(item, f"{path}.{key}")
 
     return check
 
@@ -126,12 +126,12 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
     return check
 
 
-def _list(of: Form) -> Form:
+def _list(item_form: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
             raise _refuse(path, "a list", value)
         for number, item in enumerate(value):
-            of(item, f"{path}[{number}]")
+            item_form(item, f"{path}[{number}]")
 
     return check
 

@@ -93,7 +93,9 @@ def current_leader(request: Request, partition: Partition) -> Any:
 def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
     """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
     nodes = addresses(request, broker)
-    return [request.response.NodeEndpoint(node_id=one, **nodes[one]) for one in sorted(node_ids & nodes.keys())]
+    return [
+        request.response.NodeEndpoint(node_id=node_id, **nodes[node_id]) for node_id in sorted(node_ids & nodes.keys())
+    ]
 
 
 def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
@@ -246,9 +248,9 @@ def _diverging(partition: Partition, request: Any) -> PartitionRead | None:
     if end.leader_epoch < 0 or end.end_offset < 0 or request.fetch_offset < log.log_start_offset:
         return PartitionRead(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:
-        at = end.leader_epoch, end.end_offset
+        diverging_end = end.leader_epoch, end.end_offset
         return PartitionRead(
-            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at
+            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=diverging_end
         )
     return None
 
@@ -272,8 +274,8 @@ def _in_older_format(
                 break
             return PartitionRead(code_of(error))
         converted_batches.append(down_converted.records)
-        for what, times in down_converted.lost.items():
-            broker.counters[f"lost {what}"] += times
+        for feature, times in down_converted.lost.items():
+            broker.counters[f"lost {feature}"] += times
         broker.counters["down_converted_records"] += down_converted.converted
     return read._replace(records=b"".join(converted_batches))
 

@@ -28,7 +28,9 @@ class ProblemLog:
         problem = str(cause.strerror) if isinstance(cause, OSError) else str(error)
         now_ms = self._monotonic_ms()
         self._last_seen_ms = {
-            known: seen_ms for known, seen_ms in self._last_seen_ms.items() if now_ms - seen_ms <= _REPEAT_INTERVAL_MS
+            message: seen_ms
+            for message, seen_ms in self._last_seen_ms.items()
+            if now_ms - seen_ms <= _REPEAT_INTERVAL_MS
         }
         if problem not in self._last_seen_ms:
             self._log.error("%s: %s", work, error)

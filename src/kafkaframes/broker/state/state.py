@@ -451,7 +451,7 @@ class BrokerState:
 
     def _replicas(self, topic: Topic) -> list[list[int]]:
         """Return the replicas of a topic's partitions for storage; an empty list if the broker has one node."""
-        return [list(one.replicas) for one in topic.partitions] if len(self.nodes.by_id) > 1 else []
+        return [list(partition.replicas) for partition in topic.partitions] if len(self.nodes.by_id) > 1 else []
 
     def _save_or_later(self) -> None:
         """Write the metadata. If the disk is full, maintenance writes it later."""

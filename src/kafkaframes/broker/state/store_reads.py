@@ -83,7 +83,7 @@ class StoreReads(FileSystemOver):
         self._files: dict[str, _File] = {}
         self._is_here: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="kafkaframes-store")
-        self.held: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
+        self.results: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file for reading, and return its file descriptor; None if the file is not local."""
@@ -100,11 +100,11 @@ class StoreReads(FileSystemOver):
 
     def _read_at(self, path: str, position: int, length: int) -> bytes:
         read = StoreRead(path, position, length)
-        if self.held is None or self._is_local(path):
+        if self.results is None or self._is_local(path):
             return self._file(path).read(position, length)
-        if read not in self.held:
+        if read not in self.results:
             raise NotReadYetError(read)
-        data = self.held[read]
+        data = self.results[read]
         if isinstance(data, BaseException):
             raise data
         return data
@@ -160,13 +160,13 @@ class _RequestAttempts:
     def first(self) -> Answer:
         try:
             return self._try()
-        except NotReadYetError as missing:
-            self._begin(missing.reads)
+        except NotReadYetError as error:
+            self._begin(error.reads)
             return self._later
 
     def _try(self) -> Answer:
         counters = self._broker.counters.copy()
-        self._store.held = self._held_reads
+        self._store.results = self._held_reads
         try:
             return self._run()
         except NotReadYetError:  # the next attempt counts again
@@ -174,7 +174,7 @@ class _RequestAttempts:
             self._broker.counters.update(counters)
             raise
         finally:
-            self._store.held = None
+            self._store.results = None
 
     def _begin(self, reads: tuple[StoreRead, ...]) -> None:
         self._reading = len(reads)

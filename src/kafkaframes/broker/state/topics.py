@@ -65,9 +65,9 @@ class Partition:
     def add_to_isr(self, node_id: int) -> None:
         """Add a node to the ISR. If it has no replica, it gets the leader's."""
         if node_id not in self.replicas:
-            self.replicas = tuple(node_id if one == self.leader_id else one for one in self.replicas)
-            self.in_sync = tuple(one for one in self.in_sync if one in self.replicas)
-        self.in_sync = tuple(one for one in self.replicas if one == node_id or one in self.in_sync)
+            self.replicas = tuple(node_id if replica == self.leader_id else replica for replica in self.replicas)
+            self.in_sync = tuple(replica for replica in self.in_sync if replica in self.replicas)
+        self.in_sync = tuple(replica for replica in self.replicas if replica == node_id or replica in self.in_sync)
 
     @property
     def index(self) -> int:
@@ -153,8 +153,10 @@ class Nodes:
 
     def read_replica(self, partition: Partition, rack: str) -> int | None:
         """Return the preferred read replica if it is not the leader (Kafka's RackAwareReplicaSelector)."""
-        same = [number for number in sorted(partition.in_sync) if rack and self.by_id[number].rack == rack]
-        return None if not same or partition.leader_id in same else same[0]
+        same_rack_replicas = [
+            number for number in sorted(partition.in_sync) if rack and self.by_id[number].rack == rack
+        ]
+        return None if not same_rack_replicas or partition.leader_id in same_rack_replicas else same_rack_replicas[0]
 
     @property
     def controller_id(self) -> int:

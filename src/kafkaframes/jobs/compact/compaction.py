@@ -130,7 +130,7 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     records: list[tuple[str, int]] = []
     unread: list[tuple[str, int, str]] = []
     with task.filesystem.open(task.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
+        for window in scan_segment(read_at, size_bytes=task.size_bytes, includes_data=True, file=task.path):
             positions = window.batches.column("position")
             for records_of_file in decode_steps(as_array(window.data), window.in_data()):
                 records += [(task.path, offset) for offset in _offsets_of(records_of_file, task.key)]

@@ -171,7 +171,7 @@ class _Rewrite:
             start, limit = narrow_segment(task.filesystem, segment, task.offsets)
             self.bytes_read = limit - start
         with task.filesystem.open(segment.path) as read_at:
-            windows = scan_segment(read_at, size_bytes=limit, position=start, whole=True, file=segment.path)
+            windows = scan_segment(read_at, size_bytes=limit, position=start, includes_data=True, file=segment.path)
             for window in windows:
                 self._window(window)
                 end = window.batches.end

@@ -181,10 +181,10 @@ def merge_files(
         decisions += merged_log.decisions
         parts = [
             DumpFile(
-                copies[part.at.copy].filesystem,
-                merged_log.segment(part.at).path,
+                copies[part.segment_range.copy].filesystem,
+                merged_log.segment(part.segment_range).path,
                 "log",
-                merged_log.segment(part.at).size_bytes,
+                merged_log.segment(part.segment_range).size_bytes,
                 str(merged_log.topic_partition),
                 (max(part.first_offset, merged_log.start_offset), part.end_offset),
             )

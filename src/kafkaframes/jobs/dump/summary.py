@@ -195,7 +195,7 @@ def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader |
     size = body + OVERHEAD_BYTES
     if body < MIN_SIZE or position + size > size_bytes:
         return None
-    return parse_header(raw, at=0, position=position, size=size)
+    return parse_header(raw, window_position=0, position=position, size=size)
 
 
 def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, first: BatchHeader) -> int:

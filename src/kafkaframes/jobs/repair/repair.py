@@ -166,7 +166,8 @@ def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int)
     with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
         windows = _count_windows(
-            scan_segment(read_at, size_bytes=kept_segment.size_bytes, whole=True, file=kept_segment.path), counts
+            scan_segment(read_at, size_bytes=kept_segment.size_bytes, includes_data=True, file=kept_segment.path),
+            counts,
         )
         limits = {"base_offset": kept_segment.base_offset, "end_offset": end_offset}
         if is_sound(windows, **limits, size_bytes=kept_segment.size_bytes):
@@ -197,7 +198,7 @@ def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
     """Return the number of records in the valid batches at the start of a file."""
     counts: list[int] = []
     with filesystem.open(path) as read_at:
-        for _ in _count_windows(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
+        for _ in _count_windows(scan_segment(read_at, size_bytes=size_bytes, includes_data=True, file=path), counts):
             pass
     return sum(counts)
 

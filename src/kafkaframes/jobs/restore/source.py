@@ -84,7 +84,7 @@ def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterat
     """
     next_offset = part.base_offset
     with part.filesystem.open(part.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=part.size_bytes, whole=True, file=part.path):
+        for window in scan_segment(read_at, size_bytes=part.size_bytes, includes_data=True, file=part.path):
             batches, good = window.in_data(), _good_until(window, part, next_offset)
             if good:
                 next_offset = int(batches.column("last_offset")[good - 1]) + 1

@@ -186,7 +186,7 @@ def _verify_batches(
     tables: list[Ints] = []
     producers: list[Ints] = []
     end = scan.ScanEnd(start, 0)
-    for window in scan_segment(read_at, size_bytes=limit, position=start, whole=True, file=facts.path):
+    for window in scan_segment(read_at, size_bytes=limit, position=start, includes_data=True, file=facts.path):
         end = window.batches.end
         if len(window.batches) == 0:
             continue

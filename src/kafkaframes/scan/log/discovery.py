@@ -268,11 +268,11 @@ def _report_lost(merged_log: MergedLog, options: ReadOptions) -> None:
 
 
 def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
-    source_segment = merged_log.segment(part.at)
+    source_segment = merged_log.segment(part.segment_range)
     least = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(
         path=source_segment.path,
-        size_bytes=part.at.end,
+        size_bytes=part.segment_range.end,
         base_offset=part.first_offset,
         topic=merged_log.topic_partition.topic,
         partition=merged_log.topic_partition.partition,
@@ -281,8 +281,8 @@ def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) 
         is_named=is_named,
         log_start_offset=least if part.is_clipped or least > part.first_offset else NO_START,
         stored_files=source_segment,
-        source=merged_log.copies[part.at.copy].source,
-        start=part.at.start,
+        source=merged_log.copies[part.segment_range.copy].source,
+        start=part.segment_range.start,
         end_offset=part.end_offset if part.is_clipped else NO_END,
         alternates=tuple(_alternate(merged_log, one) for one in part.alternates),
     )

@@ -166,7 +166,7 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kafkaframes.spark.dataframes.scan_tasks import reader_of, spark_schema
+    from kafkaframes.spark.dataframes.scan_tasks import create_slice_reader, spark_schema
 
     if spark is None:
         from kafkaframes.spark.sessions.builder import session
@@ -176,7 +176,7 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
     schema = spark_schema(plan.schema)
     rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.apart())]
     slices = spark.createDataFrame(rows, "number int, slice binary").repartitionByRange(max(len(rows), 1), "number")
-    return slices.mapInArrow(reader_of(schema), from_arrow_schema(schema))
+    return slices.mapInArrow(create_slice_reader(schema), from_arrow_schema(schema))
 
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
@@ -231,7 +231,7 @@ def export_topics(
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.spark.options.topic_options import reader_settings
     from kafkaframes.spark.progress.checkpoint_files import is_connect
-    from kafkaframes.spark.runtime.jobs import runner
+    from kafkaframes.spark.runtime.jobs import create_runner
 
     if format not in FORMATS:
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
@@ -242,7 +242,7 @@ def export_topics(
         )
     names = [topics] if isinstance(topics, str) else list(topics)
     read = TopicOptions(
-        reader_settings({**_COMMITTED_OPTIONS, **_lower(options)}),
+        reader_settings({**_COMMITTED_OPTIONS, **_rename_to_client_options(options)}),
         subscribe=frozenset(names),
         fail_on_data_loss=not allow_loss,
     )
@@ -252,16 +252,16 @@ def export_topics(
         open_table(format, target),
         settings,
         table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
-        run=runner(spark),
+        run=create_runner(spark),
     )
-    return _result_of(export.export(live_plan(read), incremental=True), target)
+    return _report_export(export.export(live_plan(read), incremental=True), target)
 
 
 _ISOLATION_OPTION: Final = "kafka.isolation.level"
 _COMMITTED_OPTIONS: Final = {_ISOLATION_OPTION: "read_committed"}
 
 
-def _lower(options: Mapping[str, str]) -> dict[str, str]:
+def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return options under the client's names for them, whatever their letter case.
 
     Raises:
@@ -275,13 +275,13 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
     return {_ISOLATION_OPTION if name.lower() == _ISOLATION_OPTION else name: value for name, value in options.items()}
 
 
-def _result_of(outcome: Outcome, target: str) -> JobResult[Any]:
+def _report_export(outcome: Outcome, target: str) -> JobResult[Any]:
     from kafkaframes.jobs.job import JobResult
 
-    files = sum(1 for one in outcome.results if one.failed is None)
+    files = sum(1 for result in outcome.results if result.failed is None)
     summary_line = (
         f"{count_text(outcome.summary.records, 'record')} written to {target}, in {count_text(files, 'file')}"
     )
-    faults = [fault for one in outcome.results for fault in one.faults]
-    failures = [f"not in the table: {one.failed}" for one in outcome.failed]
+    faults = [fault for result in outcome.results for fault in result.faults]
+    failures = [f"not in the table: {result.failed}" for result in outcome.failed]
     return JobResult(outcome, outcome.as_json(), (*faults, *failures, summary_line))

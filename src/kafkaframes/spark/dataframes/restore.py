@@ -66,11 +66,11 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     report = RestoreReport(["DataFrame"], str(target), settings_as_json(restore_settings), str(df.semanticHash()))
 
     def write(directory: Path) -> None:
-        report.partitions += _write_rows(_by_partition(df, restore_settings), directory, restore_settings)
+        report.partitions += _write_rows(_group_by_partition(df, restore_settings), directory, restore_settings)
         if not report.partitions:
             raise OptionError("nothing to restore: the frame has no rows that are selected")
         ids = dict(restore_settings.topic_ids)
-        for topic in sorted({one.topic for one in report.partitions}):
+        for topic in sorted({partition_report.topic for partition_report in report.partitions}):
             report.topic_ids[topic] = ids.get(topic) or new_id()
         _write_ids(directory, report)
         complete(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
@@ -84,11 +84,11 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_type
 
     names = {name.lower(): name for name in _READ_COLUMNS}
-    read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
+    read = [(names[field.name.lower()], field.dataType) for field in df.schema.fields if field.name.lower() in names]
     return pa.schema([(name, to_arrow_type(kind, timezone="UTC")) for name, kind in read])
 
 
-def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
+def _group_by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
     """Group the rows by partition, and sort them."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -120,7 +120,7 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
     from kafkaframes.jobs.attempts import move_attempt
     from kafkaframes.jobs.restore.partition import PartitionReport
 
-    with _compat.plain_errors():
+    with _compat.restore_package_errors():
         attempts = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
     reports = []
     for row in attempts:
@@ -155,7 +155,7 @@ class _Write:
 
         with ExitStack() as attempts:
             try:
-                for source, rows in _runs(batches):
+                for source, rows in _split_at_partition_changes(batches):
                     if source != current:
                         if writer is not None:
                             yield finish(writer)
@@ -174,7 +174,7 @@ class _Write:
                     writer.abandon()
 
 
-def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+def _split_at_partition_changes(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Split batches where the topic or the partition changes."""
     import numpy as np
     import pyarrow.compute as pc

@@ -12,7 +12,7 @@ from kafkaframes.records.makers import TIMESTAMP_TYPE
 from kafkaframes.scan.arrow import INSTANT_TYPE, check_instants, instants_of, rebatch
 from kafkaframes.scan.rows import TIMESTAMP_COLUMN
 from kafkaframes.scan.slices import Running, ScanPlan
-from kafkaframes.spark.runtime.worker import settle
+from kafkaframes.spark.runtime.worker import freeze_imports
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -28,19 +28,19 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def reader_of(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def create_slice_reader(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
 
     def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for raw in batch.column("slice").to_pylist():
-                yield from rebatch(_read(pickle.loads(raw), schema))
-        settle()
+                yield from rebatch(_read_slice(pickle.loads(raw), schema))
+        freeze_imports()
 
     return rows_of
 
 
-def _read(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_slice(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     running = Running([])
     for batch in plan.rows(running):
         yield convert_batch(batch, schema)

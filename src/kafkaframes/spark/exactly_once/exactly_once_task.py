@@ -24,7 +24,7 @@ from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
 from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
 from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.runtime.worker import settle
+from kafkaframes.spark.runtime.worker import freeze_imports
 
 COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
 _SCHEMA: Final = pa.schema(
@@ -49,7 +49,7 @@ class TaskArguments(NamedTuple):
     is_written_anew: bool = False
 
 
-def writing(work: TaskArguments) -> Callable[[Rows], Rows]:
+def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
     """Return the function of the tasks, which writes rows and returns the number of records in each partition.
 
     An error of this package is returned as a row with ``failure``, and the task succeeds. Otherwise Spark would repeat
@@ -70,8 +70,11 @@ def writing(work: TaskArguments) -> Callable[[Rows], Rows]:
         except KafkaframesError as error:
             results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]
         else:
-            results = [{"topic": at.topic, "partition": at.partition, "records": n} for at, n in counts.items()]
-        settle()
+            results = [
+                {"topic": topic_partition.topic, "partition": topic_partition.partition, "records": n}
+                for topic_partition, n in counts.items()
+            ]
+        freeze_imports()
         yield pa.RecordBatch.from_pylist(results, schema=_SCHEMA)
 
     return write
@@ -86,7 +89,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         EncodeError, OptionError: A row cannot be written.
     """
     counts: Counts = {}
-    batches = (one for one in rows if one.num_rows)
+    batches = (batch for batch in rows if batch.num_rows)
     first = next(batches, None)
     if first is None:
         return counts
@@ -101,7 +104,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         stack.callback(producer.close, flush=False)
         join(producer, leases.transaction.identity)
         under_way: Future[None] | None = None
-        for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
+        for parts in _create_packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:
                 under_way.result()
             under_way = pool.submit(_send, producer, leases, parts)
@@ -116,18 +119,19 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
 def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     """Send finished batches to each partition as soon as this task has its lease."""
     waiting = {part.topic_partition: part for part in parts}
-    wrote: list[TopicPartition] = []
+    write_counts: list[TopicPartition] = []
     while waiting:
-        got = leases.take({partition: part.records for partition, part in waiting.items()}, wrote)
+        granted_leases = leases.take({partition: part.records for partition, part in waiting.items()}, write_counts)
         numbered_batches = [
-            SequencedBatches(partition, first, waiting.pop(partition).batches) for partition, first in got.items()
+            SequencedBatches(partition, first, waiting.pop(partition).batches)
+            for partition, first in granted_leases.items()
         ]
         send_numbered(producer, numbered_batches)
-        wrote = list(got)
-    leases.give_back(wrote)
+        write_counts = list(granted_leases)
+    leases.give_back(write_counts)
 
 
-def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
+def _create_packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
     settings = ProducerSettings.from_options(options.client)
     batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
     form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)

@@ -32,9 +32,9 @@ from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, TaskArguments, writing
+from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, TaskArguments, create_task_function
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
-from kafkaframes.spark.options.schemas import types_of
+from kafkaframes.spark.options.schemas import column_types
 from kafkaframes.spark.options.topic_options import (
     SPECULATION_SETTING,
     check_exactly_once,
@@ -44,9 +44,9 @@ from kafkaframes.spark.options.topic_options import (
 from kafkaframes.spark.progress.checkpoint_files import (
     CheckpointFiles,
     HadoopFiles,
-    asker,
     checkpoint_files,
     is_connect,
+    query_id_lookup,
 )
 from kafkaframes.spark.sinks.topic_writer import columns_to_write, first_failure
 
@@ -82,7 +82,7 @@ def write(
     """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
     write_options = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(write_options)
-    frame = frame.select(*columns_to_write(types_of(frame.schema), write_options))
+    frame = frame.select(*columns_to_write(column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
         write_frame(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
@@ -90,9 +90,9 @@ def write(
     if checkpoint is None:
         raise OptionError("a stream needs checkpoint=")
     if write_options.on_foreign_marker == "skip":
-        _skip(frame, write_options, checkpoint)
-    name, id_of_query = asker(frame.sparkSession, query_name)
-    write_batch = _writer_of(write_options, id_of_query, checkpoint)
+        _skip_to_marker(frame, write_options, checkpoint)
+    name, id_of_query = query_id_lookup(frame.sparkSession, query_name)
+    write_batch = _create_batch_writer(write_options, id_of_query, checkpoint)
     writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
@@ -101,7 +101,7 @@ def write(
     return (writer if trigger is None else writer.trigger(**trigger)).start()
 
 
-def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
+def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
     """If the checkpoint does not match the newest marker, move the checkpoint to the end of the marker's batch."""
     if is_connect(frame.sparkSession):
         raise OptionError(
@@ -119,7 +119,7 @@ def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None
         skip_to(files, marker.batch)
 
 
-def _writer_of(
+def _create_batch_writer(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
     queries: list[Query] = []  # made by the first batch: the function travels under Spark Connect
@@ -176,11 +176,11 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
     listen, host = _driver_address(frame.sparkSession)
     with (
         LeaseServer(lambda _: shared_producer, listen=listen, host=host, port=sink.options.driver_port) as server,
-        _arrow_batches_are_bounded(frame),
+        _limit_arrow_batches(frame),
     ):
         work = TaskArguments(sink.options, server.address, {}, is_written_anew)
         try:
-            results = frame.mapInArrow(writing(work), COLUMNS).collect()
+            results = frame.mapInArrow(create_task_function(work), COLUMNS).collect()
         except Exception as error:  # the class depends on the type of the session
             if any(text in str(error) for text in _LOST_PROCESS_TEXTS):
                 ledger.check()
@@ -210,7 +210,7 @@ def _driver_address(spark: Any) -> tuple[str, str]:
 
 
 @contextmanager
-def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
+def _limit_arrow_batches(frame: DataFrame) -> Iterator[None]:
     """Keep Arrow batches for tasks small: Spark limits their bytes, and before 4.1, this limits their rows."""
     conf = frame.sparkSession.conf
     try:
@@ -220,9 +220,9 @@ def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
     else:
         yield
         return
-    before = conf.get(_ROWS_PER_BATCH_SETTING)
+    old_value = conf.get(_ROWS_PER_BATCH_SETTING)
     conf.set(_ROWS_PER_BATCH_SETTING, _SMALL_BATCH_ROWS)
     try:
         yield
     finally:
-        conf.set(_ROWS_PER_BATCH_SETTING, before or "10000")
+        conf.set(_ROWS_PER_BATCH_SETTING, old_value or "10000")

@@ -24,7 +24,7 @@ from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.topic_options import SPECULATION_SETTING, check_exactly_once, check_speculation
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
-from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, columns_to_write, first_failure, prepare_rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TaskWrote(WriterCommitMessage):
     is_lost: bool = False
 
 
-@tells_plainly
+@hide_tracebacks
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
     """The exactly-once writer of a micro-batch."""
 
@@ -77,12 +77,15 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         try:
             check_speculation(context.getLocalProperty(SPECULATION_SETTING))
             counts = write_rows(TaskArguments(self._options, self._address, batch), context.partitionId(), rows)
-            wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
+            wrote.counts = {
+                (topic_partition.topic, topic_partition.partition): records
+                for topic_partition, records in counts.items()
+            }
         except KafkaframesError as error:
             if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that
                 deque(iterator, maxlen=0)
             wrote.failure, wrote.is_lost = str(error), isinstance(error, LostTaskError)
-        settle()
+        freeze_imports()
         return wrote
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
@@ -94,8 +97,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
             raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
         counts: dict[tuple[str, int], int] = {}
         for each in wrote:
-            for at, records in each.counts.items():
-                counts[at] = counts.get(at, 0) + records
+            for topic_partition, records in each.counts.items():
+                counts[topic_partition] = counts.get(topic_partition, 0) + records
         self._process.commit(wrote[0].attempt if wrote else "", batchId, counts)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)

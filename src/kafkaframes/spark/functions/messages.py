@@ -58,8 +58,10 @@ def decode_message(
 
     check_mode(mode)
     cls = message(name, specs=specs)
-    return _column(
-        col, lambda data: message(name, specs=specs).decode_columns(data, version, mode=mode), _type(cls, version)
+    return _apply_arrow_udf(
+        col,
+        lambda data: message(name, specs=specs).decode_columns(data, version, mode=mode),
+        _request_type(cls, version),
     )
 
 
@@ -74,8 +76,8 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
     """
     from kafkaframes.protocol.messages import message
 
-    _type(message(name, specs=specs), version)
-    return _column(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
+    _request_type(message(name, specs=specs), version)
+    return _apply_arrow_udf(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
 
 
 def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: str = "reference") -> Column:
@@ -93,7 +95,7 @@ def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: 
     from kafkaframes.protocol.messages.framed import response_columns
 
     type_ = response_columns([], api_key, api_version, mode=mode).type
-    return _column(col, lambda data: response_columns(data, api_key, api_version, mode=mode), type_)
+    return _apply_arrow_udf(col, lambda data: response_columns(data, api_key, api_version, mode=mode), type_)
 
 
 def decode_request(
@@ -117,21 +119,23 @@ def decode_request(
         OptionError: The API, version or mode does not exist, or only one of API and version is given.
     """
     if api_key is None and api_version is None:
-        return _column(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
+        return _apply_arrow_udf(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
     if api_key is None or api_version is None:
         raise OptionError("decode_request requires both an API key and a version, or neither")
     from kafkaframes.protocol.messages.framed import request_columns
 
     type_ = request_columns([], api_key, api_version, mode=mode).type
     key, version = api_key, api_version
-    return _column(col, lambda data: request_columns(data, key, version, mode=mode), type_)
+    return _apply_arrow_udf(col, lambda data: request_columns(data, key, version, mode=mode), type_)
 
 
 def _any_requests(data: pa.Array, mode: str) -> pa.StructArray:
-    return pa.array([None if one is None else _request(one, mode) for one in data.to_pylist()], REQUEST_TYPE)
+    return pa.array(
+        [None if request is None else _request_row(request, mode) for request in data.to_pylist()], REQUEST_TYPE
+    )
 
 
-def _request(data: bytes, mode: str) -> dict[str, Any]:
+def _request_row(data: bytes, mode: str) -> dict[str, Any]:
     from kafkaframes.protocol.messages import headers
 
     try:
@@ -151,14 +155,14 @@ def _request(data: bytes, mode: str) -> dict[str, Any]:
     return row
 
 
-def _type(cls: Any, version: int) -> pa.DataType:
+def _request_type(cls: Any, version: int) -> pa.DataType:
     try:
         return cls.decode_columns([], version).type
     except DecodeError as error:
         raise OptionError(str(error)) from None
 
 
-def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: pa.DataType) -> Column:
+def _apply_arrow_udf(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: pa.DataType) -> Column:
     """Return ``convert`` as an Arrow UDF on ``col``."""
     version = _compat.require_pyspark("kafkaframes.spark.functions")
     if version < (4, 1):
@@ -168,7 +172,7 @@ def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: p
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
-    target_type = _without_fixed_binary(type_)
+    target_type = _replace_fixed_binary(type_)
 
     def run(data: pa.Array) -> pa.Array:
         return convert(data).cast(target_type)
@@ -177,10 +181,10 @@ def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: p
     return arrow_udf(run, returnType=from_arrow_type(target_type))(col)
 
 
-def _without_fixed_binary(type_: pa.DataType) -> pa.DataType:
+def _replace_fixed_binary(type_: pa.DataType) -> pa.DataType:
     """Return a type with plain binary instead of binary(16), which Spark cannot read from Arrow."""
     if pa.types.is_struct(type_):
-        return pa.struct([(field.name, _without_fixed_binary(field.type)) for field in type_])
+        return pa.struct([(field.name, _replace_fixed_binary(field.type)) for field in type_])
     if pa.types.is_list(type_):
-        return pa.list_(_without_fixed_binary(type_.value_type))
+        return pa.list_(_replace_fixed_binary(type_.value_type))
     return pa.binary() if pa.types.is_fixed_size_binary(type_) else type_

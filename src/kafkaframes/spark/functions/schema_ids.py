@@ -51,8 +51,8 @@ def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
     """
     from pyspark.sql import functions
 
-    header = _header(registry)
-    number = functions.hex(functions.substring(_column(value), len(header.first) + 1, header.id_bytes))
+    header = _find_header(registry)
+    number = functions.hex(functions.substring(_binary_column(value), len(header.first) + 1, header.id_bytes))
     if registry == "glue":
         pattern = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
         id_column = functions.regexp_replace(functions.lower(number), pattern, "$1-$2-$3-$4-$5")
@@ -75,19 +75,21 @@ def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool 
     """
     from pyspark.sql import functions
 
-    header = _header(registry)
+    header = _find_header(registry)
     size = len(header.first) + header.id_bytes
-    rest = functions.substring(_column(value), size + 1, MAX_INT32)
-    return functions.when(_has_header(value, header), _behind_indexes(rest) if protobuf else rest)
+    encoded_payload = functions.substring(_binary_column(value), size + 1, MAX_INT32)
+    return functions.when(
+        _has_header(value, header), _drop_message_indexes(encoded_payload) if protobuf else encoded_payload
+    )
 
 
-def _header(registry: str) -> _Header:
+def _find_header(registry: str) -> _Header:
     if registry not in REGISTRIES:
         raise OptionError(f"no schema registry {registry!r}: one of {', '.join(REGISTRIES)}")
     return REGISTRIES[registry]
 
 
-def _column(value: ColumnOrName) -> Column:
+def _binary_column(value: ColumnOrName) -> Column:
     from pyspark.sql import functions
 
     return functions.col(value) if isinstance(value, str) else value
@@ -96,22 +98,22 @@ def _column(value: ColumnOrName) -> Column:
 def _has_header(value: ColumnOrName, header: _Header) -> Column:
     from pyspark.sql import functions
 
-    column = _column(value)
+    column = _binary_column(value)
     is_long = functions.octet_length(column) >= len(header.first) + header.id_bytes
     return is_long & (functions.substring(column, 1, len(header.first)) == functions.lit(header.first))
 
 
-def _behind_indexes(rest: Column) -> Column:
+def _drop_message_indexes(encoded_payload: Column) -> Column:
     """Return the bytes after the index count (a zigzag varint, so twice the count) and its indexes of one byte each."""
     from pyspark.sql import functions
 
     def byte(position: int) -> Column:
-        return functions.conv(functions.hex(functions.substring(rest, position, 1)), 16, 10).cast("int")
+        return functions.conv(functions.hex(functions.substring(encoded_payload, position, 1)), 16, 10).cast("int")
 
-    id_column = functions.when(byte(1) == 0, functions.substring(rest, 2, MAX_INT32))
+    id_column = functions.when(byte(1) == 0, functions.substring(encoded_payload, 2, MAX_INT32))
     for count in range(1, _MAX_DEPTH + 1):
         are_short = byte(1) == 2 * count
         for index in range(count):
             are_short &= byte(2 + index) <= _MAX_ONE_BYTE_INDEX
-        id_column = id_column.when(are_short, functions.substring(rest, 2 + count, MAX_INT32))
+        id_column = id_column.when(are_short, functions.substring(encoded_payload, 2 + count, MAX_INT32))
     return id_column

@@ -14,31 +14,37 @@ from kafkaframes.scan.capture import SourceOptions
 from kafkaframes.spark.options.option_values import (
     Option,
     boolean,
+    choice_parser,
+    describe_unknown_option,
     field_values,
     load_paths,
-    mode_value,
-    one_of,
+    mode_parser,
     positive,
-    unknown_option,
 )
 
 _WAIT_FILES: Final = 3
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError("must be a whole number")
     return int(text)
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 OPTIONS: Final = (
     Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
     Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
-    Option("table", "table", one_of(TABLE_COLUMNS), "calls (default), connections, gaps, packets or records", "calls"),
+    Option(
+        "table",
+        "table",
+        choice_parser(TABLE_COLUMNS),
+        "calls (default), connections, gaps, packets or records",
+        "calls",
+    ),
     Option("columns", "columns", _names, "columns of the result, in this order; others are not decoded"),
     Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
     Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
@@ -59,7 +65,7 @@ OPTIONS: Final = (
     Option(
         "mode",
         "on_damage",
-        mode_value(*ON_DAMAGE),
+        mode_parser(*ON_DAMAGE),
         "PERMISSIVE logs what was not read and may hide a call; FAILFAST ends the query with it",
         "PERMISSIVE",
     ),
@@ -72,7 +78,7 @@ OPTIONS: Final = (
     Option(
         "quietSeconds",
         "quiet_seconds",
-        _number,
+        _parse_number,
         "streams: the newest file is read after this many seconds without a write (10)",
         "10",
     ),
@@ -100,7 +106,7 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
     by_name = {name.lower(): text for name, text in options.items()}
     for name in by_name:
         if name not in _OPTION_BY_NAME:
-            raise OptionError(unknown_option(name, _OPTION_BY_NAME, "kafka-capture"))
+            raise OptionError(describe_unknown_option(name, _OPTION_BY_NAME, "kafka-capture"))
     values = field_values(_OPTION_BY_NAME, by_name)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, ddl
-from kafkaframes.spark.options.option_values import Option, boolean, field_values, one_of
+from kafkaframes.spark.options.option_values import Option, boolean, choice_parser, field_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ DECODE_ROWS: Final = (
     Option(
         "decodeErrors",
         "errors",
-        one_of(("null", "raise")),
+        choice_parser(("null", "raise")),
         "with decode, for invalid values: null, with the reason in the column _error; or raise",
         "null",
     ),
@@ -84,7 +84,7 @@ def split_options(
     """
     by_name = {name.lower(): text for name, text in options.items()}
     mode = by_name.get(DECODE_OPTION, "").lower()
-    own = {name: text for name, text in options.items() if name.lower() not in _OPTION_BY_NAME}
+    source_options = {name: text for name, text in options.items() if name.lower() not in _OPTION_BY_NAME}
     choice = field_values(_OPTION_BY_NAME, {name: text for name, text in by_name.items() if name in _OPTION_BY_NAME})
     if mode not in MODES:
         if mode and mode not in other_modes:
@@ -92,15 +92,15 @@ def split_options(
         if choice:
             names = ", ".join(option.name for option in DECODE_ROWS if option.field in choice)
             raise OptionError(f"option {names} is for decode={'|'.join(MODES)}")
-        return None, own
-    del own[next(name for name in own if name.lower() == DECODE_OPTION)]
+        return None, source_options
+    del source_options[next(name for name in source_options if name.lower() == DECODE_OPTION)]
     if not choice.keys() & {"schema", "registry"}:
         raise OptionError(f"decode={mode} requires the option schema or schemaRegistry")
     if ERROR_COLUMN in (name.strip() for name in by_name.get("columns", "").split(",")):
         raise OptionError(
             f"columns: {ERROR_COLUMN} is added automatically after the other columns if value is one of them"
         )
-    return DecodedValues(_decoding(mode, choice, by_name.get("subscribe", ""))), own
+    return DecodedValues(_decoding(mode, choice, by_name.get("subscribe", ""))), source_options
 
 
 def _decoding(mode: str, choice: dict[str, Any], subscribed: str) -> ValueDecoding:

@@ -154,89 +154,91 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._chars = list(_remove_quotes(text))
-        self._at = 0
+        self._position = 0
         self._flags = _Flags()
         self._groups = _Groups()
         self._depth = 0
 
     def translate(self) -> str:
         """Return the Python text of the whole expression."""
-        result = self._alternatives()
-        if self._at < len(self._chars):
-            self._fail("an unmatched ')'")
+        result = self._parse_alternatives()
+        if self._position < len(self._chars):
+            self._raise_error("an unmatched ')'")
         return result
 
     # ------------------------------------------------------------------------------------------------- characters
 
-    def _fail(self, problem: str) -> NoReturn:
-        position = self._chars[self._at].position if self._at < len(self._chars) else len(self._text)
+    def _raise_error(self, problem: str) -> NoReturn:
+        position = self._chars[self._position].position if self._position < len(self._chars) else len(self._text)
         raise ValueError(f"{self._text!r} is not a supported Java regular expression: {problem} near index {position}")
 
     def _skip_comments(self) -> None:
         if not self._flags.comments:
             return
-        while self._at < len(self._chars) and not self._chars[self._at].is_quoted:
-            char = self._chars[self._at].text
+        while self._position < len(self._chars) and not self._chars[self._position].is_quoted:
+            char = self._chars[self._position].text
             if char == "#":
-                while self._at < len(self._chars) and self._chars[self._at].text not in "\n\r\x85\u2028\u2029":
-                    self._at += 1
+                while (
+                    self._position < len(self._chars) and self._chars[self._position].text not in "\n\r\x85\u2028\u2029"
+                ):
+                    self._position += 1
             elif char in " \t\n\v\f\r":
-                self._at += 1
+                self._position += 1
             else:
                 return
 
-    def _peek(self) -> str:
+    def _peek_char(self) -> str:
         """Return the next character if it may be a metacharacter; "" at the end and before a quoted character."""
         self._skip_comments()
-        if self._at >= len(self._chars) or self._chars[self._at].is_quoted:
+        if self._position >= len(self._chars) or self._chars[self._position].is_quoted:
             return ""
-        return self._chars[self._at].text
+        return self._chars[self._position].text
 
-    def _take(self, text: str) -> bool:
-        if self._peek() == text:
-            self._at += 1
+    def _consume_text(self, text: str) -> bool:
+        if self._peek_char() == text:
+            self._position += 1
             return True
         return False
 
-    def _next(self) -> _Char:
-        if self._at >= len(self._chars):
-            self._fail("it ends too early")
-        self._at += 1
-        return self._chars[self._at - 1]
+    def _consume_char(self) -> _Char:
+        if self._position >= len(self._chars):
+            self._raise_error("it ends too early")
+        self._position += 1
+        return self._chars[self._position - 1]
 
-    def _next_plain(self) -> str:
+    def _consume_plain_char(self) -> str:
         """Return the next character without skipping comments, inside an escape or the head of a group."""
-        return self._next().text
+        return self._consume_char().text
 
     def _is_at_end(self) -> bool:
         self._skip_comments()
-        return self._at >= len(self._chars)
+        return self._position >= len(self._chars)
 
     @contextmanager
     def _enter_scope(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            self._fail(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
+            self._raise_error(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
         yield
         self._depth -= 1
 
     # -------------------------------------------------------------------------------------------------- structure
 
-    def _alternatives(self) -> str:
-        before = self._groups.certain
-        parts, certain = [self._sequence()], self._groups.certain
-        while self._take("|"):
-            self._groups.certain = before
-            parts.append(self._sequence())
+    def _parse_alternatives(self) -> str:
+        outer_certain_groups = self._groups.certain
+        parts, certain = [self._parse_sequence()], self._groups.certain
+        while self._consume_text("|"):
+            self._groups.certain = outer_certain_groups
+            parts.append(self._parse_sequence())
             certain = certain & self._groups.certain
         self._groups.certain = certain
         return "|".join(parts)
 
-    def _sequence(self) -> str:
+    def _parse_sequence(self) -> str:
         parts: list[str] = []
-        while not self._is_at_end() and self._peek() not in ("|", ")"):
+        while not self._is_at_end() and self._peek_char() not in ("|", ")"):
             certain = self._groups.certain
-            atom = self._atom()
+            atom = self._parse_atom()
             if atom is None:
                 continue
             parts.append(self._parse_repetition(atom))
@@ -245,90 +247,90 @@ class _Parser:
         return "".join(parts)
 
     def _parse_repetition(self, atom: str) -> str:
-        char = self._peek()
+        char = self._peek_char()
         if char in _REPETITIONS and char:
-            self._at += 1
+            self._position += 1
             repetition = char
         elif char == "{":
             repetition = self._parse_count()
         else:
             return atom
-        following = self._peek()
+        following = self._peek_char()
         if following in ("?", "+"):
-            self._at += 1
+            self._position += 1
             repetition += following
-            following = self._peek()
+            following = self._peek_char()
         if following and following in _REPETITIONS + "{":
-            self._fail("a repetition of a repetition")
+            self._raise_error("a repetition of a repetition")
         return f"(?:{atom}){repetition}"
 
     def _parse_count(self) -> str:
-        self._at += 1
-        least = self._number()
-        most: int | None = least
-        if self._take(","):
-            most = None if self._peek() == "}" else self._number()
-        if not self._take("}"):
-            self._fail("an unclosed repetition")
-        if least > MAX_INT32 or (most is not None and not least <= most <= MAX_INT32):
-            self._fail("an illegal repetition range")
-        return f"{{{least},{'' if most is None else most}}}"
+        self._position += 1
+        min_count = self._parse_number()
+        max_count: int | None = min_count
+        if self._consume_text(","):
+            max_count = None if self._peek_char() == "}" else self._parse_number()
+        if not self._consume_text("}"):
+            self._raise_error("an unclosed repetition")
+        if min_count > MAX_INT32 or (max_count is not None and not min_count <= max_count <= MAX_INT32):
+            self._raise_error("an illegal repetition range")
+        return f"{{{min_count},{'' if max_count is None else max_count}}}"
 
-    def _number(self) -> int:
+    def _parse_number(self) -> int:
         digits = ""
-        while (char := self._peek()) and char in string.digits:
+        while (char := self._peek_char()) and char in string.digits:
             digits += char
-            self._at += 1
+            self._position += 1
         if not digits or len(digits) > 10:
-            self._fail("an illegal repetition")
+            self._raise_error("an illegal repetition")
         return int(digits)
 
-    def _atom(self) -> str | None:
+    def _parse_atom(self) -> str | None:
         """Return one element without its quantifier; None for flags."""
-        char = self._peek()
+        char = self._peek_char()
         if char == "(":
-            return self._group()
+            return self._parse_group()
         if char == "[":
-            self._at += 1
-            return _class_text(self._class())
+            self._position += 1
+            return _format_class(self._parse_class())
         if char == "\\":
-            self._at += 1
-            return self._escape()
+            self._position += 1
+            return self._parse_escape()
         if char == "^":
-            self._at += 1
+            self._position += 1
             return r"\A"
         if char == "$":
-            self._at += 1
+            self._position += 1
             return r"\Z"
         if char == ".":
-            self._at += 1
-            return _class_text(ALPHABET)
+            self._position += 1
+            return _format_class(ALPHABET)
         if char and char in _REPETITIONS + "{":
-            self._fail(f"a dangling {char!r}")
-        return _class_text(self._fold_case(self._next().text))
+            self._raise_error(f"a dangling {char!r}")
+        return _format_class(self._fold_case(self._consume_char().text))
 
-    def _group(self) -> str | None:
-        self._at += 1
+    def _parse_group(self) -> str | None:
+        self._position += 1
         flags = self._flags
-        if self._peek() != "?":
+        if self._peek_char() != "?":
             return self._parse_capture(flags)
-        self._at += 1
-        char = self._next_plain()
+        self._position += 1
+        char = self._consume_plain_char()
         if char in ":=!>":
             return self._parse_until_close(f"(?{char}", flags)
         if char == "<":
-            if self._at < len(self._chars) and self._chars[self._at].text in "=!":
-                return self._parse_until_close(f"(?<{self._next_plain()}", flags)
-            return self._parse_capture(flags, self._group_name())
-        self._at -= 1
-        return self._inline_flags(flags)
+            if self._position < len(self._chars) and self._chars[self._position].text in "=!":
+                return self._parse_until_close(f"(?<{self._consume_plain_char()}", flags)
+            return self._parse_capture(flags, self._parse_group_name())
+        self._position -= 1
+        return self._parse_inline_flags(flags)
 
     def _parse_capture(self, flags: _Flags, name: str | None = None) -> str:
         self._groups.count += 1
         number = self._groups.count
         if name is not None:
             if name in self._groups.names:
-                self._fail(f"a second group named {name!r}")
+                self._raise_error(f"a second group named {name!r}")
             self._groups.names[name] = number
         result = self._parse_until_close("(", flags)
         self._groups.certain |= {number}
@@ -337,65 +339,67 @@ class _Parser:
     def _parse_until_close(self, head: str, flags: _Flags) -> str:
         """Parse a group up to its end. Flags that are set inside the group end with it."""
         with self._enter_scope():
-            result = f"{head}{self._alternatives()})"
-        if not self._take(")"):
-            self._fail("an unclosed group")
+            result = f"{head}{self._parse_alternatives()})"
+        if not self._consume_text(")"):
+            self._raise_error("an unclosed group")
         self._flags = flags
         return result
 
-    def _group_name(self) -> str:
+    def _parse_group_name(self) -> str:
         name = ""
-        while (char := self._next_plain()) != ">":
+        while (char := self._consume_plain_char()) != ">":
             if not (char.isascii() and (char.isalpha() or (name and char.isdigit()))):
-                self._fail("an illegal name of a group")
+                self._raise_error("an illegal name of a group")
             name += char
         if not name:
-            self._fail("a group with an empty name")
+            self._raise_error("a group with an empty name")
         return name
 
-    def _inline_flags(self, outer: _Flags) -> str | None:
+    def _parse_inline_flags(self, outer: _Flags) -> str | None:
         flags, value = outer, True
-        while (char := self._next_plain()) not in (")", ":"):
+        while (char := self._consume_plain_char()) not in (")", ":"):
             if char == "-" and value:
                 value = False
             elif char in _INLINE_FLAGS:
-                flags = _with_flag(flags, char, value=value)
+                flags = _set_flag(flags, char, value=value)
             else:
-                self._fail(f"an unknown flag {char!r}")
+                self._raise_error(f"an unknown flag {char!r}")
         self._flags = flags
         return self._parse_until_close("(?:", outer) if char == ":" else None
 
     # ---------------------------------------------------------------------------------------------------- escapes
 
-    def _escape(self) -> str:
+    def _parse_escape(self) -> str:
         """Return the element of an escape outside a class."""
-        char = self._next_plain()
+        char = self._consume_plain_char()
         if char in "123456789":
-            return self._reference(char)
+            return self._parse_reference(char)
         if char == "k":
-            if self._next_plain() != "<":
-                self._fail(r"\k without a name")
-            name = self._group_name()
+            if self._consume_plain_char() != "<":
+                self._raise_error(r"\k without a name")
+            name = self._parse_group_name()
             if name not in self._groups.names:
-                self._fail(f"a reference to group {name!r}, which does not exist,")
-            return self._reference_to(self._groups.names[name])
-        if char == "b" and self._peek() == "{":
-            self._fail(r"\b{g}")
+                self._raise_error(f"a reference to group {name!r}, which does not exist,")
+            return self._format_reference(self._groups.names[name])
+        if char == "b" and self._peek_char() == "{":
+            self._raise_error(r"\b{g}")
         if char in _ESCAPED_ELEMENTS:
             return _ESCAPED_ELEMENTS[char]
-        return _class_text(self._parse_escaped_set(char))
+        return _format_class(self._parse_escaped_set(char))
 
-    def _reference(self, digits: str) -> str:
-        while self._at < len(self._chars) and (char := self._chars[self._at].text) in string.digits and char:
+    def _parse_reference(self, digits: str) -> str:
+        while (
+            self._position < len(self._chars) and (char := self._chars[self._position].text) in string.digits and char
+        ):
             if int(digits + char) > self._groups.count:
                 break
             digits += char
-            self._at += 1
-        return self._reference_to(int(digits))
+            self._position += 1
+        return self._format_reference(int(digits))
 
-    def _reference_to(self, number: int) -> str:
+    def _format_reference(self, number: int) -> str:
         if number not in self._groups.certain:  # Java keeps the text of groups in alternatives that have failed
-            self._fail(f"a reference to group {number}, which may have no text there,")
+            self._raise_error(f"a reference to group {number}, which may have no text there,")
         return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
 
     def _parse_escaped_set(self, char: str) -> Set:
@@ -404,7 +408,7 @@ class _Parser:
             result = _ESCAPED_CLASSES[char.lower()]
             return ALPHABET - result if char.isupper() else result
         if char in ("p", "P"):
-            result = self._property()
+            result = self._parse_property()
             return ALPHABET - result if char == "P" else result
         return self._fold_case(self._parse_escaped_character(char))
 
@@ -412,170 +416,172 @@ class _Parser:
         if char in _ESCAPED_CHARACTERS:
             return _ESCAPED_CHARACTERS[char]
         if char == "0":
-            return self._octal()
+            return self._parse_octal()
         if char == "x":
-            if self._at < len(self._chars) and self._chars[self._at].text == "{":
-                self._at += 1
-                return self._code_point(self._until("}"))
-            return self._code_point(self._next_plain() + self._next_plain())
+            if self._position < len(self._chars) and self._chars[self._position].text == "{":
+                self._position += 1
+                return self._parse_code_point(self._consume_text_before("}"))
+            return self._parse_code_point(self._consume_plain_char() + self._consume_plain_char())
         if char == "u":
-            return self._code_point("".join(self._next_plain() for _ in range(4)))
+            return self._parse_code_point("".join(self._consume_plain_char() for _ in range(4)))
         if char == "c":
-            return chr(ord(self._next_plain()) ^ 64)
-        return self._parse_named_character() if char == "N" else self._literal(char)
+            return chr(ord(self._consume_plain_char()) ^ 64)
+        return self._parse_named_character() if char == "N" else self._escape_literal(char)
 
     def _parse_named_character(self) -> str:
-        if self._next_plain() != "{":
-            self._fail(r"\N without a name")
+        if self._consume_plain_char() != "{":
+            self._raise_error(r"\N without a name")
         try:
-            return unicodedata.lookup(self._until("}"))
+            return unicodedata.lookup(self._consume_text_before("}"))
         except KeyError:
-            self._fail("an unknown name of a character")
+            self._raise_error("an unknown name of a character")
 
-    def _literal(self, char: str) -> str:
+    def _escape_literal(self, char: str) -> str:
         if char.isascii() and char.isalpha():
-            self._fail(f"an unknown escape \\{char}")
+            self._raise_error(f"an unknown escape \\{char}")
         return char
 
-    def _octal(self) -> str:
+    def _parse_octal(self) -> str:
         digits = ""
-        while self._at < len(self._chars) and len(digits) < 3 and self._chars[self._at].text in "01234567":
+        while self._position < len(self._chars) and len(digits) < 3 and self._chars[self._position].text in "01234567":
             if len(digits) == 2 and digits[0] > "3":
                 break
-            digits += self._next_plain()
+            digits += self._consume_plain_char()
         if not digits:
-            self._fail("an illegal octal escape")
+            self._raise_error("an illegal octal escape")
         return chr(int(digits, 8))
 
-    def _code_point(self, digits: str) -> str:
+    def _parse_code_point(self, digits: str) -> str:
         if not digits or len(digits) > 8 or not all(char in string.hexdigits for char in digits):
-            self._fail("an illegal hexadecimal escape")
+            self._raise_error("an illegal hexadecimal escape")
         if (number := int(digits, 16)) > 0x10FFFF:
-            self._fail("a code point that does not exist")
+            self._raise_error("a code point that does not exist")
         return chr(number)
 
-    def _until(self, end: str) -> str:
+    def _consume_text_before(self, end: str) -> str:
         text = ""
-        while (char := self._next_plain()) != end:
+        while (char := self._consume_plain_char()) != end:
             text += char
         return text
 
     def _fold_case(self, char: str) -> Set:
         """Return the set that a character matches; with (?i), it includes the other case."""
-        return self._matching(lambda other: other == char, [char])
+        return self._build_char_set(lambda other: other == char, [char])
 
-    def _matching(self, has: Callable[[str], bool], singles: list[str] | None = None) -> Set:
+    def _build_char_set(self, is_member: Callable[[str], bool], singles: list[str] | None = None) -> Set:
         """Return the set that a condition matches. With (?i), Java checks both cases of a character."""
-        result = {char for char in ALPHABET if has(char)}
+        result = {char for char in ALPHABET if is_member(char)}
         if self._flags.ignore_case:
-            result |= {char for char in ALPHABET if has(char.lower()) or has(char.upper())}
+            result |= {char for char in ALPHABET if is_member(char.lower()) or is_member(char.upper())}
             if self._flags.unicode_case:
-                result |= {char for char in ALPHABET for one in singles or () if _unicode_fold(one) == char.lower()}
+                result |= {
+                    char for char in ALPHABET for single in singles or () if _fold_unicode(single) == char.lower()
+                }
         return frozenset(result)
 
     # ---------------------------------------------------------------------------------------------------- classes
 
-    def _class(self) -> Set:
+    def _parse_class(self) -> Set:
         """Return the set of a class after its ``[``, and consume its ``]``."""
-        is_negated = self._at < len(self._chars) and self._chars[self._at][::2] == ("^", False)
-        self._at += is_negated
+        is_negated = self._position < len(self._chars) and self._chars[self._position][::2] == ("^", False)
+        self._position += is_negated
         with self._enter_scope():
-            result = self._class_items()
-        self._at += 1
+            result = self._parse_class_items()
+        self._position += 1
         return ALPHABET - result if is_negated else result
 
-    def _class_items(self) -> Set:
+    def _parse_class_items(self) -> Set:
         """Return the set of the items up to a ``]``, from left to right as in Java.
 
         After ``&&`` follow classes, or an item of another kind: with that all the rest is one operand. So
         ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
         """
         result: Set | None = None
-        while (char := self._class_peek()) != "]" or result is None:
-            if char == "&" and self._follows("&"):
-                self._at += 2
-                operand = self._operand()
+        while (char := self._peek_class_char()) != "]" or result is None:
+            if char == "&" and self._is_second_next_char("&"):
+                self._position += 2
+                operand = self._parse_operand()
                 result = operand if result is None else result & operand
             else:
-                item = self._parse_nested_class() if char == "[" else self._range()
+                item = self._parse_nested_class() if char == "[" else self._parse_range()
                 result = item if result is None else result | item
         return result
 
-    def _operand(self) -> Set:
+    def _parse_operand(self) -> Set:
         """Return the set of the operand after ``&&``."""
         result: Set | None = None
-        while (char := self._class_peek()) not in ("]", "&"):
+        while (char := self._peek_class_char()) not in ("]", "&"):
             if char == "[":
                 item = self._parse_nested_class()
             else:
                 with self._enter_scope():
-                    item = self._class_items()
+                    item = self._parse_class_items()
             result = item if result is None else result | item
         if result is None:
-            self._fail("an empty operand of &&")
+            self._raise_error("an empty operand of &&")
         return result
 
     def _parse_nested_class(self) -> Set:
-        self._at += 1
-        return self._class()
+        self._position += 1
+        return self._parse_class()
 
-    def _class_peek(self) -> str:
+    def _peek_class_char(self) -> str:
         if self._is_at_end():
-            self._fail("an unclosed class")
-        return self._peek()
+            self._raise_error("an unclosed class")
+        return self._peek_char()
 
-    def _follows(self, char: str) -> bool:
+    def _is_second_next_char(self, char: str) -> bool:
         """Return whether the character after the next one is ``char`` and is not quoted."""
-        at = self._at
-        self._at += 1
-        result = self._peek() == char
-        self._at = at
+        position = self._position
+        self._position += 1
+        result = self._peek_char() == char
+        self._position = position
         return result
 
-    def _range(self) -> Set:
+    def _parse_range(self) -> Set:
         """Return the set of a character, a range or an escape inside a class."""
-        first = self._class_character()
+        first = self._parse_class_character()
         if isinstance(first, frozenset):
             return first
-        if self._peek() != "-":
+        if self._peek_char() != "-":
             return self._fold_case(first)
-        at = self._at
-        self._at += 1
-        if self._is_at_end() or self._peek() in ("[", "]"):
-            self._at = at
+        position = self._position
+        self._position += 1
+        if self._is_at_end() or self._peek_char() in ("[", "]"):
+            self._position = position
             return self._fold_case(first)
-        last = self._class_character()
+        last = self._parse_class_character()
         if isinstance(last, frozenset) or last < first:
-            self._fail("an illegal range of characters")
-        return self._matching(lambda char: first <= char <= last)
+            self._raise_error("an illegal range of characters")
+        return self._build_char_set(lambda char: first <= char <= last)
 
-    def _class_character(self) -> str | Set:
-        if self._peek() != "\\":
-            return self._next().text
-        self._at += 1
-        char = self._next_plain()
+    def _parse_class_character(self) -> str | Set:
+        if self._peek_char() != "\\":
+            return self._consume_char().text
+        self._position += 1
+        char = self._consume_plain_char()
         if char.lower() in _ESCAPED_CLASSES or char in ("p", "P"):
             return self._parse_escaped_set(char)
         if char in "123456789":
-            self._fail(f"an unknown escape \\{char} in a class")
+            self._raise_error(f"an unknown escape \\{char} in a class")
         return self._parse_escaped_character(char)
 
     # ------------------------------------------------------------------------------------------------- properties
 
-    def _property(self) -> Set:
-        char = self._next_plain()
-        name = self._until("}") if char == "{" else char
+    def _parse_property(self) -> Set:
+        char = self._consume_plain_char()
+        name = self._consume_text_before("}") if char == "{" else char
         if not name:
-            self._fail("an empty property")
-        result = self._property_named(name, is_single=char != "{")
+            self._raise_error("an empty property")
+        result = self._find_property(name, is_single=char != "{")
         if result is None:
-            self._fail(f"an unknown property {name!r}")
+            self._raise_error(f"an unknown property {name!r}")
         return result
 
-    def _property_named(self, name: str, *, is_single: bool) -> Set | None:
+    def _find_property(self, name: str, *, is_single: bool) -> Set | None:
         key, equals, value = name.partition("=")
         if equals:
-            return self._property_of(key.lower(), value)
+            return self._find_property_value(key.lower(), value)
         if self._flags.ignore_case and name in _CASED_CLASSES:
             return _LETTERS
         if is_single:
@@ -583,13 +589,13 @@ class _Parser:
         if name.startswith("In"):
             return _block(name[2:])
         if name.startswith("Is"):
-            return self._unicode_property(name[2:])
+            return self._find_unicode_property(name[2:])
         for table in (_POSIX, _CATEGORIES, _JAVA):
             if name in table:
                 return table[name]
         return None
 
-    def _unicode_property(self, name: str) -> Set | None:
+    def _find_unicode_property(self, name: str) -> Set | None:
         upper = name.upper()
         if upper in _CASED_UNICODE_CLASSES and self._flags.ignore_case:
             return _LETTERS
@@ -599,7 +605,7 @@ class _Parser:
             return _LETTERS if self._flags.ignore_case and name in _CASED_CLASSES else _CATEGORIES[name]
         return _SCRIPTS.get(upper)
 
-    def _property_of(self, key: str, value: str) -> Set | None:
+    def _find_property_value(self, key: str, value: str) -> Set | None:
         if key in ("sc", "script"):
             return _SCRIPTS.get(value.upper())
         if key in ("blk", "block"):
@@ -614,7 +620,7 @@ def _block(name: str) -> Set | None:
     return _BLOCKS.get(re.sub(r"[ _-]", "", name).upper())
 
 
-def _with_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
+def _set_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
     """Return flags with one changed. Flags for line ends are ignored, because topic names have none."""
     if char == "i":
         return replace(flags, ignore_case=value)
@@ -623,7 +629,7 @@ def _with_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
     return replace(flags, comments=value) if char == "x" else flags
 
 
-def _unicode_fold(char: str) -> str:
+def _fold_unicode(char: str) -> str:
     """Return a character as Java compares it with (?iu): the one-to-one lower case of its upper case."""
     upper = char.upper() if len(char.upper()) == 1 else char
     lower = upper.lower() if len(upper.lower()) == 1 else upper
@@ -651,7 +657,7 @@ def _remove_quotes(text: str) -> Iterator[_Char]:
             position += 1
 
 
-def _class_text(characters: Set) -> str:
+def _format_class(characters: Set) -> str:
     """Return a Python class that matches a set of characters."""
     if not characters:
         return _NEVER_MATCHES

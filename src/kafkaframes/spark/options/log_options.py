@@ -24,20 +24,20 @@ from kafkaframes.spark.options.java_pattern import compile_java_pattern
 from kafkaframes.spark.options.option_values import (
     Option,
     boolean,
-    by_precedence,
+    choice_parser,
+    describe_unknown_option,
     ending_value,
     field_values,
     load_paths,
-    mode_value,
-    one_of,
+    mode_parser,
     parse_assign,
     positive,
+    select_bounds_by_precedence,
     starting_value,
     text_list,
     timestamp_value,
     timestamps_value,
     topics_value,
-    unknown_option,
 )
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
 from kafkaframes.storage.files.units import parse_size
@@ -63,10 +63,10 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
         OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.
     """
     others, storage = separate_storage(texts)
-    options = _by_known_name(others)
+    options = _index_by_option_name(others)
     refuse_decoding(options)
     values = field_values(OPTIONS, {name: text for name, text in options.items() if name not in ("path", "paths")})
-    by_precedence(values)
+    select_bounds_by_precedence(values)
     if "key_files" in values:
         storage[KEY_FILES_OPTION] = values.pop("key_files")
     if values.pop("follow_links", False):
@@ -116,7 +116,7 @@ _ROWS = (
     Option(
         "startingOffsetsByTimestampStrategy",
         "no_match",
-        one_of(STRATEGIES),
+        choice_parser(STRATEGIES),
         "if no record has this timestamp or a later one: error, or latest (read nothing)",
         "error",
     ),
@@ -139,7 +139,7 @@ _ROWS = (
     Option(
         "isolation",
         "isolation",
-        one_of(ISOLATIONS),
+        choice_parser(ISOLATIONS),
         "read_committed omits aborted transactions, and all records from the first open one on",
         "read_uncommitted",
     ),
@@ -162,7 +162,7 @@ _ROWS = (
     Option(
         "decode",
         "decode",
-        one_of(DECODERS),
+        choice_parser(DECODERS),
         "json, avro or protobuf decodes values; internal decodes Kafka's internal topics",
         "none",
     ),
@@ -170,25 +170,25 @@ _ROWS = (
     Option(
         "replicas",
         "replicas",
-        one_of(REPLICAS),
+        choice_parser(REPLICAS),
         "merge copies of a partition into one log, or return all, with the column source",
         "merge",
     ),
-    Option("table", "table", one_of(TABLES), "rows to return: records, batches or segments", "records"),
+    Option("table", "table", choice_parser(TABLES), "rows to return: records, batches or segments", "records"),
     Option(
         "deepIteration", "deep", boolean, "decompress each batch (batches), or read all headers (segments)", "false"
     ),
     Option(
         "mode",
         "on_damage",
-        mode_value(*ON_DAMAGE),
+        mode_parser(*ON_DAMAGE),
         "handling of damage: PERMISSIVE, DROPMALFORMED or FAILFAST",
         "PERMISSIVE",
     ),
     Option(
         "timestampErrors",
         "timestamp_errors",
-        one_of(("raise", "null")),
+        choice_parser(("raise", "null")),
         "timestamps outside Spark's range: raise (an error) or null",
         "raise",
     ),
@@ -228,20 +228,20 @@ _BROKER_OPTIONS = (
 )
 
 
-def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
+def _index_by_option_name(options: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
         if lower not in OPTIONS:
-            raise OptionError(_unknown(name, lower))
+            raise OptionError(_describe_unknown_option(name, lower))
         values[lower] = text
     return values
 
 
-def _unknown(name: str, lower: str) -> str:
+def _describe_unknown_option(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
         return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
-    return unknown_option(name, OPTIONS, "kafka-log", others=NAMES)
+    return describe_unknown_option(name, OPTIONS, "kafka-log", others=NAMES)
 
 
 _HADOOP = "spark.hadoop."
@@ -287,29 +287,29 @@ def separate_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[s
     """
     others: dict[str, str] = {}
     storage: dict[str, Any] = {}
-    whole: dict[str, Any] = {}
+    json_options: dict[str, Any] = {}
     for name, text in options.items():
         lower = name.lower().removeprefix(_HADOOP)
         if lower == WHOLE:
-            whole = _whole(text)
+            json_options = _parse_json_object(text)
         elif lower in NAMES:
             path, parse = NAMES[lower]
             try:
-                _assign(storage, path, parse(text))
+                _set_nested_value(storage, path, parse(text))
             except ValueError as error:
                 raise OptionError(f"option {name}: {error}") from None  # the value may be a secret
         else:
             others[name] = text
-    return others, {**storage, **whole}
+    return others, {**storage, **json_options}
 
 
-def _assign(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set_nested_value(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for step in path[:-1]:
         storage = storage.setdefault(step, {})
     storage[path[-1]] = value
 
 
-def _whole(text: str) -> dict[str, Any]:
+def _parse_json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:

@@ -49,7 +49,7 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def one_of(names: Collection[str]) -> Callable[[str], str]:
+def choice_parser(names: Collection[str]) -> Callable[[str], str]:
     """Return a parser that accepts one of these names, in any letter case."""
 
     def parse(text: str) -> str:
@@ -61,7 +61,7 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
     return parse
 
 
-def mode_value(*values: str) -> Callable[[str], str]:
+def mode_parser(*values: str) -> Callable[[str], str]:
     """Return a parser of Spark's option ``mode``. PERMISSIVE is ``keep``, DROPMALFORMED ``drop``, FAILFAST ``fail``.
 
     >>> mode_value("keep", "fail")("failfast")
@@ -71,7 +71,7 @@ def mode_value(*values: str) -> Callable[[str], str]:
         values: the values of ``on_damage`` that the source supports.
     """
     by_mode = {SPARK_MODES[value]: value for value in values}
-    parse_mode = one_of(by_mode)
+    parse_mode = choice_parser(by_mode)
     return lambda text: by_mode[parse_mode(text)]
 
 
@@ -192,7 +192,7 @@ def ending_value(text: str) -> int | PartitionOffsets:
     return offsets
 
 
-def by_precedence(values: dict[str, Any]) -> None:
+def select_bounds_by_precedence(values: dict[str, Any]) -> None:
     """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
     for limit in ("start", "end"):
         by_partition = values.pop(f"{limit}_times", None)
@@ -201,7 +201,9 @@ def by_precedence(values: dict[str, Any]) -> None:
             values[limit] = AtTime(time)
 
 
-def unknown_option(name: str, options_by_name: Mapping[str, Option], source: str, *, others: Iterable[str] = ()) -> str:
+def describe_unknown_option(
+    name: str, options_by_name: Mapping[str, Option], source: str, *, others: Iterable[str] = ()
+) -> str:
     """Return the message for an unknown option, with the closest known name or all names.
 
     Args:

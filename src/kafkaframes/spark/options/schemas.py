@@ -43,7 +43,7 @@ _DUPLICATE_PREFIX: Final = "option."  # prefix under which a catalog stores opti
 _SOURCE_OPTIONS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that identify the source
 
 
-def without_added(options: Mapping[str, str]) -> dict[str, str]:
+def remove_catalog_additions(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options without a catalog's additions. A table's location becomes its path.
 
     >>> without_added({"owner": "root", "location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
@@ -63,15 +63,15 @@ def without_added(options: Mapping[str, str]) -> dict[str, str]:
     if "paths" in names:
         again.pop("path", None)
     result = schema_options | {name: text for name, text in again.items() if name.lower() not in names}
-    return {name: _local(text) if name.lower() == "path" else text for name, text in result.items()}
+    return {name: _to_local_path(text) if name.lower() == "path" else text for name, text in result.items()}
 
 
-def _local(path: str) -> str:
+def _to_local_path(path: str) -> str:
     """Convert a catalog's form of a local path, ``file:/x``, to a file system path."""
     return f"/{path[5:].lstrip('/')}" if path.startswith("file:/") and not path.startswith("file://") else path
 
 
-def comment_of(source: str, options: Mapping[str, str]) -> str:
+def format_table_comment(source: str, options: Mapping[str, str]) -> str:
     """Return the comment that stores the options of a new table; an empty string if no table is created.
 
     Raises:
@@ -79,7 +79,7 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
     """
     if not any(name.lower() == "provider" for name in options):
         return ""
-    schema_options = without_added(options)
+    schema_options = remove_catalog_additions(options)
     for name, text in schema_options.items():
         if is_secret(name) or redact_text(text) != text:
             raise OptionError(
@@ -89,13 +89,13 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
     return f"{source}?{urlencode(schema_options, safe='/:,')}"
 
 
-def options_of(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
+def resolve_read_options(source: str, options: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """Return the options of a read: the given ones, or those of the table if the given ones do not name a source.
 
     Raises:
         OptionError: Neither the options nor the table name a source.
     """
-    values = without_added(options)
+    values = remove_catalog_additions(options)
     names = {name.lower() for name in values}
     if names & set(_SOURCE_OPTIONS):
         return values
@@ -111,19 +111,19 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
     )
 
 
-def types_of(schema: StructType) -> dict[str, str]:
+def column_types(schema: StructType) -> dict[str, str]:
     """Return the type of each column in a schema by name, as Spark's ``simpleString``."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
-def columns_of(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
+def check_schema(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
     """Return the columns of a schema, which may come from the user.
 
     Raises:
         OptionError: A column is unknown, is named twice, or has an invalid type.
     """
     columns = choose_columns(schema.names, table=table)
-    for theirs, ours in zip(schema, columns, strict=True):
-        if theirs.dataType.simpleString() != ours.type.replace(" ", ""):
-            raise OptionError(f"schema: column {theirs.name} is {ours.type}, not {theirs.dataType.simpleString()}")
+    for field, column in zip(schema, columns, strict=True):
+        if field.dataType.simpleString() != column.type.replace(" ", ""):
+            raise OptionError(f"schema: column {field.name} is {column.type}, not {field.dataType.simpleString()}")
     return columns

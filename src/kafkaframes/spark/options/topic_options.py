@@ -22,13 +22,13 @@ from kafkaframes.spark.options.log_options import refuse_stream_end
 from kafkaframes.spark.options.option_values import (
     Option,
     boolean,
-    by_precedence,
+    choice_parser,
+    describe_unknown_option,
     field_values,
     not_negative,
-    one_of,
     positive,
+    select_bounds_by_precedence,
     starting_value,
-    unknown_option,
     whole_number,
 )
 from kafkaframes.storage.files.units import parse_size
@@ -62,19 +62,19 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     Raises:
         OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
     """
-    client, own = _separate_options(options, OPTIONS)
-    refuse_decoding(own)
-    values: dict[str, Any] = field_values(OPTIONS, own)
-    by_precedence(values)
+    client, source_options = _separate_options(options, OPTIONS)
+    refuse_decoding(source_options)
+    values: dict[str, Any] = field_values(OPTIONS, source_options)
+    select_bounds_by_precedence(values)
     for name in ("retries", "retry_interval_ms", "group_prefix"):  # options of Spark without an effect here
         values.pop(name, None)
-    selections = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
+    selections = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in source_options]
     if len(selections) != 1:
         raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(selections))
     _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
-        refuse_stream_end(own)
+        refuse_stream_end(source_options)
     read = TopicOptions(client=_check_client(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
@@ -96,8 +96,8 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     Raises:
         OptionError: As for ``topic_options``.
     """
-    client, own = _separate_options(options, WRITE_OPTIONS)
-    values = field_values(WRITE_OPTIONS, own)
+    client, sink_options = _separate_options(options, WRITE_OPTIONS)
+    values = field_values(WRITE_OPTIONS, sink_options)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
     client_settings = _check_client(client, ProducerSettings)
@@ -142,7 +142,7 @@ def check_speculation(value: str | None) -> None:
         )
 
 
-def _starting(text: str) -> int | PartitionOffsets | AtGroup:
+def _parse_start(text: str) -> int | PartitionOffsets | AtGroup:
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:
@@ -151,7 +151,7 @@ def _starting(text: str) -> int | PartitionOffsets | AtGroup:
     return starting_value(text)
 
 
-def _duration_ms(text: str) -> int:
+def _parse_duration_ms(text: str) -> int:
     """Parse a duration in Spark's notation, and return milliseconds.
 
     >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
@@ -167,7 +167,7 @@ def _duration_ms(text: str) -> int:
     return count * factor[match[2] or "ms"]
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not 0 <= (port := whole_number(text)) <= _MAX_PORT:
         raise ValueError(f"must be from 0 to {_MAX_PORT}")
     return port
@@ -185,7 +185,7 @@ _READ_OPTION_ROWS: Final = (
     Option(
         "startingOffsets",
         "start",
-        _starting,
+        _parse_start,
         'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
         "latest (streams), earliest",
     ),
@@ -210,7 +210,9 @@ _READ_OPTION_ROWS: Final = (
         positive,
         "start a micro-batch when this many new offsets exist, or after maxTriggerDelay",
     ),
-    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "maximum wait for minOffsetsPerTrigger", "15m"),
+    Option(
+        "maxTriggerDelay", "max_trigger_delay_ms", _parse_duration_ms, "maximum wait for minOffsetsPerTrigger", "15m"
+    ),
     Option(
         "maxBytesPerTrigger",
         "max_bytes_per_trigger",
@@ -234,7 +236,7 @@ _READ_OPTION_ROWS: Final = (
     Option(
         "driverPort",
         "driver_port",
-        _port,
+        _parse_port,
         "batch reads: port of the driver for these tasks; 0 means any free port",
         "0",
     ),
@@ -260,7 +262,7 @@ _WRITE_OPTION_ROWS: Final = (
     Option(
         "delivery",
         "delivery",
-        one_of(DELIVERIES),
+        choice_parser(DELIVERIES),
         "at-least-once, or exactly-once: one Kafka transaction, committed after all Spark tasks have succeeded",
         "at-least-once",
     ),
@@ -268,7 +270,7 @@ _WRITE_OPTION_ROWS: Final = (
     Option(
         "onForeignMarker",
         "on_foreign_marker",
-        one_of(("error", "skip")),
+        choice_parser(("error", "skip")),
         "exactly-once, if the checkpoint does not match the newest marker: error, or skip to the state after "
         "the marker",
         "error",
@@ -276,7 +278,7 @@ _WRITE_OPTION_ROWS: Final = (
     Option(
         "driverPort",
         "driver_port",
-        _port,
+        _parse_port,
         "exactly-once: port where the driver listens for tasks; 0 means any free port",
         "0",
     ),
@@ -296,7 +298,7 @@ _WRITE_OPTION_ROWS: Final = (
     Option(
         "timestamps",
         "timestamps",
-        one_of(("now", "column")),
+        choice_parser(("now", "column")),
         "now: the time of sending, as in Spark's sink; column: the value of the column timestamp",
         "now",
     ),
@@ -320,7 +322,7 @@ def _separate_options(
         elif lower in options_by_name:
             values[lower] = text
         elif lower not in _SPARK_OPTIONS:
-            raise OptionError(unknown_option(name, options_by_name, "kafka-topic"))
+            raise OptionError(describe_unknown_option(name, options_by_name, "kafka-topic"))
     client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
@@ -338,7 +340,7 @@ def _check_client(
         client_options = {name: client[name] for name in map_options(client, setting_names(settings), settings.client)}
         settings.from_options(client_options)
     except OptionError as error:
-        raise OptionError(f"option kafka.*: {_SETTING_NAME_PATTERN.sub(_kafkas_name, str(error))}") from None
+        raise OptionError(f"option kafka.*: {_SETTING_NAME_PATTERN.sub(_format_kafka_name, str(error))}") from None
     if warns:
         log_ignored(client.keys() - client_options.keys())
     return client_options
@@ -347,15 +349,15 @@ def _check_client(
 _SETTING_NAME_PATTERN: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
-def _kafkas_name(match: re.Match[str]) -> str:
+def _format_kafka_name(match: re.Match[str]) -> str:
     name = match[0].replace("_", ".")
     return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
 
 
 def _check_trigger_limits(values: Mapping[str, Any]) -> None:
-    least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
-    if least is not None and most is not None and least > most:
-        raise OptionError(f"minOffsetsPerTrigger={least} must not be above maxOffsetsPerTrigger={most}")
+    min_offsets, max_offsets = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
+    if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
+        raise OptionError(f"minOffsetsPerTrigger={min_offsets} must not be above maxOffsetsPerTrigger={max_offsets}")
 
 
 def _check_compression_level(client: Mapping[str, Any]) -> None:

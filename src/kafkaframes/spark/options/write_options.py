@@ -13,32 +13,38 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORD_COLUMNS
-from kafkaframes.spark.options.option_values import Option, field_values, positive, unknown_option, whole_number
+from kafkaframes.spark.options.option_values import (
+    Option,
+    describe_unknown_option,
+    field_values,
+    positive,
+    whole_number,
+)
 from kafkaframes.spark.options.schemas import COLUMN_TYPES
 from kafkaframes.storage.files.units import parse_size
 
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
-def _format(text: str) -> int:
+def _parse_format(text: str) -> int:
     format_numbers = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
     if text.lower() not in format_numbers:
         raise ValueError("must be v2, v1 or v0")
     return format_numbers[text.lower()]
 
 
-def _keeps(text: str) -> bool:
+def _parse_offsets_mode(text: str) -> bool:
     if text.lower() not in ("assign", "keep"):
         raise ValueError("must be assign or keep")
     return text.lower() == "keep"
 
 
-def _ids(text: str) -> dict[str, str]:
+def _parse_topic_ids(text: str) -> dict[str, str]:
     try:
         result = json.loads(text)
     except ValueError:
         result = None
-    if not isinstance(result, dict) or not all(isinstance(one, str) for one in result.values()):
+    if not isinstance(result, dict) or not all(isinstance(topic_id, str) for topic_id in result.values()):
         raise ValueError('must be JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}')
     return result
 
@@ -54,7 +60,7 @@ _OPTION_ROWS = (
     ),
     Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
     Option("level", "level", whole_number, "compression level of the codec; by default Kafka's"),
-    Option("recordFormat", "record_format", _format, "v2, v1 or v0", "v2"),
+    Option("recordFormat", "record_format", _parse_format, "v2, v1 or v0", "v2"),
     Option("batchSize", "batch_bytes", parse_size, "maximum size of a batch (batch.size)", "16384"),
     Option("batchRecords", "batch_records", positive, "maximum number of records in a batch"),
     Option("segmentSize", "segment_bytes", parse_size, "maximum size of a segment", "1g"),
@@ -68,14 +74,14 @@ _OPTION_ROWS = (
     Option(
         "offsets",
         "keep_offsets",
-        _keeps,
+        _parse_offsets_mode,
         "assign new offsets, or keep those of the column offset, including gaps",
         "assign",
     ),
     Option(
         "topicIds",
         "topic_ids",
-        _ids,
+        _parse_topic_ids,
         'topic ids: {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get random ids',
     ),
 )
@@ -93,7 +99,7 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """
     for name in options:
         if name.lower() not in ("path", *WRITE_OPTIONS):
-            raise OptionError(unknown_option(name, WRITE_OPTIONS, "to write, kafka-log"))
+            raise OptionError(describe_unknown_option(name, WRITE_OPTIONS, "to write, kafka-log"))
     texts = {name.lower(): text for name, text in options.items()}
     path = texts.pop("path", "")
     values = field_values(WRITE_OPTIONS, texts)
@@ -113,8 +119,8 @@ def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any],
         OptionError: As for ``parse_write``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
-    rest = {name: text for name, text in options.items() if name.lower() not in _SPARK_OPTIONS}
-    path, values = parse_write(rest)
+    sink_options = {name: text for name, text in options.items() if name.lower() not in _SPARK_OPTIONS}
+    path, values = parse_write(sink_options)
     return path, values, by_name.get("checkpointlocation", "")
 
 

@@ -102,7 +102,7 @@ def is_connect(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def asker(spark: SparkSession, query_name: str | None) -> tuple[str | None, Callable[[Any], str]]:
+def query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple[str | None, Callable[[Any], str]]:
     """Return the name that the query must have, and a function that finds its id from the session of a batch.
 
     Args:
@@ -110,24 +110,24 @@ def asker(spark: SparkSession, query_name: str | None) -> tuple[str | None, Call
         query_name: asked for; under Spark Connect another is made where there is none.
     """
     if not is_connect(spark):
-        return query_name, _of_thread
+        return query_name, _query_id_of_thread
     name = query_name or f"kafkaframes-{uuid.uuid4()}"
     session_id = spark.session_id
     known_files: list[str] = []
 
-    def ask(_: Any) -> str:
+    def ask(spark: Any) -> str:
         if not known_files:
-            known_files.append(_of_name(session_id, name))
+            known_files.append(_query_id_of_name(session_id, name))
         return known_files[0]
 
     return name, ask
 
 
-def _of_thread(spark: Any) -> str:
+def _query_id_of_thread(spark: Any) -> str:
     return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
-def _of_name(session_id: str, name: str) -> str:
+def _query_id_of_name(session_id: str, name: str) -> str:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     url = f"{os.environ[_LOCAL_CONNECT_VARIABLE]};session_id={session_id}"

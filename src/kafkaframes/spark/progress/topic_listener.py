@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from kafkaframes.client import Admin, Consumer
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.spark.progress.topic_progress import SAMPLE_BYTES, TopicProgress, estimates, progress_of
+from kafkaframes.spark.progress.topic_progress import SAMPLE_BYTES, TopicProgress, estimate_lags, progress_of
 
 log = logging.getLogger("kafkaframes.spark")
 _CLOSE_TIMEOUT_SECONDS: Final = 10.0
@@ -48,7 +48,7 @@ class TopicListener(StreamingQueryListener):
         self._runs: set[str] = set()  # runs that have started and not ended
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._consumer: Consumer | None = None
-        self._thread = threading.Thread(target=self._work, name="kafkaframes lag", daemon=True)
+        self._thread = threading.Thread(target=self._process_queue, name="kafkaframes lag", daemon=True)
         self._thread.start()
 
     # ------------------------------------------------------------------------------------------------- Spark's calls
@@ -84,21 +84,21 @@ class TopicListener(StreamingQueryListener):
     def _are_active(self, spark: SparkSession) -> bool:
         return any(str(query.runId) in self._runs for query in spark.streams.active)
 
-    def _work(self) -> None:
+    def _process_queue(self) -> None:
         while (text := self._events.get()) is not None:
             try:
-                self._take(text)
+                self._process_progress(text)
             except Exception as error:  # a failed lag report must not end the query
                 log.warning("the lag of a stream cannot be found: %s", error)
         if self._consumer is not None:
             self._consumer.close()
 
-    def _take(self, text: str) -> None:
+    def _process_progress(self, text: str) -> None:
         progress = progress_of(text)
         if progress is None:
             return
         if self._group_id is not None:
-            self._commit(progress, self._group_id)
+            self._commit_group_offsets(progress, self._group_id)
         if self._samples and progress.offsets_behind:
             progress = replace(progress, **self._estimate_lag(progress))
         elif self._samples:
@@ -107,7 +107,7 @@ class TopicListener(StreamingQueryListener):
         if self._report is not None:
             self._report(progress)
 
-    def _commit(self, progress: TopicProgress, group_id: str) -> None:
+    def _commit_group_offsets(self, progress: TopicProgress, group_id: str) -> None:
         try:
             with Admin(**select_client_options(self._client)) as admin:
                 admin.alter_group_offsets(group_id, progress.next_offsets)
@@ -119,4 +119,4 @@ class TopicListener(StreamingQueryListener):
             reader = {"enable.auto.commit": False, "auto.offset.reset": "none"}
             sizes = {"max.partition.fetch.bytes": SAMPLE_BYTES, "fetch.max.bytes": SAMPLE_BYTES}
             self._consumer = Consumer(**{**self._client, **reader, **sizes})
-        return dict(estimates(progress, self._consumer))
+        return dict(estimate_lags(progress, self._consumer))

@@ -71,23 +71,32 @@ class TopicMetrics(StreamingQueryListener):
         self._latest.pop(str(event.runId), None)
 
     def _answer(self, _: object) -> PlainTextResponse:
-        return PlainTextResponse("".join(f"{line}\n" for line in self._lines()), CONTENT_TYPE)
+        return PlainTextResponse("".join(f"{line}\n" for line in self._format_metrics()), CONTENT_TYPE)
 
-    def _lines(self) -> Iterator[str]:
+    def _format_metrics(self) -> Iterator[str]:
         queries = list(self._latest.values())
         partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
         for name, words, value in _PARTITION_METRICS:
             yield from metric(_METRIC_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
-        each = [(labels(query=_name(progress)), progress, at) for progress, at in queries]
+        labeled_queries = [(labels(query=_name(progress)), progress, end_seconds) for progress, end_seconds in queries]
         yield from metric(
-            _METRIC_PREFIX + "batch_id", "gauge", "the last micro-batch", [(q, p.batch_id) for q, p, _ in each]
+            _METRIC_PREFIX + "batch_id",
+            "gauge",
+            "the last micro-batch",
+            [(q, p.batch_id) for q, p, _ in labeled_queries],
         )
         yield from metric(
-            _METRIC_PREFIX + "batch_rows", "gauge", "rows of the last micro-batch", [(q, p.rows) for q, p, _ in each]
+            _METRIC_PREFIX + "batch_rows",
+            "gauge",
+            "rows of the last micro-batch",
+            [(q, p.rows) for q, p, _ in labeled_queries],
         )
         words = "when the last micro-batch ended, in seconds since 1970"
         yield from metric(
-            _METRIC_PREFIX + "batch_end_seconds", "gauge", words, [(q, round(at, 3)) for q, _, at in each]
+            _METRIC_PREFIX + "batch_end_seconds",
+            "gauge",
+            words,
+            [(q, round(end_seconds, 3)) for q, _, end_seconds in labeled_queries],
         )
 
 

@@ -78,7 +78,7 @@ class TopicProgress:
     @property
     def offsets_behind(self) -> int:
         """The exact lag: the number of unread offsets in all partitions and sources."""
-        return sum(one.offsets for one in self.partitions)
+        return sum(partition.offsets for partition in self.partitions)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
@@ -101,7 +101,7 @@ def progress_of(text: str) -> TopicProgress | None:
     2
     """
     offsets_json = json.loads(text)
-    lags = [lag for number, source in enumerate(offsets_json.get("sources", ())) for lag in _lags(number, source)]
+    lags = [lag for number, source in enumerate(offsets_json.get("sources", ())) for lag in _parse_lags(number, source)]
     if not lags:
         return None
     rows = sum(source.get("numInputRows", 0) for source in offsets_json["sources"])
@@ -110,18 +110,18 @@ def progress_of(text: str) -> TopicProgress | None:
     )
 
 
-def _lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:
-    ends, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
+def _parse_lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:
+    ends, latest = (_parse_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     for (topic, partition), offset in sorted(ends.items()):
         yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset), number)
 
 
-def _offsets(values: Any) -> dict[tuple[str, int], int]:
+def _parse_offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; an empty dict if a source's offsets have another form."""
     return flat(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
 
 
-def estimates(
+def estimate_lags(
     progress: TopicProgress, consumer: Consumer, *, now: Callable[[], float] = time.time
 ) -> dict[str, int | float | None]:
     """Estimate the backlog of a query from a few batches of each partition with lag.
@@ -142,7 +142,7 @@ def estimates(
     for lag in progress.partitions:
         if not lag.offsets:
             continue
-        result = _sample(consumer, lag)
+        result = _fetch_sample(consumer, lag)
         if result is None:
             continue
         records += result.records / result.offsets * lag.offsets
@@ -153,7 +153,7 @@ def estimates(
     return {"estimated_records": round(records), "estimated_bytes": round(size), "estimated_seconds": age}
 
 
-def _sample(consumer: Consumer, lag: PartitionLag) -> PartitionSample | None:
+def _fetch_sample(consumer: Consumer, lag: PartitionLag) -> PartitionSample | None:
     """Return a sample of the batches at the query's next offset; None if they cannot be fetched."""
     try:
         return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)

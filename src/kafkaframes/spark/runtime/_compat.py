@@ -71,7 +71,7 @@ def register_source(spark: Any, source: type) -> None:
             raise
 
 
-def is_sparks(error: Exception) -> bool:
+def is_spark_error(error: Exception) -> bool:
     """Tell whether PySpark or py4j made an error: not every such error is one of PySpark's own exceptions."""
     from pyspark.errors import PySparkException
 
@@ -79,17 +79,17 @@ def is_sparks(error: Exception) -> bool:
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def restore_package_errors() -> Iterator[None]:
     """Raise what a worker of Spark's raised, if it was one of our errors, as such."""
     try:
         yield
     except Exception as error:
-        if (reason := reason_of(error)) is None or not is_sparks(error):
+        if (reason := find_package_error(error)) is None or not is_spark_error(error):
             raise
         raise KafkaframesError(reason) from None
 
 
-def reason_of(error: Exception) -> str | None:
+def find_package_error(error: Exception) -> str | None:
     """Return what one of our errors said, out of the traceback in which Spark hands it over; None if none is there.
 
     >>> text = "[PYTHON_DATA_SOURCE_ERROR] ... Traceback ...\\nkafkaframes.errors.exceptions.OptionError: no topic x\\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.records.limits import current_budget, limit_budget
 from kafkaframes.spark.runtime import _compat
-from kafkaframes.spark.runtime.worker import settle
+from kafkaframes.spark.runtime.worker import freeze_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,13 +48,13 @@ def run_on_spark(
     """
     if not tasks:
         return iter(())
-    with _compat.plain_errors():
-        task_rdd = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
+    with _compat.restore_package_errors():
+        task_rdd = spark.sparkContext.parallelize(list(tasks), _count_tasks(spark, len(tasks), total_bytes))
         memory = current_budget()
-        return iter(task_rdd.mapPartitions(lambda some: _each(function, some, memory)).collect())
+        return iter(task_rdd.mapPartitions(lambda some: _run_each_task(function, some, memory)).collect())
 
 
-def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
+def _count_tasks(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     """Return the number of Spark tasks."""
     if total_bytes is None:
         return min(count, MAX_TASKS)
@@ -63,15 +63,17 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     return min(count, min_tasks, MAX_TASKS)
 
 
-def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:
+def _run_each_task(
+    function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int
+) -> Iterator[_Answer]:
     for task in tasks:
         with limit_budget(budget_bytes):
             answer = function(task)
         yield answer
-    settle()
+    freeze_imports()
 
 
-def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
+def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) -> Runner:
     """Return the argument ``run`` of jobs. Errors of this package keep their class and location.
 
     Spark does not retry a task with such an error, because a retry would fail as well.
@@ -83,7 +85,7 @@ def runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None = None) 
 
     def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         total_bytes = None if size_of is None else sum(map(size_of, tasks))
-        answers = list(run_on_spark(spark, partial(_attempt, function), tasks, total_bytes=total_bytes))
+        answers = list(run_on_spark(spark, partial(_run_task, function), tasks, total_bytes=total_bytes))
         for answer in answers:
             if isinstance(answer, KafkaframesError):
                 raise answer
@@ -104,7 +106,7 @@ def new_secret() -> tuple[int, int]:
     return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
 
 
-def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
+def _run_task(function: Callable[[Any], Any], task: Any) -> Any:
     try:
         return function(task)
     except KafkaframesError as error:

@@ -66,7 +66,7 @@ class FirstBatch:
 
     def is_at(self, start: Nested) -> bool:
         """Return whether the micro-batch that begins at ``start`` is the query's first one."""
-        return self._begin is not None and _plain(start) == _plain(self._begin)
+        return self._begin is not None and _index_by_partition(start) == _index_by_partition(self._begin)
 
     def check(self, start: Nested, end: Nested) -> None:
         """Reject a first micro-batch of an earlier run that ends at or before its start.
@@ -80,9 +80,9 @@ class FirstBatch:
         Raises:
             OptionError: The micro-batch ends at or before its start. The message names the option to set.
         """
-        if self._has_looked or self._begin is None or _plain(start) != _plain(self._begin):
+        if self._has_looked or self._begin is None or _index_by_partition(start) != _index_by_partition(self._begin):
             return
-        begins, ends = _plain(start), _plain(end)
+        begins, ends = _index_by_partition(start), _index_by_partition(end)
         stretches = [ends[partition] - begins[partition] for partition in ends.keys() & begins.keys()]
         if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
             return
@@ -94,8 +94,8 @@ class FirstBatch:
         )
 
 
-def _plain(offsets: Nested) -> dict[tuple[str, str], int]:
-    return {(topic, str(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
+def _index_by_partition(offsets: Nested) -> dict[tuple[str, str], int]:
+    return {(topic, str(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
 def _copy_offsets(offsets: Nested) -> dict[str, Any]:

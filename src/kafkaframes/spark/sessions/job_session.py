@@ -25,7 +25,7 @@ _WARNING_DELAY_SECONDS = 20
 
 
 @contextmanager
-def session_at(app_name: str, master: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
+def start_job_session(app_name: str, master: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark at a master for one job, and stop it afterwards or after Ctrl-C.
 
     Raises:
@@ -39,18 +39,20 @@ def session_at(app_name: str, master: str, *, config: dict[str, str] | None = No
     check_master_url(master)
     try:
         with _handlers_of_signals() as handlers:
-            spark, came = _session(app_name, master, handlers, config)
+            spark, received_signals = _session(app_name, master, handlers, config)
             with _end_on_signals(spark, handlers):
                 try:
-                    for number in came:
+                    for number in received_signals:
                         signal.raise_signal(number)
                     yield spark
                 finally:
                     spark.stop()
     except Exception as error:
-        if isinstance(error, KafkaframesError) or not _compat.is_sparks(error):
+        if isinstance(error, KafkaframesError) or not _compat.is_spark_error(error):
             raise
-        raise KafkaframesError(_compat.reason_of(error) or f"Spark at {master}: {_first_line(error)}") from error
+        raise KafkaframesError(
+            _compat.find_package_error(error) or f"Spark at {master}: {_first_line(error)}"
+        ) from error
 
 
 @contextmanager
@@ -77,15 +79,15 @@ def _session(
     """Start Spark, and return the signals received in the meantime: a partly started JVM would outlive this process."""
     from kafkaframes.spark.sessions.builder import session
 
-    came: list[int] = []
+    received_signals: list[int] = []
     for number in handlers:
-        signal.signal(number, lambda number, _: came.append(number))
-    with _without_pysparks_handler():
-        return session(app_name, master=master, config=config), came
+        signal.signal(number, lambda number, _: received_signals.append(number))
+    with _keep_sigint_handler():
+        return session(app_name, master=master, config=config), received_signals
 
 
 @contextmanager
-def _without_pysparks_handler() -> Iterator[None]:
+def _keep_sigint_handler() -> Iterator[None]:
     """Prevent a new SparkContext from replacing the handler of SIGINT.
 
     PySpark's handler asks the JVM to cancel all jobs on a connection whose request was interrupted, which prints two
@@ -117,10 +119,10 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
         yield
         return
     accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
-    came: list[int] = []
+    received_signals: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received_signals.append(number)
         logging.disable(logging.CRITICAL)
         if accumulators is not None:
             accumulators.handle_error = _say_nothing
@@ -134,10 +136,10 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
             warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
             yield
     except BaseException:
-        if came:
-            _end(jvm)
+        if received_signals:
+            _end_jvm(jvm)
             logging.disable(logging.NOTSET)
-            handlers[came[0]](came[0], None)
+            handlers[received_signals[0]](received_signals[0], None)
         raise
 
 
@@ -151,7 +153,7 @@ def _say_nothing(request: object, client_address: object) -> None:
     """Replace :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
 
 
-def _end(jvm: subprocess.Popen[bytes]) -> None:
+def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
     jvm.terminate()
     try:
         jvm.wait(_WARNING_DELAY_SECONDS)
@@ -180,7 +182,9 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
         yield
         return
     end_event = threading.Event()
-    thread = threading.Thread(target=_ask, args=(tracker, show, end_event), name="kafkaframes progress", daemon=True)
+    thread = threading.Thread(
+        target=_poll_progress, args=(tracker, show, end_event), name="kafkaframes progress", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -189,17 +193,17 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
         thread.join()
 
 
-def _ask(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
+def _poll_progress(tracker: Any, show: Callable[[int, int], None], end_event: threading.Event) -> None:
     while not end_event.wait(_POLL_INTERVAL_SECONDS):
         try:
-            done_tasks, total = _counts(tracker)
+            done_tasks, total = _count_tasks(tracker)
         except Exception:  # the JVM has ended, as after Ctrl-C; the thread that waits for its result reports it
             return
         if total:
             show(done_tasks, total)
 
 
-def _counts(tracker: Any) -> tuple[int, int]:
+def _count_tasks(tracker: Any) -> tuple[int, int]:
     """Return the numbers of completed tasks and of all tasks in the running stages."""
     stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
     result = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]

@@ -31,7 +31,7 @@ NAME: Final = "kafkaframes-kernels"
 SHIP_KERNELS_SETTING: Final = "spark.kafkaframes.shipKernels"
 
 
-def ship(spark: SparkSession) -> bool:
+def ship_kernels(spark: SparkSession) -> bool:
     """Send the kernels that are ready here to the executors of ``spark``; return whether that was done.
 
     Not with ``spark.kafkaframes.shipKernels=false``. The session is one of Spark's own, not Spark Connect's: its client
@@ -42,7 +42,7 @@ def ship(spark: SparkSession) -> bool:
         return False
     if any(NAME in str(archive) for archive in context.listArchives):
         return True
-    archive = _archive()
+    archive = _write_archive()
     if archive is None:
         return False
     context.addArchive(f"{archive}#{NAME}")
@@ -61,7 +61,7 @@ def find_unpacked_archive() -> str | None:
 
 
 @cache
-def _archive() -> str | None:
+def _write_archive() -> str | None:
     """Write the archive, once a process; ``None`` where nothing is compiled here."""
     import zipfile
 
@@ -70,7 +70,7 @@ def _archive() -> str | None:
     files = [unit.file for unit in demand.units() if unit.file is not None and unit.file.is_file()]
     if not files:
         return None
-    path = os.path.join(_folder().name, f"{NAME}.zip")
+    path = os.path.join(_archive_directory().name, f"{NAME}.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(file, file.name)
@@ -78,7 +78,7 @@ def _archive() -> str | None:
 
 
 @cache
-def _folder() -> Any:
+def _archive_directory() -> Any:
     import tempfile
 
     return tempfile.TemporaryDirectory(prefix="kafkaframes-")
@@ -88,7 +88,7 @@ _LINKED_DIRECTORIES: Final = ("bin", "conf", "jars", "sbin")
 
 
 @contextmanager
-def without_zip(environ: MutableMapping[str, str]) -> Iterator[None]:
+def use_linked_home(environ: MutableMapping[str, str]) -> Iterator[None]:
     """Give a JVM that is started meanwhile such a home, where its workers have this interpreter's installed PySpark.
 
     A home that the user has set stays.

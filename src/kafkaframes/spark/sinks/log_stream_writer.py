@@ -29,15 +29,15 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.restore.writing import RunCommitter
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sinks.log_writer import (
     STAGING_DIRECTORY,
     TaskRuns,
-    check_there,
-    in_order,
-    in_threads,
-    look,
+    check_files_visible,
+    inspect_target,
     new_topic_id,
+    run_in_threads,
+    sort_by_task,
     write_runs,
 )
 from kafkaframes.storage.files import atomic
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _RUN_NAME_LENGTH: Final = 16
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
     """The writer of a micro-batch."""
 
@@ -57,7 +57,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
     ) -> None:
         """If ``overwrite`` is set, each micro-batch replaces the whole log (output mode complete)."""
-        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
+        self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         self._checkpoint = checkpoint and _absolute(checkpoint)
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_RUN_NAME_LENGTH]
@@ -66,55 +66,55 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of a task attempt as runs."""
         context, query_id, batch_id = micro_batch_of_task()
         number = context.partitionId()
-        directory = self._staging(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
+        directory = self._staging_path(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.name_path_in_errors(directory):
             directory.mkdir(parents=True)
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Append all runs to the log unless they are in it. The runs of a partition are in task order."""
-        tasks = in_order(messages)
+        tasks = sort_by_task(messages)
         runs = [run for entry in tasks for run in entry.runs]
         if runs or (self.overwrite and tasks):
-            check_there(runs)
-            batch = self._batch(tasks[0].query_id, batchId)
-            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
-        self._clean(tasks, batchId)
+            check_files_visible(runs)
+            batch = self._identify_batch(tasks[0].query_id, batchId)
+            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, run_in_threads, batch).commit(runs)
+        self._remove_task_files(tasks, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Remove the files of the tasks."""
-        self._clean(in_order(messages), batchId)
+        self._remove_task_files(sort_by_task(messages), batchId)
 
-    def _batch(self, query_id: str, batch_id: int) -> StreamBatch:
+    def _identify_batch(self, query_id: str, batch_id: int) -> StreamBatch:
         """Return the identity of a micro-batch, as far as this machine can read the checkpoint."""
-        begins, ends = offsets_in(self._read, batch_id) if self._checkpoint else (None, None)
+        begins, ends = offsets_in(self._read_checkpoint_file, batch_id) if self._checkpoint else (None, None)
         return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
 
-    def _read(self, name: str) -> str | None:
+    def _read_checkpoint_file(self, name: str) -> str | None:
         try:
             return store_of(self._checkpoint).read(join(self._checkpoint, name)).decode()
         except (KafkaframesError, UnicodeDecodeError):
             return None
 
-    def _staging(self, batch_id: int | str) -> Path:
+    def _staging_path(self, batch_id: int | str) -> Path:
         top = Path(self.target.path)
         return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
 
-    def _clean(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
+    def _remove_task_files(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
         """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
 
         Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The
         query id, if a task knows it, distinguishes their files.
         """
-        mine = next((f"{one.query_id}-" for one in tasks), "")
-        prefix = self._staging("").name
+        query_prefix = next((f"{task.query_id}-" for task in tasks), "")
+        prefix = self._staging_path("").name
         parent = Path(self.target.path).parent
         for name in os.listdir(parent) if parent.is_dir() else ():
             number = name.removeprefix(prefix)
             if name == number or not number.isdigit() or int(number) > batch_id:
                 continue
             for attempt in (parent / name).iterdir():
-                if attempt.name.startswith(mine):
+                if attempt.name.startswith(query_prefix):
                     shutil.rmtree(attempt, ignore_errors=True)
             with suppress(OSError):  # it still contains files of another query
                 (parent / name).rmdir()

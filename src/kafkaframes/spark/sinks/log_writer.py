@@ -24,9 +24,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings, WrittenRun
-from kafkaframes.spark.options.schemas import COLUMN_TYPES, types_of
+from kafkaframes.spark.options.schemas import COLUMN_TYPES, column_types
 from kafkaframes.spark.options.write_options import check_columns
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.storage.files import atomic
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -45,12 +45,12 @@ class TaskRuns(WriterCommitMessage):
     query_id: str = ""
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaLogWriter(DataSourceArrowWriter):
     """The writer of a batch, which is pickled to the tasks and to the commit."""
 
     def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
-        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
+        self.target, self.settings = inspect_target(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         top = Path(self.target.path)
         self.staging = str(top.with_name(f"{top.name}{STAGING_DIRECTORY}-{uuid.uuid4().hex}"))
@@ -68,10 +68,10 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append all runs to the log. The runs of a partition are in task order."""
-        runs = [run for entry in in_order(messages) for run in entry.runs]
+        runs = [run for entry in sort_by_task(messages) for run in entry.runs]
         try:
-            check_there(runs)
-            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
+            check_files_visible(runs)
+            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, run_in_threads).commit(runs)
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -80,16 +80,18 @@ class KafkaLogWriter(DataSourceArrowWriter):
         shutil.rmtree(self.staging, ignore_errors=True)
 
 
-def look(path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> tuple[Target, WriteSettings]:
+def inspect_target(
+    path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool
+) -> tuple[Target, WriteSettings]:
     """Inspect the target log, and check the columns against the settings."""
     target = Target.look(path)
     counts = {} if overwrite else dict(target.counts)
     settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
-    check_columns(types_of(schema), settings)
+    check_columns(column_types(schema), settings)
     return target, settings
 
 
-def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
+def sort_by_task(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
     """Return the results of the tasks in task order."""
     return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
 
@@ -101,20 +103,20 @@ def write_runs(
     try:
         writer = RunWriter(directory, settings, task=task)
         for batch in rows:
-            writer.add(_select_known(batch))
+            writer.add(_select_record_columns(batch))
         return writer.finish()
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
 
 
-def _select_known(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _select_record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the columns to write. Columns with only nulls are dropped."""
     names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
     return rows.select(names)
 
 
-def check_there(runs: Iterable[WrittenRun]) -> None:
+def check_files_visible(runs: Iterable[WrittenRun]) -> None:
     """Check that the files of the tasks are visible on this machine.
 
     Raises:
@@ -129,7 +131,7 @@ def check_there(runs: Iterable[WrittenRun]) -> None:
             raise LogDirError(reason, file=run.path)
 
 
-def in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+def run_in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
     """Run the tasks of a commit in parallel. They release the GIL to copy files, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]

@@ -23,7 +23,7 @@ from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.columns import RECORD_COLUMNS
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.schemas import COLUMN_TYPES
-from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def _is_written(name: str, options: TopicWriteOptions) -> bool:
     return name in COLUMN_TYPES and not ignored_columns.get(name, False)
 
 
-@tells_plainly
+@hide_tracebacks
 class TopicTaskWriter:
     """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
 
@@ -92,7 +92,7 @@ class TopicTaskWriter:
         """Send the rows of a task, and wait for the acknowledgements of the brokers."""
         context = TaskContext.get()
         task_sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
-        settle()
+        freeze_imports()
         return task_sent
 
 
@@ -137,13 +137,13 @@ def send_all(
     for batch in gather_batches(prepare_rows(rows, options), _SEND_BYTES):
         under_way.append(producer.queue_arrow(batch, topic=options.topic))
         while len(under_way) > _MAX_PENDING:
-            _count(under_way.popleft().result(), counts)
+            _count_records(under_way.popleft().result(), counts)
     for request in under_way:
-        _count(request.result(), counts)
+        _count_records(request.result(), counts)
     return counts
 
 
-def _count(rows: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+def _count_records(rows: pa.Table, counts: dict[tuple[str, int], int]) -> None:
     names = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
     for name, count in zip(names, rows["count"].to_pylist(), strict=True):
         counts[name] = counts.get(name, 0) + count

@@ -83,7 +83,7 @@ class DeferredWork:
             "digest": self.digest,
             "options": base64.b64encode(pickle.dumps(options)).decode(),
         }
-        answer = _ask_first(list(self._addresses(properties, options.driver_host)), question)
+        answer = _query_first_reachable(list(self._addresses(properties, options.driver_host)), question)
         if "failed" in answer:
             raise KafkaframesError(answer["failed"])
         if execution is None and answer["ageSeconds"] > _MAX_SNAPSHOT_AGE_SECONDS:
@@ -109,7 +109,7 @@ class DeferredWork:
             yield self.local
 
 
-def _ask_first(addresses: Sequence[Address], question: Mapping[str, Any]) -> dict[str, Any]:
+def _query_first_reachable(addresses: Sequence[Address], question: Mapping[str, Any]) -> dict[str, Any]:
     """Send a question to the first address that can be reached, and return the answer."""
     from kafkaframes.jobs.driver_process.task_server import CONNECTION_ERRORS, TaskConnection
 
@@ -132,7 +132,7 @@ def _ask_first(addresses: Sequence[Address], question: Mapping[str, Any]) -> dic
     )
 
 
-def defer(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWork]:
+def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWork]:
     """Return the work of tasks whose offsets are resolved when they run. Start the process if it does not run.
 
     Raises:
@@ -198,8 +198,8 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
     try:
         if stat.exists():
             text = stat.read_text()
-            name, _, rest = text.partition("(")[2].rpartition(")")
-            return name, int(rest.split()[1])
+            name, _, stat_fields = text.partition("(")[2].rpartition(")")
+            return name, int(stat_fields.split()[1])
         process = subprocess.run(
             ["ps", "-o", "ppid=,comm=", "-p", str(pid)], capture_output=True, text=True, check=True
         )

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from kafkaframes.spark.runtime.micro_batches import FirstBatch, read_limit
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.tasks import TaskReader
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
 
 
-@tells_plainly
+@hide_tracebacks
 class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream reader, which plans micro-batches in the planner process and reads them in the workers."""
 

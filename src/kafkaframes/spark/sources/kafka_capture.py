@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options.schemas import comment_of, options_of, without_added
-from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.options.schemas import format_table_comment, remove_catalog_additions, resolve_read_options
+from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkaframes.spark")
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaCaptureDataSource(DataSource):
     """The data source ``kafka-capture``."""
 
@@ -49,9 +49,9 @@ class KafkaCaptureDataSource(DataSource):
 
         from kafkaframes.capture.columns import schema_of
 
-        options = _parse_options(without_added(self._options))
+        options = _parse_options(remove_catalog_additions(self._options))
         schema = from_arrow_schema(schema_of(options.read.select_columns()))
-        comment = comment_of(self.name(), self._options)
+        comment = format_table_comment(self.name(), self._options)
         if comment:
             schema[0].metadata = {"comment": comment}
         return schema
@@ -68,7 +68,7 @@ class KafkaCaptureDataSource(DataSource):
         return KafkaCaptureStreamReader(options)
 
     def _select_columns(self, schema: StructType) -> SourceOptions:
-        options = _parse_options(options_of(self.name(), self._options, schema))
+        options = _parse_options(resolve_read_options(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 
@@ -84,7 +84,7 @@ def _plan_partitions(files: Sequence[str], options: SourceOptions) -> list[Input
     return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
 
 
-@tells_plainly
+@hide_tracebacks
 class _CaptureReader:
     """The part of a reader that runs in workers, for batches and streams."""
 
@@ -102,10 +102,10 @@ class _CaptureReader:
         yield from rebatch(read_traffic(work.files, work.options, coverage))
         for entry in coverage.unread:
             log.warning("%s", entry)
-        settle()
+        freeze_imports()
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaCaptureReader(_CaptureReader, DataSourceReader):
     """A batch reader, which plans in the planner process."""
 
@@ -114,7 +114,7 @@ class KafkaCaptureReader(_CaptureReader, DataSourceReader):
         return _plan_partitions(self.options.files(), self.options)
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
     """The reader of a stream of files in a directory. An offset is the name of the last file that was read."""
 
@@ -128,11 +128,11 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
         from kafkaframes.scan.capture import find_finished_files
 
         files = find_finished_files(self.options, now=time.time())
-        after = str(start["after"]) if start else ""
-        new = [path for path in files if not after or natural(path) > natural(after)]
+        last_read_file = str(start["after"]) if start else ""
+        new = [path for path in files if not last_read_file or natural(path) > natural(last_read_file)]
         if self.options.max_files is not None and start is not None:
             new = new[: self.options.max_files]
-        return {"after": new[-1] if new else after}
+        return {"after": new[-1] if new else last_read_file}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return the tasks for the files after ``start``. They also read some earlier files for continued calls."""
@@ -141,10 +141,10 @@ class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
 
         files = find_finished_files(replace(self.options, quiet_seconds=0), now=time.time())
         last = natural(str(end["after"]))
-        before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
-        new = [path for path in files if path not in before and natural(path) <= last]
+        earlier_files = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
+        new = [path for path in files if path not in earlier_files and natural(path) <= last]
         if not new:
             return [InputPartition(CaptureWork((), self.options.read))]
-        lead = before[-(self.options.read.wait_files + 1) :]
+        lead = earlier_files[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
         return _plan_partitions([*lead, *new], options)

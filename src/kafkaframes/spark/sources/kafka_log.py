@@ -36,8 +36,13 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
 from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
 from kafkaframes.spark.options.log_options import DECODERS, log_options, refuse_stream_end
-from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, without_added
-from kafkaframes.spark.runtime.worker import freeze_objects, tells_plainly
+from kafkaframes.spark.options.schemas import (
+    check_schema,
+    format_table_comment,
+    remove_catalog_additions,
+    resolve_read_options,
+)
+from kafkaframes.spark.runtime.worker import freeze_objects, hide_tracebacks
 from kafkaframes.spark.sources.tasks import TaskReader, read_table
 
 if TYPE_CHECKING:
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkaframes.spark")
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaLogDataSource(DataSource):
     """The data source ``kafka-log``."""
 
@@ -63,35 +68,37 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, own = split_options(without_added(self._options), other_modes=DECODERS)
-        options = log_options(own)
+        values, source_options = split_options(remove_catalog_additions(self._options), other_modes=DECODERS)
+        options = log_options(source_options)
         every_copy = options.replicas == "all"
         columns = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return ddl_of_decoded(columns, values, comment_of(self.name(), self._options))
+        return ddl_of_decoded(columns, values, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in ``schema``, which may come from ``spark.read.schema(...)``."""
-        return KafkaLogReader(*self._to_read(schema, is_stream=False))
+        return KafkaLogReader(*self._reader_arguments(schema, is_stream=False))
 
-    def _to_read(
+    def _reader_arguments(
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[ReadOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
-        values, own = split_options(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        values, source_options = split_options(
+            resolve_read_options(self.name(), self._options, schema), other_modes=DECODERS
+        )
         plain, values = plain_schema(schema, values)
         if is_stream:
-            refuse_stream_end(own)
-        options = log_options(own, **({"start": LATEST} if is_stream else {}))
-        return options, columns_of(plain, table=options.layout), values
+            refuse_stream_end(source_options)
+        options = log_options(source_options, **({"start": LATEST} if is_stream else {}))
+        return options, check_schema(plain, table=options.layout), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame. ``overwrite`` is set for mode overwrite; otherwise rows are appended."""
         from kafkaframes.spark.options.write_options import parse_write
         from kafkaframes.spark.sinks.log_writer import KafkaLogWriter
 
-        return KafkaLogWriter(*parse_write(without_added(self._options)), schema, overwrite=overwrite)
+        return KafkaLogWriter(*parse_write(remove_catalog_additions(self._options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the exactly-once writer of a stream. ``overwrite`` is set for output mode complete."""
@@ -101,7 +108,7 @@ class KafkaLogDataSource(DataSource):
             raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
         from kafkaframes.spark.options.write_options import parse_stream_write
 
-        path, values, checkpoint = parse_stream_write(without_added(self._options))
+        path, values, checkpoint = parse_stream_write(remove_catalog_additions(self._options))
         return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
@@ -111,10 +118,10 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.sources.log_stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaLogStreamReader(*self._to_read(schema, is_stream=True))
+        return KafkaLogStreamReader(*self._reader_arguments(schema, is_stream=True))
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
     """A batch reader, which plans in the planner process and reads in the workers."""
 
@@ -125,7 +132,7 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         from kafkaframes.scan.log.resolve import plan_log
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
-        if (hint := hint_of(self.options, plan)) is not None:
+        if (hint := large_read_hint(self.options, plan)) is not None:
             log.warning("%s", hint)
         for note in plan.notes:
             log.warning("%s", note)
@@ -136,7 +143,7 @@ MIN_LARGE_READ_BYTES = 1 << 30  # a smaller read takes no longer than a user tak
 _BYTES_PER_GIB = 1 << 30
 
 
-def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARGE_READ_BYTES) -> str | None:
+def large_read_hint(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARGE_READ_BYTES) -> str | None:
     """Return the message for a large read that no option limits; None for other reads.
 
     Args:
@@ -147,7 +154,7 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARG
     if plan.bytes_to_read < large_bytes:
         return None
     topics = {part.segment.topic for work in plan.works for part in work}
-    names = [*_of_topics(options, len(topics)), *_of_offsets(options)]
+    names = [*_limits_topics(options, len(topics)), *_limits_offsets(options)]
     if not names:
         return None
     return (
@@ -157,11 +164,11 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARG
     )
 
 
-def _of_topics(options: ReadOptions, topics: int) -> list[str]:
+def _limits_topics(options: ReadOptions, topics: int) -> list[str]:
     is_chosen = options.subscribe is not None or options.subscribe_pattern is not None or options.assign is not None
     return [] if is_chosen or topics < 2 else ["subscribe", "assign"]
 
 
-def _of_offsets(options: ReadOptions) -> list[str]:
+def _limits_offsets(options: ReadOptions) -> list[str]:
     is_narrowed = options.start != EARLIEST or options.end != LATEST
     return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

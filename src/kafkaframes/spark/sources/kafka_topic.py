@@ -28,8 +28,14 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.spark.options.decode_options import DecodedValues, ddl_of_decoded, plain_schema, split_options
-from kafkaframes.spark.options.schemas import columns_of, comment_of, options_of, types_of, without_added
-from kafkaframes.spark.runtime.worker import freeze_objects, settle, tells_plainly
+from kafkaframes.spark.options.schemas import (
+    check_schema,
+    column_types,
+    format_table_comment,
+    remove_catalog_additions,
+    resolve_read_options,
+)
+from kafkaframes.spark.runtime.worker import freeze_imports, freeze_objects, hide_tracebacks
 from kafkaframes.spark.sources.tasks import TaskReader, read_topic
 
 if TYPE_CHECKING:
@@ -43,7 +49,7 @@ log = logging.getLogger("kafkaframes.spark")
 _FILE_COLUMNS: Final = frozenset({"file", "source", "position", "control"})  # columns that topics do not have
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaTopicDataSource(DataSource):
     """The data source ``kafka-topic``."""
 
@@ -57,14 +63,14 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the selected columns."""
-        values, own = split_options(without_added(self._options))
-        columns = _select_columns(own)
-        settle()
-        return ddl_of_decoded(columns, values, comment_of(self.name(), self._options))
+        values, source_options = split_options(remove_catalog_additions(self._options))
+        columns = _select_columns(source_options)
+        freeze_imports()
+        return ddl_of_decoded(columns, values, format_table_comment(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        return KafkaTopicReader(*self._to_read(schema, is_stream=False))
+        return KafkaTopicReader(*self._reader_arguments(schema, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -73,17 +79,17 @@ class KafkaTopicDataSource(DataSource):
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaTopicStreamReader(*self._to_read(schema, is_stream=True))
+        return KafkaTopicStreamReader(*self._reader_arguments(schema, is_stream=True))
 
-    def _to_read(
+    def _reader_arguments(
         self, schema: StructType, *, is_stream: bool
     ) -> tuple[TopicOptions, tuple[Column, ...], DecodedValues | None]:
         """Return the arguments of a reader."""
         from kafkaframes.spark.options.topic_options import topic_options
 
-        values, own = split_options(options_of(self.name(), self._options, schema))
+        values, source_options = split_options(resolve_read_options(self.name(), self._options, schema))
         plain, values = plain_schema(schema, values)
-        return topic_options(own, is_stream=is_stream), _check_columns(columns_of(plain)), values
+        return topic_options(source_options, is_stream=is_stream), _check_columns(check_schema(plain)), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -101,7 +107,7 @@ class KafkaTopicDataSource(DataSource):
                 "tables are for reading: Spark passes a table's options to no Python writer, so INSERT INTO knows no "
                 'brokers; write with df.write.format("kafka-topic").mode("append") and the options'
             )
-        return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
+        return KafkaTopicWriter(topic_write_options(remove_catalog_additions(self._options)), column_types(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at-least-once, or exactly-once with ``delivery=exactly-once``."""
@@ -114,14 +120,14 @@ class KafkaTopicDataSource(DataSource):
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
-        options = topic_write_options(without_added(self._options))
+        options = topic_write_options(remove_catalog_additions(self._options))
         if options.delivery == "exactly-once":
             checkpoint = {name.lower(): text for name, text in self._options.items()}.get("checkpointlocation", "")
-            return ExactlyOnceStreamWriter(options, types_of(schema), checkpoint)
-        return KafkaTopicStreamWriter(options, types_of(schema))
+            return ExactlyOnceStreamWriter(options, column_types(schema), checkpoint)
+        return KafkaTopicStreamWriter(options, column_types(schema))
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
     """A batch reader, which plans in the planner process and reads in the workers."""
 
@@ -130,13 +136,13 @@ class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Divide topic partitions among tasks. Tasks look up their offsets when they run, unless options fix them."""
         from kafkaframes.scan.topic.planning import plan_shares, plan_topic
-        from kafkaframes.spark.sources.execution_offsets import defer
+        from kafkaframes.spark.sources.execution_offsets import defer_offsets
 
         if self.options.has_fixed_offsets:
             works: Sequence[object] = plan_topic(self.options, report=_warn)
         else:
-            works = defer(self.options, plan_shares(self.options, cores=os.cpu_count() or 1, report=_warn))
-        settle()
+            works = defer_offsets(self.options, plan_shares(self.options, cores=os.cpu_count() or 1, report=_warn))
+        freeze_imports()
         return [InputPartition(work) for work in works] or [InputPartition(None)]
 
 
@@ -162,7 +168,7 @@ def _check_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     Raises:
         OptionError: A column, such as ``file``, does not exist for topics.
     """
-    wrong = [column.name for column in columns if column.name in _FILE_COLUMNS]
-    if wrong:
-        raise OptionError(f"columns: {', '.join(wrong)} exists only in files, not in topics")
+    file_columns = [column.name for column in columns if column.name in _FILE_COLUMNS]
+    if file_columns:
+        raise OptionError(f"columns: {', '.join(file_columns)} exists only in files, not in topics")
     return columns

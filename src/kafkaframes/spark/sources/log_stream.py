@@ -19,12 +19,12 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import Nested, flat, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.spark.options.decode_options import DecodedValues
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.following_reader import FollowingReader
 from kafkaframes.spark.sources.tasks import read_table
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaLogStreamReader(FollowingReader[ReadOptions]):
     """The reader of a stream of a log directory."""
 
@@ -46,24 +46,24 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
         """Return the end of the next micro-batch."""
         self.first.note_look_up()
         is_limited = not isinstance(limit, ReadAllAvailable)
-        at = StreamOffsets.from_json(start)
+        start_offsets = StreamOffsets.from_json(start)
         result = self.follower.next_offsets(
-            at,
+            start_offsets,
             ends=None if self.goal is None else flat(self.goal),
             max_offsets=self.options.max_offsets_per_trigger if is_limited else None,
             max_bytes=self.options.max_bytes_per_trigger if is_limited else None,
             is_first=self.first.is_at(start),
         )
         is_same = (
-            result.offsets == at.offsets
-            and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
-            and all(at.fingerprints.get(name, rows) == rows for name, rows in result.fingerprints.items())
+            result.offsets == start_offsets.offsets
+            and all(start_offsets.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
+            and all(start_offsets.fingerprints.get(name, rows) == rows for name, rows in result.fingerprints.items())
         )  # adding ids or fingerprints to old checkpoints needs no micro-batch
         return dict(start) if is_same else result.to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
-        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        plan = self.follower.plan(at, goal, cores=os.cpu_count() or 1)
+        start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        plan = self.follower.plan(start_offsets, end_offsets, cores=os.cpu_count() or 1)
         return [InputPartition(work) for work in plan.works]

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
 from kafkaframes.spark.options.decode_options import DecodedValues, decode_rows
-from kafkaframes.spark.runtime.worker import settle, tells_plainly
+from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
 
     module, function = _READER_FUNCTIONS[options.layout]
     yield from rebatch(getattr(import_module(module), function)(work, columns, options))
-    settle()
+    freeze_imports()
 
 
 def read_topic(
@@ -56,13 +56,13 @@ def read_topic(
         return
     for entry in work.resolve(options) if isinstance(work, DeferredWork) else [work]:
         yield from read_range(entry, columns, options)
-    settle()
+    freeze_imports()
 
 
 _Options = TypeVar("_Options")
 
 
-@tells_plainly
+@hide_tracebacks
 class TaskReader(Generic[_Options]):
     """The part of a reader that runs in workers; ``read_work`` is ``read_table`` or ``read_topic``."""
 

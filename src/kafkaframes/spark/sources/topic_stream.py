@@ -17,12 +17,12 @@ from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by_partition
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
-from kafkaframes.spark.runtime.worker import tells_plainly
+from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.following_reader import FollowingReader
 from kafkaframes.spark.sources.tasks import read_topic
 
 
-@tells_plainly
+@hide_tracebacks
 class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
     """The reader of a stream of live topics."""
 
@@ -52,18 +52,18 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
         """
         self.first.note_look_up()
-        least = self.options.min_offsets_per_trigger is not None
-        is_limited = least or not isinstance(limit, ReadAllAvailable)
-        at = StreamOffsets.from_json(start)
-        listing = self.follower.listing(is_expected=bool(at.offsets))
-        begins, absent = self.follower.resume(at, listing)
+        has_min_offsets = self.options.min_offsets_per_trigger is not None
+        is_limited = has_min_offsets or not isinstance(limit, ReadAllAvailable)
+        start_offsets = StreamOffsets.from_json(start)
+        listing = self.follower.listing(is_expected=bool(start_offsets.offsets))
+        begins, absent = self.follower.resume(start_offsets, listing)
         goal = self._goal_of(listing)
         ends = self.follower.latest(begins, goal=goal, is_limited=is_limited, is_first=self.first.is_at(start))
         if all(begins.get(partition) == end for partition, end in ends.items()):
             return dict(start)
         for partition, offset in begins.items():
             if partition not in ends:
-                topic_id = at.ids.get(partition.topic, listing.ids.get(partition.topic, ""))
+                topic_id = start_offsets.ids.get(partition.topic, listing.ids.get(partition.topic, ""))
                 absent[partition.topic, partition.partition] = AbsentPartition(topic_id, offset)
         return StreamOffsets(by_name(ends), listing.ids, absent).to_json()
 
@@ -79,10 +79,10 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
-        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        begins = self.follower.start_of_planned_batch(at, goal)
-        listing = self.follower.listing(is_expected=bool(goal.offsets))
-        ends = self.follower.still_there(by_partition(goal.offsets), goal.ids, listing.ids)
+        start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        begins = self.follower.start_of_planned_batch(start_offsets, end_offsets)
+        listing = self.follower.listing(is_expected=bool(end_offsets.offsets))
+        ends = self.follower.still_there(by_partition(end_offsets.offsets), end_offsets.ids, listing.ids)
         works = self.follower.plan(begins, ends, is_first=self.first.is_at(start))
         return [InputPartition(work) for work in works]
 

@@ -189,7 +189,7 @@ class VerdictReader:
             verdicts: files of step 2, each with the first and the end bucket of its range.
         """
         self._ledger = np.memmap(ledger, np.uint16, "r") if ledger.stat().st_size else np.empty(0, np.uint16)
-        self._at = 0
+        self._position = 0
         counts = np.array([counts for counts, _ in _open_runs(entries, runs, buckets)], np.int64).reshape(-1, buckets)
         slabs, cursors, position = [], np.zeros_like(counts), 0
         for path, first, end in verdicts:
@@ -205,8 +205,8 @@ class VerdictReader:
     def is_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it."""
         count = len(window.owners)
-        ledger = np.array(self._ledger[self._at : self._at + count])
-        self._at += count
+        ledger = np.array(self._ledger[self._position : self._position + count])
+        self._position += count
         latest, first = np.empty(count, np.uint8), 0
         cursors: Ints = self._runs[self._run][1] if self._run >= 0 else np.zeros(0, np.int64)
         while True:

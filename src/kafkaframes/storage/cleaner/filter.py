@@ -101,7 +101,7 @@ class Filter:
         self._latest = latest
         self._transactions = transactions
         self._end_offset = end_offset
-        ends = sorted({one.last_offset for one in producers.states.values() if one.last_offset >= 0})
+        ends = sorted({state.last_offset for state in producers.states.values() if state.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
@@ -192,12 +192,12 @@ class Filter:
     def _mask_kept_records(self, window: Decoded, is_discarded: Flags, retain_old_deletes: bool) -> Flags:
         index, owners = window.index, window.owners
         discard, control = is_discarded[owners], window.batches.is_control[owners]
-        beyond = index.offsets >= self._end_offset
+        is_past_end = index.offsets >= self._end_offset
         is_latest = (index.key_size >= 0) & self._latest.is_latest(window)
         alive = index.value_size >= 0
         if not alive.all():
             alive |= self._keep_deletes(window, retain_old_deletes)[owners]
-        is_kept: Flags = ~discard & (control | beyond | (is_latest & alive))
+        is_kept: Flags = ~discard & (control | is_past_end | (is_latest & alive))
         self._count_dropped(discard, is_kept, index.key_size < 0, ~is_latest)
         return is_kept
 
@@ -255,8 +255,8 @@ class Filter:
         for (magic, codec, _), members in alike.items():
             is_rewritten = np.zeros(len(window.batches), np.bool_)
             is_rewritten[[batch for batch, _ in members]] = True
-            mine = is_kept & is_rewritten[window.owners]
-            index = window.index.take(mine, window.owners)
+            rewritten_records = is_kept & is_rewritten[window.owners]
+            index = window.index.take(rewritten_records, window.owners)
             rows = rows_of_index(window.sections, index)
             sizes = index.rows[is_rewritten]
             built_batches = build_batches(

@@ -140,11 +140,11 @@ def _hashes(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.i
     return hashes
 
 
-def _enlarge_array(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> npt.NDArray[_Number]:
+def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | None = None) -> npt.NDArray[_Number]:
     longer = np.empty(size, array.dtype)
     longer[: len(array)] = array
-    if rest is not None:
-        longer[len(array) :] = rest
+    if fill_value is not None:
+        longer[len(array) :] = fill_value
     return longer
 
 

@@ -108,7 +108,11 @@ class RoundPlan:
 
     def list_aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap offsets from ``start`` to before ``end``."""
-        return [one for one in self.aborted_transactions if one.last_offset >= start and one.first_offset < end]
+        return [
+            transaction
+            for transaction in self.aborted_transactions
+            if transaction.last_offset >= start and transaction.first_offset < end
+        ]
 
     def segments_between(self, start: int, end: int) -> list[Segment]:
         """Return the segments that may contain offsets from ``start`` to before ``end``."""

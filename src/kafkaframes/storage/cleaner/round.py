@@ -256,8 +256,8 @@ def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSe
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []
     for segment in segments:
-        after = bisect_right(bases, segment.base_offset)
-        next_base = bases[after] if after < len(bases) else plan.log_end_offset
+        next_index = bisect_right(bases, segment.base_offset)
+        next_base = bases[next_index] if next_index < len(bases) else plan.log_end_offset
         aborted_transactions = tuple(plan.list_aborted_transactions(segment.base_offset, next_base))
         is_dirty = next_base > plan.first_dirty_offset
         sources.append(SourceSegment(segment, aborted_transactions, is_dirty, (segment.log.mtime_ms or 0) > horizon))

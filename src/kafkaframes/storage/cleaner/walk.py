@@ -45,9 +45,9 @@ def control_type(window: Decoded, batch: int) -> str | None:
     first = int(window.starts[batch])
     if first == int(window.starts[batch + 1]):
         return None
-    at, size = int(window.index.key_at[first]), int(window.index.key_size[first])
+    key_position, size = int(window.index.key_at[first]), int(window.index.key_size[first])
     try:
-        return type_of_key(None if size < 0 else window.sections.buf[at : at + size].tobytes())
+        return type_of_key(None if size < 0 else window.sections.buf[key_position : key_position + size].tobytes())
     except CorruptRecordError as error:
         raise _error(window, batch, error.reason) from error
 
@@ -73,9 +73,9 @@ def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
 
 def _refuse_damage(window: Decoded) -> None:
     """Raise an error if a batch cannot be read completely. The log must be repaired first."""
-    wrong = np.flatnonzero(~window.crc_ok)
-    if len(wrong):
-        raise _error(window, int(wrong[0]), "the CRC is not that of the bytes")
+    damaged_rows = np.flatnonzero(~window.crc_ok)
+    if len(damaged_rows):
+        raise _error(window, int(damaged_rows[0]), "the CRC is not that of the bytes")
     for batch, problem in window.problems.items():
         raise _error(window, batch, problem.reason)
 
@@ -95,7 +95,7 @@ def windows(
     """
     size = segment.size_bytes if end is None else end
     with filesystem.open(segment.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=size, position=start, whole=True, file=segment.path):
+        for window in scan_segment(read_at, size_bytes=size, position=start, includes_data=True, file=segment.path):
             for part in _open_batches(window, segment.path, memory):
                 _refuse_damage(part)
                 yield part
@@ -135,10 +135,10 @@ class CleanedTransactions:
         for transaction in aborted_transactions:
             heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
 
-    def snapshot(self, before: int) -> CleanedTransactions:
+    def snapshot(self, end_offset: int) -> CleanedTransactions:
         """Return a copy of the state, with the added transactions that start before an offset."""
         copy = CleanedTransactions()
-        copy._ahead = [one for one in self._ahead if one[0] < before]
+        copy._ahead = [transaction for transaction in self._ahead if transaction[0] < end_offset]
         heapq.heapify(copy._ahead)
         copy._aborted_producers = dict(self._aborted_producers)
         copy._aborted_with_data = set(self._aborted_with_data)

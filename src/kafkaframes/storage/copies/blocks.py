@@ -200,11 +200,13 @@ class Copy:
     def offsets_lost_at(self, broken_segment: BrokenPosition) -> tuple[int, int | None]:
         """Return the missing offsets at a broken position; the end is None if no batch follows."""
         position = self.blocks.segment * (1 << 40) + self.blocks.position
-        after = int(np.searchsorted(position, broken_segment.segment * (1 << 40) + broken_segment.position))
+        next_row = int(np.searchsorted(position, broken_segment.segment * (1 << 40) + broken_segment.position))
         first = (
-            self.segments[broken_segment.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
+            self.segments[broken_segment.segment].base_offset
+            if next_row == 0
+            else int(self.blocks.last[next_row - 1]) + 1
         )
-        return first, int(self.blocks.reach[after]) if after < len(self.blocks) else None
+        return first, int(self.blocks.reach[next_row]) if next_row < len(self.blocks) else None
 
 
 def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) -> Blocks:
@@ -215,14 +217,14 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     """
     if not tables:
         return NO_BLOCKS
-    table = np.concatenate([one.table for one in tables], axis=1) if len(tables) > 1 else tables[0].table
+    table = np.concatenate([chunk.table for chunk in tables], axis=1) if len(tables) > 1 else tables[0].table
     batches = Batches(table, tables[-1].end)
     first, last = batches.column("base_offset"), batches.column("last_offset")
     is_v2 = batches.is_v2
     is_thinned = (is_v2 & (batches.column("count") < last - first + 1)) | batches.flag(DELETE_HORIZON)
-    before = np.concatenate(([base_offset], last[:-1] + 1))
-    reach = np.where(batches.is_wrapper, np.minimum(before, last), first)
-    made = np.empty((len(COLUMNS), len(batches)), np.int64)
+    previous_end = np.concatenate(([base_offset], last[:-1] + 1))
+    reach = np.where(batches.is_wrapper, np.minimum(previous_end, last), first)
+    columns = np.empty((len(COLUMNS), len(batches)), np.int64)
     rows: tuple[Ints | int, ...] = (segment, batches.column("position"), batches.column("size"), first, last, reach)
     epochs = np.where(is_v2, batches.column("leader_epoch"), NO_EPOCH)
     others: tuple[Ints | int, ...] = (
@@ -234,8 +236,8 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
         _digest(batches),
     )
     for column, row in enumerate((*rows, *others)):
-        made[column] = row
-    return Blocks(made)
+        columns[column] = row
+    return Blocks(columns)
 
 
 def _digest(batches: Batches) -> Ints:
@@ -272,8 +274,8 @@ def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     return _largest_ascending(lows, highs, backward)
 
 
-def _largest_ascending(lows: Ints, highs: Ints, wrong: Flags) -> Flags:
-    too_high, too_low = wrong.copy(), wrong.copy()
+def _largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
+    too_high, too_low = misplaced.copy(), misplaced.copy()
     too_high[:-1] |= highs[:-1] >= np.minimum.accumulate(lows[::-1])[::-1][1:]
     too_low[1:] |= lows[1:] <= np.maximum.accumulate(highs)[:-1]
     fits: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
@@ -323,7 +325,7 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     if not is_ordered or not _epochs_match(checkpoint, epochs, blocks):
         return epochs, False
     newest = checkpoint[-1].leader_epoch if checkpoint else NO_EPOCH
-    return (*checkpoint, *(one for one in epochs if one.leader_epoch > newest)), True
+    return (*checkpoint, *(entry for entry in epochs if entry.leader_epoch > newest)), True
 
 
 def _epochs_match(checkpoint: Epochs, epochs: Epochs, blocks: Blocks) -> bool:

@@ -41,16 +41,16 @@ class Conflict(NamedTuple):
 
     Attributes:
         first, end: first offset, and offset after the last one.
-        chosen: columns of the choice.
+        columns: columns of the choice.
         copy: index of the copy that differs from the choice.
         rows: blocks of that copy.
-        verdict: ``chosen`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
+        verdict: ``columns`` or ``copy`` if only that one is valid, ``same`` if the records are equal, ``undecided`` if
             both are valid and differ, ``damaged`` if neither is valid.
     """
 
     first: int
     end: int
-    chosen: slice
+    columns: slice
     copy: int
     rows: Rows
     verdict: str
@@ -94,14 +94,16 @@ class Choice:
         table = self.table if columns is None else self.table[:, columns]
         values = np.full(table.shape[1], -1, np.int64)
         for owner, blocks in enumerate(self.usable):
-            mine = table[OWNER] == owner
-            if mine.any():
-                values[mine] = getattr(blocks, name)[table[ROW, mine]]
+            is_of_owner = table[OWNER] == owner
+            if is_of_owner.any():
+                values[is_of_owner] = getattr(blocks, name)[table[ROW, is_of_owner]]
         return values
 
-    def replace(self, columns: slice, by: Ints) -> None:
+    def replace(self, columns: slice, new_columns: Ints) -> None:
         """Replace blocks by others."""
-        self.table = np.concatenate((self.table[:, : columns.start], by, self.table[:, columns.stop :]), axis=1)
+        self.table = np.concatenate(
+            (self.table[:, : columns.start], new_columns, self.table[:, columns.stop :]), axis=1
+        )
 
     def truncate(self, offset: int) -> None:
         """Remove the blocks that end at or after ``offset``."""
@@ -116,8 +118,8 @@ class Choice:
         """Add a copy's blocks for missing offsets; return the filled ranges that are before other blocks."""
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
-        free = np.flatnonzero((start >= stop) & self._may_fill(copy))
-        new_columns = block_columns(copy, blocks, free)
+        fillable_rows = np.flatnonzero((start >= stop) & self._may_fill(copy))
+        new_columns = block_columns(copy, blocks, fillable_rows)
         clipped_rows = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._may_fill(copy))
         if clipped_rows.size:
             parts = [part for row in clipped_rows.tolist() for part in self._clip(copy, blocks, row)]
@@ -135,14 +137,14 @@ class Choice:
 
     def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
         """Yield the parts of a block whose offsets are missing."""
-        at, end = int(blocks.first[row]), int(blocks.last[row])
+        first_offset, end = int(blocks.first[row]), int(blocks.last[row])
         start, stop = (int(limit[0]) for limit in self.overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
-            if at < self.first[column]:
-                yield _column(copy, row, at, int(self.first[column]) - 1, is_clipped=True)
-            at = int(self.last[column]) + 1
-        if at <= end:
-            yield _column(copy, row, at, end, is_clipped=True)
+            if first_offset < self.first[column]:
+                yield _column(copy, row, first_offset, int(self.first[column]) - 1, is_clipped=True)
+            first_offset = int(self.last[column]) + 1
+        if first_offset <= end:
+            yield _column(copy, row, first_offset, end, is_clipped=True)
 
     def find_firsts(self, copy: int, inspector: Inspector) -> None:
         """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
@@ -152,11 +154,13 @@ class Choice:
         blocks, reach = self.usable[copy], self.column("reach")
         theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
         theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
-        ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY))
-        ours = ours[_some_within(blocks.last, reach[ours], self.last[ours])]
+        chosen_rows = np.flatnonzero(
+            ~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY)
+        )
+        chosen_rows = chosen_rows[_some_within(blocks.last, reach[chosen_rows], self.last[chosen_rows])]
         self._set_firsts(copy, theirs, inspector)
-        for owner in np.unique(self.table[OWNER, ours]).tolist():
-            columns = ours[self.table[OWNER, ours] == owner]
+        for owner in np.unique(self.table[OWNER, chosen_rows]).tolist():
+            columns = chosen_rows[self.table[OWNER, chosen_rows] == owner]
             self._set_firsts(owner, self.table[ROW, columns], inspector)
             self.table[FIRST, columns] = self.usable[owner].first[self.table[ROW, columns]]
 
@@ -186,27 +190,27 @@ class Choice:
             conflicts[-1:] = self._join_conflicts(conflicts[-1], conflict) if conflicts else [conflict]
         return conflicts
 
-    def _join_conflicts(self, before: Conflict, after: Conflict) -> list[Conflict]:
+    def _join_conflicts(self, first: Conflict, second: Conflict) -> list[Conflict]:
         """Join two neighbouring conflicts of the same kind."""
-        owners = self.table[OWNER, [before.chosen.start, after.chosen.start]]
-        if before.verdict != after.verdict or before.chosen.stop != after.chosen.start or owners[0] != owners[1]:
-            return [before, after]
-        columns = slice(before.chosen.start, after.chosen.stop)
-        rows = np.concatenate((before.rows, after.rows))
-        return [before._replace(end=after.end, chosen=columns, rows=rows)]
+        owners = self.table[OWNER, [first.columns.start, second.columns.start]]
+        if first.verdict != second.verdict or first.columns.stop != second.columns.start or owners[0] != owners[1]:
+            return [first, second]
+        columns = slice(first.columns.start, second.columns.stop)
+        rows = np.concatenate((first.rows, second.rows))
+        return [first._replace(end=second.end, columns=columns, rows=rows)]
 
     def mask_identical(self, blocks: Blocks) -> Flags:
         """Return which blocks are identical to the chosen blocks for their offsets."""
         start, stop = self.overlaps(blocks)
-        same: Flags = np.zeros(len(blocks), np.bool_)
+        is_identical: Flags = np.zeros(len(blocks), np.bool_)
         rows = np.flatnonzero(stop - start == 1)
         columns = start[rows]
         equal = self.last[columns] == blocks.last[rows]
         for name in ("crc", "size", "magic", "fields"):
             equal &= self.column(name, columns) == getattr(blocks, name)[rows]
         equal &= self.first[columns] == blocks.first[rows]
-        same[rows] = equal
-        return same
+        is_identical[rows] = equal
+        return is_identical
 
     def _verdict(self, columns: slice, copy: int, theirs: Blocks, inspector: Inspector) -> str:
         is_sound = self.has_valid_checksums(columns, inspector)
@@ -216,9 +220,9 @@ class Choice:
             return "damaged"
         owners = self.table[OWNER, columns]
         owner = int(owners[0])
-        ours = self.usable[owner].take(self.table[ROW, columns].astype(np.intp))
-        same = bool((owners == owner).all()) and inspector.same_records(owner, ours, copy, theirs)
-        return "same" if same else "undecided"
+        chosen_blocks = self.usable[owner].take(self.table[ROW, columns].astype(np.intp))
+        has_same_records = bool((owners == owner).all()) and inspector.same_records(owner, chosen_blocks, copy, theirs)
+        return "same" if has_same_records else "undecided"
 
     def has_valid_checksums(self, columns: slice, inspector: Inspector) -> bool:
         """Return whether all chosen blocks in some columns have a valid checksum."""
@@ -233,8 +237,8 @@ class Choice:
         reach = self.first.copy()
         has_owner = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
         reach[has_owner] = self.column("reach")[has_owner]
-        behind = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
-        return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in behind.tolist()]
+        gap_columns = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
+        return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in gap_columns.tolist()]
 
 
 def block_columns(copy: int, blocks: Blocks, rows: Rows) -> Ints:
@@ -331,7 +335,7 @@ def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
     """
     reaches = bool(len(blocks)) and int(blocks.last[-1]) + 1 >= clean
     has_broken_segment = any(
-        not one.is_tail and copy.segments[one.segment].base_offset < clean for one in copy.broken_segments
+        not segment.is_tail and copy.segments[segment.segment].base_offset < clean for segment in copy.broken_segments
     )
     has_misplaced_block = bool((copy.misplaced_blocks.first < clean).any())
     start = int(blocks.reach[0]) if len(blocks) else NO_END_OFFSET

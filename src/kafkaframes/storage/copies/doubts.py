@@ -30,7 +30,9 @@ def remove_doubtful_blocks(copies: Sequence[Copy], inspector: Inspector) -> tupl
         doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
         if first < other:
             for row, index in _find_moved_batches(copies[first].blocks, copies[other].blocks):
-                goes_on = [_is_followed_by_valid_block(copies, *at, inspector) for at in ((first, row), (other, index))]
+                goes_on = [
+                    _is_followed_by_valid_block(copies, *block, inspector) for block in ((first, row), (other, index))
+                ]
                 doubtful[first][row] |= goes_on == [False, True]
                 doubtful[other][index] |= goes_on == [True, False]
     copies_with_flags = zip(copies, doubtful, strict=True)
@@ -47,22 +49,22 @@ def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
 
 def _find_moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
     """Yield the rows of batches that two copies have at different offsets."""
-    ours, theirs = _find_unmatched(blocks, other), _find_unmatched(other, blocks)
-    if ours.size and theirs.size:
-        bodies, body_of = _body_ids(blocks.take(ours)), _body_ids(other.take(theirs))
-        _, mine, there = np.intersect1d(bodies, body_of, return_indices=True)
-        yield from zip(ours[mine].tolist(), theirs[there].tolist(), strict=True)
+    rows, other_rows = _find_unmatched(blocks, other), _find_unmatched(other, blocks)
+    if rows.size and other_rows.size:
+        bodies, body_of = _body_ids(blocks.take(rows)), _body_ids(other.take(other_rows))
+        _, matches, other_matches = np.intersect1d(bodies, body_of, return_indices=True)
+        yield from zip(rows[matches].tolist(), other_rows[other_matches].tolist(), strict=True)
 
 
 def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
     """Return the rows of blocks for which the other copy has no identical block at the same offsets."""
     if not len(other):
         return np.arange(len(blocks))
-    there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
-    same = other.last[there] == blocks.last
+    other_rows = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
+    is_matched = other.last[other_rows] == blocks.last
     for name in ("crc", "size", "first"):
-        same &= getattr(other, name)[there] == getattr(blocks, name)
-    rows: Rows = np.flatnonzero(~same)
+        is_matched &= getattr(other, name)[other_rows] == getattr(blocks, name)
+    rows: Rows = np.flatnonzero(~is_matched)
     return rows
 
 
@@ -77,7 +79,9 @@ def _is_followed_by_valid_block(copies: Sequence[Copy], index: int, row: int, in
     blocks = copies[index].blocks
     if not blocks.smooth[row] or not inspector.valid(index, blocks.take(slice(row, row + 1))).all():
         return False
-    return all(_begins_after(index, blocks, at, inspector) for at in (row, row + 1) if at < len(blocks))
+    return all(
+        _begins_after(index, blocks, next_row, inspector) for next_row in (row, row + 1) if next_row < len(blocks)
+    )
 
 
 def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
@@ -104,16 +108,16 @@ def _other_epoch(copy: Copy, other: Blocks) -> Flags:
     differs: Flags = np.zeros(len(blocks), np.bool_)
     if not copy.checkpoint or not len(other):
         return differs
-    there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
-    rows = np.flatnonzero((other.last[there] == blocks.last) & (other.epoch[there] != blocks.epoch))
-    rows = rows[_mask_identical(blocks, rows, other, there[rows])]
+    other_rows = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
+    rows = np.flatnonzero((other.last[other_rows] == blocks.last) & (other.epoch[other_rows] != blocks.epoch))
+    rows = rows[_mask_identical(blocks, rows, other, other_rows[rows])]
     for row in rows.tolist():
-        differs[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[there[row]])
+        differs[row] = epoch_at(copy.checkpoint, int(blocks.first[row])) == int(other.epoch[other_rows[row]])
     return differs
 
 
-def _mask_identical(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
+def _mask_identical(blocks: Blocks, rows: Ints, other: Blocks, other_rows: Ints) -> Flags:
     """Return which blocks are the same batch, with equal checksum and size."""
-    alike: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
+    alike: Flags = (other.crc[other_rows] == blocks.crc[rows]) & (other.size[other_rows] == blocks.size[rows])
     alike &= blocks.crc[rows] != UNKNOWN_CRC
     return alike

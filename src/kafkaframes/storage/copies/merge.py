@@ -156,21 +156,23 @@ class _Merger:
     def _truncate(self, index: int, offset: int, how: str = "") -> None:
         """Use a copy only below ``offset``, and report the truncated part."""
         copy, blocks = self.copies[index], self.usable[index]
-        beyond = blocks.last >= offset
-        if not beyond.any():
+        is_past_end = blocks.last >= offset
+        if not is_past_end.any():
             return
-        first = int(np.flatnonzero(beyond)[0])
+        first = int(np.flatnonzero(is_past_end)[0])
         self.usable[index] = self._truncate_blocks(blocks, offset)
-        at = max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
+        truncation_point = (
+            max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
+        )
         leader = self.copies[self.authority]
         epochs = f"leader epoch {last_epoch(copy.lineage)} lost to {last_epoch(leader.lineage)}"
-        loses_committed = copy.high_watermark is not None and copy.high_watermark > at
+        loses_committed = copy.high_watermark is not None and copy.high_watermark > truncation_point
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
-            f"{offsets_text(at, copy.end)} of {copy.directory} diverge from {leader.directory} "
+            f"{offsets_text(truncation_point, copy.end)} of {copy.directory} diverge from {leader.directory} "
             f"({how or epochs}) and are cut{remark if loses_committed else ''}"
         )
-        self._decide("divergent-tail", at, copy.end, text, index, [self._location(index, blocks, first)])
+        self._decide("divergent-tail", truncation_point, copy.end, text, index, [self._location(index, blocks, first)])
 
     @staticmethod
     def _truncate_blocks(blocks: Blocks, offset: int) -> Blocks:
@@ -197,29 +199,29 @@ class _Merger:
             covers = coverage(self.copies[index], self.usable[index], clean)
             return *covers, find_compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
 
-        best = max(self.order, key=rank)
-        blocks = self.usable[best]
+        best_copy = max(self.order, key=rank)
+        blocks = self.usable[best_copy]
         rows = np.flatnonzero(blocks.first < clean)
-        self.choice.table = block_columns(best, blocks, rows)
+        self.choice.table = block_columns(best_copy, blocks, rows)
         end = self.choice.end
         for index in self.order:
-            if index != best:
-                self._leave_compacted(index, best, end)
-        self.choice.floors[best] = int(rows.size)
+            if index != best_copy:
+                self._leave_compacted(index, best_copy, end)
+        self.choice.floors[best_copy] = int(rows.size)
 
-    def _leave_compacted(self, index: int, best: int, end: int) -> None:
+    def _leave_compacted(self, index: int, best_copy: int, end: int) -> None:
         """Use only the part of a copy above the compacted part; report where the two differ."""
-        blocks, best_blocks = self.usable[index], self.usable[best]
+        blocks, best_blocks = self.usable[index], self.usable[best_copy]
         low = blocks.take(blocks.last < end)
         low_blocks = best_blocks.take(best_blocks.last < end)
         self.choice.floors[index] = int(np.searchsorted(blocks.first, end))
-        same = low.table.shape == low_blocks.table.shape and all(
+        is_identical = low.table.shape == low_blocks.table.shape and all(
             np.array_equal(getattr(low, name), getattr(low_blocks, name)) for name in ("last", "crc", "size")
         )
-        if not same and len(low):
+        if not is_identical and len(low):
             text = (
                 f"{self.copies[index].directory} was compacted to another point; offsets below {end} are taken from "
-                f"{self.copies[best].directory} alone ({count_text(len(low_blocks), 'batch', 'batches')} "
+                f"{self.copies[best_copy].directory} alone ({count_text(len(low_blocks), 'batch', 'batches')} "
                 f"there, {len(low)} here)"
             )
             self._decide("compacted-differently", int(low.first[0]), end, text, index)
@@ -234,9 +236,9 @@ class _Merger:
                 self.usable[index] = self._truncate_blocks(self.usable[index], self.limit)
             if merged_copies:
                 self._compare(index, merged_copies)
-            before = self.choice.end
+            end_offset = self.choice.end
             for first, end in self.choice.fill(index):
-                if merged_copies and first < before:
+                if merged_copies and first < end_offset:
                     self._report_filled(first, end, index, merged_copies)
             merged_copies.append(index)
 
@@ -262,54 +264,59 @@ class _Merger:
         The high watermark shows which end was committed. Without one, neither is used. Before KIP-101, a follower
         truncated to its high watermark and fetched the rest from the leader.
         """
-        at = conflict.first
+        first_offset = conflict.first
         leader = self.copies[self.authority]
         has_epochs = bool(leader.lineage)
-        mine = max((self.copies[one].high_watermark or -1 for one in merged_copies), default=-1)
-        theirs = self.copies[index].high_watermark or -1
-        if has_epochs or (mine > at >= theirs):
-            how = "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {mine}"
-            self._truncate(index, at, how)
+        chosen_watermark = max(
+            (self.copies[copy_index].high_watermark or -1 for copy_index in merged_copies), default=-1
+        )
+        other_watermark = self.copies[index].high_watermark or -1
+        if has_epochs or (chosen_watermark > first_offset >= other_watermark):
+            how = (
+                "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {chosen_watermark}"
+            )
+            self._truncate(index, first_offset, how)
             return
         locations = self._locations(conflict)
         names = ", ".join(self.copies[other].directory for other in merged_copies)
         text = (
-            f"{names} and {self.copies[index].directory} differ from offset {at} on; leader epochs "
+            f"{names} and {self.copies[index].directory} differ from offset {first_offset} on; leader epochs "
             "and high watermarks do not decide between them, so both are truncated there"
         )
         end = max(self.choice.end, self.copies[index].end)
-        self._decide("undecided", at, end, text, None, locations)
-        self.limit = at
-        self.choice.truncate(at)
-        self.usable[index] = self._truncate_blocks(self.usable[index], at)
+        self._decide("undecided", first_offset, end, text, None, locations)
+        self.limit = first_offset
+        self.choice.truncate(first_offset)
+        self.usable[index] = self._truncate_blocks(self.usable[index], first_offset)
 
     def _locations(self, conflict: Conflict) -> list[Location]:
-        owner, row = (int(self.choice.table[line, conflict.chosen.start]) for line in (OWNER, ROW))
+        owner, row = (int(self.choice.table[line, conflict.columns.start]) for line in (OWNER, ROW))
         theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
         return [self._location(owner, self.usable[owner], row), theirs]
 
     def _apply_verdict(self, conflict: Conflict) -> None:
         """Apply a conflict's verdict: keep, drop or replace batches."""
-        owner = int(self.choice.table[OWNER, conflict.chosen.start])
+        owner = int(self.choice.table[OWNER, conflict.columns.start])
         locations = self._locations(conflict)
-        theirs, ours = self.copies[conflict.copy].directory, self.copies[owner].directory
+        other_directory, chosen_directory = self.copies[conflict.copy].directory, self.copies[owner].directory
         offsets = offsets_text(conflict.first, conflict.end)
         if conflict.verdict == "copy":
             blocks = self.usable[conflict.copy]
-            self.choice.replace(conflict.chosen, block_columns(conflict.copy, blocks, conflict.rows))
-            text = f"{offsets}: damaged in {ours}, taken from {theirs}"
+            self.choice.replace(conflict.columns, block_columns(conflict.copy, blocks, conflict.rows))
+            text = f"{offsets}: damaged in {chosen_directory}, taken from {other_directory}"
             self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, locations)
         elif conflict.verdict == "undecided":
-            epoch = int(self.choice.column("epoch", conflict.chosen)[0])
+            epoch = int(self.choice.column("epoch", conflict.columns)[0])
             text = (
-                f"{offsets} (leader epoch {epoch}) differ between {ours} and {theirs}, both with a right checksum: "
+                f"{offsets} (leader epoch {epoch}) differ between {chosen_directory} and {other_directory}, "
+                "both with a right checksum: "
                 "neither is taken"
             )
-            self.choice.replace(conflict.chosen, make_undecided_column(conflict.first, conflict.end))
+            self.choice.replace(conflict.columns, make_undecided_column(conflict.first, conflict.end))
             self._decide("undecided", conflict.first, conflict.end, text, None, locations)
 
     def _report_filled(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:
-        lacking = [self.copies[one] for one in merged_copies if self._covers(one, first)]
+        lacking = [self.copies[copy_index] for copy_index in merged_copies if self._covers(copy_index, first)]
         for copy in lacking:
             text = (
                 f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[index].directory}"
@@ -335,8 +342,8 @@ class _Merger:
     def _replace_damaged(self, column: int, owner: int, clean: int) -> None:
         first, last = int(self.choice.first[column]), int(self.choice.last[column])
         row = int(self.choice.table[ROW, column])
-        mine = self.copies[owner]
-        at = self._location(owner, self.usable[owner], row)
+        damaged_copy = self.copies[owner]
+        damaged_location = self._location(owner, self.usable[owner], row)
         offsets = offsets_text(first, last + 1)
         for index in self.order:
             same_row = None if index == owner else self._same_block(index, owner, row, identical=last < clean)
@@ -345,25 +352,25 @@ class _Merger:
                 self.inspector.valid(index, blocks.take(slice(same_row, same_row + 1))).all()
             ):
                 self.choice.replace(slice(column, column + 1), block_columns(index, blocks, np.array([same_row])))
-                text = f"{offsets}: damaged in {mine.directory}, taken from {self.copies[index].directory}"
-                locations = [at, self._location(index, blocks, same_row)]
+                text = f"{offsets}: damaged in {damaged_copy.directory}, taken from {self.copies[index].directory}"
+                locations = [damaged_location, self._location(index, blocks, same_row)]
                 self._decide("taken-from-copy", first, last + 1, text, owner, locations)
                 return
-        text = f"{offsets}: damaged in {mine.directory}, and whole in no other copy"
-        self._decide("damaged", first, last + 1, text, owner, [at])
+        text = f"{offsets}: damaged in {damaged_copy.directory}, and whole in no other copy"
+        self._decide("damaged", first, last + 1, text, owner, [damaged_location])
 
     def _same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
         """Return another copy's block for the same offsets, and with ``identical`` for the same checksum, too."""
-        blocks, mine = self.usable[index], self.usable[owner]
-        same_row = int(np.searchsorted(blocks.last, mine.last[row]))
+        blocks, owner_blocks = self.usable[index], self.usable[owner]
+        same_row = int(np.searchsorted(blocks.last, owner_blocks.last[row]))
         if (
             same_row >= len(blocks)
-            or blocks.last[same_row] != mine.last[row]
-            or blocks.first[same_row] != mine.first[row]
+            or blocks.last[same_row] != owner_blocks.last[row]
+            or blocks.first[same_row] != owner_blocks.first[row]
         ):
             return None
-        same = blocks.crc[same_row] == mine.crc[row] and blocks.size[same_row] == mine.size[row]
-        return same_row if same or not identical else None
+        is_identical = blocks.crc[same_row] == owner_blocks.crc[row] and blocks.size[same_row] == owner_blocks.size[row]
+        return same_row if is_identical or not identical else None
 
     # ------------------------------------------------------------------------------------------------------ the result
 
@@ -380,10 +387,10 @@ class _Merger:
     def _lineage(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log: the authority's, and older ones from other copies."""
         start_offsets: dict[int, int] = {}
-        own = self.copies[self.authority].lineage
+        copy_lineage = self.copies[self.authority].lineage
         for index in self.order:
             for entry in self.copies[index].lineage:
-                is_older = not own or entry.leader_epoch <= own[0].leader_epoch
+                is_older = not copy_lineage or entry.leader_epoch <= copy_lineage[0].leader_epoch
                 if index == self.authority or is_older:
                     start_offsets[entry.leader_epoch] = min(
                         start_offsets.get(entry.leader_epoch, NO_END_OFFSET), entry.start_offset
@@ -412,10 +419,10 @@ class _Merger:
             owner = int(table[OWNER, low])
             if owner == NO_COPY:
                 continue
-            at = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
+            segment_range = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
             is_clipped = bool(table[CLIPPED, low]) or self._is_truncated_block(owner, int(table[ROW, low]), end)
-            yield Span(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
+            yield Span(segment_range, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
 
     def _is_truncated_block(self, owner: int, row: int, end: int) -> bool:
         """Return whether a block has more offsets than the log uses, because the log was truncated inside it."""
@@ -429,8 +436,10 @@ class _Merger:
             blocks = self.usable[index]
             rows = np.flatnonzero((blocks.last >= first) & (blocks.first < end))
             for segment in np.unique(blocks.segment[rows]).tolist():
-                mine = rows[blocks.segment[rows] == segment]
-                yield SegmentRange(index, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
+                segment_rows = rows[blocks.segment[rows] == segment]
+                yield SegmentRange(
+                    index, segment, int(blocks.position[segment_rows[0]]), int(blocks.ends[segment_rows].max())
+                )
 
     # -------------------------------------------------------------------------------------------------- decisions
 
@@ -456,12 +465,12 @@ class _Merger:
         for row in range(len(copy.misplaced_blocks)):
             first, last = int(copy.misplaced_blocks.first[row]), int(copy.misplaced_blocks.last[row])
             path = copy.segments[int(copy.misplaced_blocks.segment[row])].path
-            at = int(copy.misplaced_blocks.position[row])
+            position = int(copy.misplaced_blocks.position[row])
             text = (
-                f"the batch at byte {at} of {path} (offsets {first} to {last}, leader epoch "
+                f"the batch at byte {position} of {path} (offsets {first} to {last}, leader epoch "
                 f"{int(copy.misplaced_blocks.epoch[row])}) does not fit between its neighbours"
             )
-            self._decide("misplaced", first, last + 1, text, index, [Location(path, at)])
+            self._decide("misplaced", first, last + 1, text, index, [Location(path, position)])
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
         for index in self.order:
@@ -480,12 +489,12 @@ class _Merger:
             if copy.broken_segments and copy.broken_segments[-1].segment == len(copy.segments) - 1
             else None
         )
-        where = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
-        return "" if last is None or last.is_tail else f" ({last.reason}: {where})"
+        location = "" if last is None else f"{copy.segments[last.segment].path}, byte {last.position}"
+        return "" if last is None or last.is_tail else f" ({last.reason}: {location})"
 
     def _was_truncated(self, index: int) -> bool:
         directory = self.copies[index].directory
-        return any(one.check == "divergent-tail" and one.copy == directory for one in self.decisions)
+        return any(decision.check == "divergent-tail" and decision.copy == directory for decision in self.decisions)
 
     def _report_gaps(self, start: int, clean: int) -> None:
         for first, end in self.choice.gaps():

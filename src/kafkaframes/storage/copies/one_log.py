@@ -42,7 +42,9 @@ class OneLog:
     @property
     def decisions(self) -> list[Decision]:
         """The decisions of all merges, including undecided differences; most severe first."""
-        return by_severity(decision for one in self.merged_partitions for decision in one.decisions)
+        return by_severity(
+            decision for merged_partition in self.merged_partitions for decision in merged_partition.decisions
+        )
 
 
 def copies_of(directories: Iterable[LogDirectory], partition_paths: Collection[str] = ()) -> list[CopySource]:
@@ -81,7 +83,9 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
             same offsets.
     """
     partitions = [source.partition for source in sources]
-    ids = ((one.directory, one.metadata.topic_id if one.metadata else None) for one in partitions)
+    ids = (
+        (partition.directory, partition.metadata.topic_id if partition.metadata else None) for partition in partitions
+    )
     check_topic_ids(partitions[0].topic_partition, ids)
     metas = ((source.partition.directory, source.log_directory.meta) for source in sources)
     directories_by_cluster = first_by_id((directory, meta.cluster_id if meta else None) for directory, meta in metas)

@@ -112,14 +112,14 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
         else:
             blocks = _unread_block(source, segments, index)
         parts.append(blocks)
-    kept, misplaced_blocks = select_ordered_blocks(concatenate_blocks(parts))
-    lineage, fits = lineage_of(partition.leader_epochs, kept)
-    ends = [int(kept.last[-1]) + 1] if len(kept) else [partition.log_start_offset]
+    ordered_blocks, misplaced_blocks = select_ordered_blocks(concatenate_blocks(parts))
+    lineage, fits = lineage_of(partition.leader_epochs, ordered_blocks)
+    ends = [int(ordered_blocks.last[-1]) + 1] if len(ordered_blocks) else [partition.log_start_offset]
     return Copy(
         directory=partition.directory,
         source=partition.log_directory,
         segments=segments,
-        blocks=kept,
+        blocks=ordered_blocks,
         checkpoint=partition.leader_epochs,
         lineage=lineage,
         end=max([*ends, *(one.base_offset for one in segments[-1:])]),
@@ -158,7 +158,7 @@ def _unread_block(source: CopySource, segments: Sequence[Segment], index: int) -
             end = reader.next_offset
     if end <= segment.base_offset or segment.size_bytes == 0:
         return NO_BLOCKS
-    lineage = tuple(one for one in source.partition.leader_epochs or () if one.start_offset < end)
+    lineage = tuple(entry for entry in source.partition.leader_epochs or () if entry.start_offset < end)
     is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # otherwise it has several leader epochs
     epoch = last_epoch(lineage) if is_one else NO_EPOCH
     return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
@@ -195,7 +195,7 @@ def _scan(
     if (
         end is not None
         and end.position < segment.size_bytes
-        and not any(one.position == end.position for one in broken_segments)
+        and not any(broken_segment.position == end.position for broken_segment in broken_segments)
     ):
         broken_segments.append(BrokenPosition(index, end.position, end.reason, is_last and end.status == TORN))
     return blocks_of_scan(index, segment.base_offset, tables), broken_segments
@@ -289,17 +289,17 @@ class Healer:
         """Return a chunk with damaged batches replaced from other copies; None if no copy has them."""
         data: Bytes | None = None
         for row in np.flatnonzero(bad).tolist():
-            whole = self._whole(chunk.batches, row)
-            if whole is not None:
+            undamaged_batch = self._find_undamaged(chunk.batches, row)
+            if undamaged_batch is not None:
                 data = chunk.data.copy() if data is None else data
                 position = int(chunk.batches.column("position")[row])
-                data[position : position + whole[0].size] = whole[0]
+                data[position : position + undamaged_batch[0].size] = undamaged_batch[0]
                 offset = int(chunk.batches.column("base_offset")[row])
-                at = f"the batch of offset {offset} at byte {position + chunk.base} of {self.path} is damaged"
-                self.healed_ranges.append(f"{at}; it is read from {whole[1]}")
+                location = f"the batch of offset {offset} at byte {position + chunk.base} of {self.path} is damaged"
+                self.healed_ranges.append(f"{location}; it is read from {undamaged_batch[1]}")
         return None if data is None else _replace_bytes(chunk, data)
 
-    def _whole(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
+    def _find_undamaged(self, batches: Batches, row: int) -> tuple[Bytes, str] | None:
         expected_header = tuple(int(batches.column(name)[row]) for name in _HEADER_FIELDS)
         for alternate in self.alternates:
             try:

@@ -46,7 +46,7 @@ def show_as_one(
     if several and not merge:
         reason = f"there are several copies of {several[0]}, and a broker has each partition once"
         raise OptionError(f"{reason}: let them be merged, or name one directory")
-    root = next((one for one in directories if one.meta is not None), None)
+    root = next((directory for directory in directories if directory.meta is not None), None)
     infos = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
     tree = _Tree(options)
     for name, entry in infos.items():
@@ -89,16 +89,18 @@ class _Tree:
     def _merge_partition(self, copies: Sequence[CopySource]) -> str:
         merged_partition = merge_copies(copies, check=True, scan=True)
         self._remarks += [
-            Remark(one.severity, str(one)) for one in merged_partition.decisions if one.severity > Severity.NOTE
+            Remark(decision.severity, str(decision))
+            for decision in merged_partition.decisions
+            if decision.severity > Severity.NOTE
         ]
         view = View(self.view.options)
         partition = view.add_merged(merged_partition, copies)
         self.view.note_offsets(partition)
         self._was_clean[partition.topic_partition] = True  # the merge has read every batch
         owners = {
-            entry.path: one.filesystem
-            for one in copies
-            for entry in one.filesystem.list_directory(one.partition.directory)
+            entry.path: decision.filesystem
+            for decision in copies
+            for entry in decision.filesystem.list_directory(decision.partition.directory)
         }
         entries = view.filesystem.list_directory(partition.directory)
         return self._show(
@@ -108,13 +110,13 @@ class _Tree:
     def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
         """Add a partition's files below the root of the view; files that are not Kafka's are omitted."""
         directory = join(MERGED_ROOT, str(topic_partition))
-        shown = []
+        files = []
         for filesystem, entry in entries:
             path = join(directory, entry.name)
             if entry.name in _WRITTEN_FILES:
-                shown.append(self.view.add_file(path, filesystem.read(entry.path)))
+                files.append(self.view.add_file(path, filesystem.read(entry.path)))
             elif FileName.parse(entry.name) is not None:
                 self.view.parts[path] = (FileExtent(filesystem, entry.path, 0, entry.size_bytes),)
-                shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
-        self.view.listings[directory] = tuple(sorted(shown, key=lambda info: info.name))
+                files.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
+        self.view.listings[directory] = tuple(sorted(files, key=lambda info: info.name))
         return str(topic_partition)

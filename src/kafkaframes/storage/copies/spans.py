@@ -28,14 +28,14 @@ class Span:
     """One range of the merged log.
 
     Attributes:
-        at: range of the segment file that contains the records.
+        segment_range: range of the segment file that contains the records.
         first_offset: first offset.
         end_offset: offset after the last one.
         is_clipped: whether the file range also contains other offsets, which must be skipped.
         alternates: file ranges of other copies with the same offsets, to replace batches that prove to be damaged.
     """
 
-    at: SegmentRange
+    segment_range: SegmentRange
     first_offset: int
     end_offset: int
     is_clipped: bool = False
@@ -44,7 +44,7 @@ class Span:
     @property
     def size_bytes(self) -> int:
         """Size of the span, in bytes."""
-        return self.at.end - self.at.start
+        return self.segment_range.end - self.segment_range.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,25 @@ class MergedLog:
     clean_offset: int | None = None
     decisions: tuple[Decision, ...] = ()
 
-    def segment(self, at: SegmentRange) -> Segment:
+    def segment(self, segment_range: SegmentRange) -> Segment:
         """Return the segment that contains a range."""
-        return self.copies[at.copy].segments[at.segment]
+        return self.copies[segment_range.copy].segments[segment_range.segment]
 
     def find_lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
         """Yield each segment and damaged chunk whose offsets are in no other copy."""
-        missing = [(one.first_offset, one.end_offset) for one in self.decisions if one.check == "missing"]
-        missing.append((max((span.end_offset for span in self.spans), default=self.start_offset), self.end_offset))
+        missing_ranges = [
+            (decision.first_offset, decision.end_offset) for decision in self.decisions if decision.check == "missing"
+        ]
+        missing_ranges.append(
+            (max((span.end_offset for span in self.spans), default=self.start_offset), self.end_offset)
+        )
         for copy in self.copies:
             for broken_segment in copy.broken_segments:
                 first, end = copy.offsets_lost_at(broken_segment)
                 end = self.end_offset if end is None else end
-                if broken_segment.damage is not None and any(first < stop and start < end for start, stop in missing):
+                if broken_segment.damage is not None and any(
+                    first < stop and start < end for start, stop in missing_ranges
+                ):
                     yield copy.segments[broken_segment.segment].path, broken_segment.damage
 
     @property

@@ -169,12 +169,12 @@ class View:
     def add_merged(self, merged: MergedLog, sources: Sequence[CopySource]) -> Partition:
         """Add a merged partition; return it as a partition of the view."""
         directory = join(MERGED_ROOT, str(merged.topic_partition))
-        whole: dict[str, Segment] = {}
+        complete_segments: dict[str, Segment] = {}
         entries: list[FileInfo] = []
-        before = 0
+        end_offset = 0
         for group in _groups(merged):
-            entries += self._segment(merged, sources, directory, group, whole, before)
-            before = group[-1].end_offset
+            entries += self._segment(merged, sources, directory, group, complete_segments, end_offset)
+            end_offset = group[-1].end_offset
         entries.append(
             self.add_file(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
         )
@@ -184,16 +184,18 @@ class View:
             names.HIGH_WATERMARK_CHECKPOINT: merged.high_watermark,
             names.CLEANER_CHECKPOINT: merged.clean_offset,
         }
-        own = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
-        self._note(own)
+        merged_offsets = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
+        self._note(merged_offsets)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
-        partition = partition_of_entries(self.filesystem, directory, entries, MERGED_ROOT, own)
+        partition = partition_of_entries(self.filesystem, directory, entries, MERGED_ROOT, merged_offsets)
         known_ends = tuple(
-            replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one
-            for one in partition.segments
+            replace(segment, end_offset=complete_segments[segment.path].end_offset)
+            if segment.path in complete_segments
+            else segment
+            for segment in partition.segments
         )
-        notes = tuple(note for one in sources for note in one.partition.notes)
-        problems = tuple(problem for one in sources for problem in one.partition.problems)
+        notes = tuple(note for segment in sources for note in segment.partition.notes)
+        problems = tuple(problem for segment in sources for problem in segment.partition.problems)
         partition = replace(partition, segments=known_ends, notes=notes, problems=(*partition.problems, *problems))
         self.partitions.append(partition)
         return partition
@@ -205,7 +207,9 @@ class View:
 
     def note_offsets(self, partition: Partition) -> None:
         """Add a partition's offsets in the broker's checkpoints."""
-        self._note({file: {partition.topic_partition: at} for file, at in partition.checkpointed_offsets.items()})
+        self._note(
+            {file: {partition.topic_partition: offset} for file, offset in partition.checkpointed_offsets.items()}
+        )
 
     def _note(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for file, values in offsets.items():
@@ -242,7 +246,8 @@ class View:
     def checkpoints(self) -> list[FileInfo]:
         """Add the checkpoints of all added partitions to the view."""
         return [
-            self.add_file(join(MERGED_ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()
+            self.add_file(join(MERGED_ROOT, file), write_offset_checkpoint(partition_offsets))
+            for file, partition_offsets in self.offsets.items()
         ]
 
     def add_file(self, path: str, content: bytes) -> FileInfo:
@@ -256,16 +261,18 @@ class View:
         sources: Sequence[CopySource],
         directory: str,
         group: Sequence[Span],
-        whole: dict[str, Segment],
-        before: int,
+        complete_segments: dict[str, Segment],
+        previous_end_offset: int,
     ) -> Iterator[FileInfo]:
         """Yield the files of one segment: those of a copy if it is used whole, otherwise a composed file."""
         first = group[0]
-        segment = merged.segment(first.at)
-        is_whole = len(group) == 1 and (first.at.start, first.at.end) == (0, segment.size_bytes)
-        is_named_so = first.at.start == 0 and segment.base_offset >= before  # no earlier segment overlaps it
+        segment = merged.segment(first.segment_range)
+        is_whole = len(group) == 1 and (first.segment_range.start, first.segment_range.end) == (0, segment.size_bytes)
+        is_named_so = (
+            first.segment_range.start == 0 and segment.base_offset >= previous_end_offset
+        )  # no earlier segment overlaps it
         if is_whole and is_named_so:
-            whole[segment.path] = segment
+            complete_segments[segment.path] = segment
             for file in (segment.log, segment.index, segment.time_index, segment.txn_index):
                 if file is not None:
                     yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
@@ -273,10 +280,15 @@ class View:
         base = segment.base_offset if is_named_so else first.first_offset
         path = join(directory, segment_file_name(base, "log"))
         self.parts[path] = tuple(
-            FileExtent(sources[one.at.copy].filesystem, merged.segment(one.at).path, one.at.start, one.at.end)
-            for one in group
+            FileExtent(
+                sources[span.segment_range.copy].filesystem,
+                merged.segment(span.segment_range).path,
+                span.segment_range.start,
+                span.segment_range.end,
+            )
+            for span in group
         )
-        size_bytes = sum(one.size_bytes for one in group)
+        size_bytes = sum(span.size_bytes for span in group)
         yield FileInfo(path, split_path(path)[1], size_bytes, segment.log.mtime_ms)
 
     def _companions(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
@@ -293,10 +305,10 @@ class View:
 
 def _groups(merged: MergedLog) -> Iterator[list[Span]]:
     """Group spans into segments: the spans of one file, with the replacements of its damaged batches between them."""
-    last_of = {(span.at.copy, span.at.segment): index for index, span in enumerate(merged.spans)}
+    last_of = {(span.segment_range.copy, span.segment_range.segment): index for index, span in enumerate(merged.spans)}
     index = 0
     while index < len(merged.spans):
-        home = merged.spans[index].at
+        home = merged.spans[index].segment_range
         end = last_of[home.copy, home.segment] + 1
         yield list(merged.spans[index:end])
         index = end

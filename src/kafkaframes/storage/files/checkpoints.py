@@ -96,10 +96,12 @@ def _lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
         position += len(line) + 1
 
 
-def _integer(text: str, limits: tuple[int, int], line: _CheckpointLine, what: str, file: str | None) -> int:
+def _integer(text: str, limits: tuple[int, int], line: _CheckpointLine, description: str, file: str | None) -> int:
     value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
     if value is None or not limits[0] <= value <= limits[1]:
-        raise LogDirError(f"{what} is {text[:40]!r}, not a number in its range", position=line.position, file=file)
+        raise LogDirError(
+            f"{description} is {text[:40]!r}, not a number in its range", position=line.position, file=file
+        )
     return value
 
 
@@ -330,6 +332,6 @@ def truncate_epochs(epochs: Epochs, *, start_offset: int, end_offset: int) -> Ep
     (EpochStart(leader_epoch=2, start_offset=50),)
     """
     kept_epochs = [entry for entry in epochs if entry.start_offset < end_offset]
-    before = [entry for entry in kept_epochs if entry.start_offset <= start_offset]
-    first = [EpochStart(before[-1].leader_epoch, start_offset)] if before else []
-    return (*first, *kept_epochs[len(before) :])
+    earlier_entries = [entry for entry in kept_epochs if entry.start_offset <= start_offset]
+    first = [EpochStart(earlier_entries[-1].leader_epoch, start_offset)] if earlier_entries else []
+    return (*first, *kept_epochs[len(earlier_entries) :])

@@ -215,8 +215,8 @@ class OnlineDisk(FileSystemOver):
 
     def shrink_pool(self) -> bool:
         """Close half of the pooled files and reduce the pool; return False if the pool is already at its minimum."""
-        least = min(MIN_OPEN_FILES, self._pool_limit)
-        self._max_open_files = max(min(self._max_open_files, len(self._open)) // 2, least)
+        min_files = min(MIN_OPEN_FILES, self._pool_limit)
+        self._max_open_files = max(min(self._max_open_files, len(self._open)) // 2, min_files)
         if len(self._open) <= self._max_open_files:
             return False
         while len(self._open) > self._max_open_files:

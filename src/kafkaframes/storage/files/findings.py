@@ -40,8 +40,8 @@ class Finding:
         return asdict(self) | {"severity": self.severity.name.lower()}
 
     def __str__(self) -> str:
-        where = self.file if self.position is None else f"{self.file}, byte {self.position}"
-        return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {where})"
+        location = self.file if self.position is None else f"{self.file}, byte {self.position}"
+        return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {location})"
 
 
 def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -131,14 +131,14 @@ class HeaderWalk:
     def __iter__(self) -> Iterator[BatchHeader]:
         window, start = b"", 0
         while self._has_header():
-            at = self.position - start
-            if at < 0 or at + BATCH_V2.size > len(window):
+            window_position = self.position - start
+            if window_position < 0 or window_position + BATCH_V2.size > len(window):
                 start = self.position
-                window, at = self._read_at(start, self._window_bytes), 0
+                window, window_position = self._read_at(start, self._window_bytes), 0
                 if len(window) < min(self._window_bytes, self._size_bytes - start):
                     reason = "the file became shorter while it was read"
                     raise LogDirError(reason, position=start + len(window), file=self._file)
-            result = self._parse(window, at)
+            result = self._parse(window, window_position)
             if result is None:
                 return
             self.position = result.end
@@ -149,18 +149,18 @@ class HeaderWalk:
         self.status = END if remaining_bytes <= 0 else TORN
         return remaining_bytes > BYTES_TO_MAGIC
 
-    def _parse(self, window: bytes, at: int) -> BatchHeader | None:
-        body: int = _SIZE_STRUCT.unpack_from(window, at + _SIZE_POSITION)[0]
+    def _parse(self, window: bytes, window_position: int) -> BatchHeader | None:
+        body: int = _SIZE_STRUCT.unpack_from(window, window_position + _SIZE_POSITION)[0]
         if body < MIN_SIZE:
             self.status = SMALL_SIZE
             return None
         size = body + OVERHEAD_BYTES
         if self.position + size > self._size_bytes:
             return None
-        return parse_header(window, at=at, position=self.position, size=size)
+        return parse_header(window, window_position=window_position, position=self.position, size=size)
 
 
-def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int) -> BatchHeader:
+def parse_header(window: bytes | bytearray, *, window_position: int, position: int, size: int) -> BatchHeader:
     """Return the header that starts at ``window[at]``.
 
     Args:
@@ -168,13 +168,15 @@ def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int
         position: position of the batch in the file, in bytes.
         size: size of the whole batch, from its size field, in bytes.
     """
-    magic: int = int.from_bytes(window[at + _MAGIC_POSITION : at + _MAGIC_POSITION + 1], "big", signed=True)
+    magic: int = int.from_bytes(
+        window[window_position + _MAGIC_POSITION : window_position + _MAGIC_POSITION + 1], "big", signed=True
+    )
     if magic >= 2:
-        return _parse_v2(window[at : at + min(size, _V2.size)], position, size, magic)
+        return _parse_v2(window[window_position : window_position + min(size, _V2.size)], position, size, magic)
     if magic == 1:
-        offset, _, crc, _, attributes, timestamp = _V1.unpack_from(window, at)
+        offset, _, crc, _, attributes, timestamp = _V1.unpack_from(window, window_position)
     else:
-        offset, _, crc, _, attributes = _V0.unpack_from(window, at)
+        offset, _, crc, _, attributes = _V0.unpack_from(window, window_position)
         timestamp = -1
     return BatchHeader(
         position, size, magic, crc, attributes & 0xFF, offset, offset, -1, timestamp, timestamp, -1, -1, -1, -1
@@ -198,7 +200,7 @@ def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
     """
     size = int.from_bytes(data[_SIZE_POSITION:OVERHEAD_BYTES], "big", signed=True)
     if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
-        return [parse_header(data, at=0, position=0, size=len(data))]
+        return [parse_header(data, window_position=0, position=0, size=len(data))]
     from kafkaframes.records.scan import scan_all  # it imports numpy and a kernel, which single batches do not need
 
     return headers_from(scan_all(data))

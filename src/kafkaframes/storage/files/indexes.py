@@ -58,8 +58,8 @@ class OffsetIndex:
         >>> read_offset_index(bytes.fromhex("0000000a00001000 0000001900002000"), base_offset=100).lookup(124)
         OffsetPosition(offset=110, position=4096)
         """
-        at = int(np.searchsorted(self.offsets, target, side="right")) - 1
-        return self[at] if at >= 0 else OffsetPosition(self.base_offset, 0)
+        entry_number = int(np.searchsorted(self.offsets, target, side="right")) - 1
+        return self[entry_number] if entry_number >= 0 else OffsetPosition(self.base_offset, 0)
 
 
 def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> OffsetIndex:
@@ -76,8 +76,8 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
     relative = entries["relative_offset"].astype(np.int64)
     positions = entries["position"].astype(np.int64)
     if strict:
-        _check_increasing(relative, "relative offset", OFFSET_ENTRY.itemsize, file=file, least=0)
-        _check_increasing(positions, "position", OFFSET_ENTRY.itemsize, file=file, least=0)
+        _check_increasing(relative, "relative offset", OFFSET_ENTRY.itemsize, file=file, min_value=0)
+        _check_increasing(positions, "position", OFFSET_ENTRY.itemsize, file=file, min_value=0)
     return OffsetIndex(base_offset, relative + base_offset, positions)
 
 
@@ -121,8 +121,8 @@ class TimeIndex:
 
     def lookup(self, target: int) -> TimestampOffset:
         """Return the last entry with a timestamp at or before ``target``; (-1, base offset) if no entry matches."""
-        at = int(np.searchsorted(self.timestamps, target, side="right")) - 1
-        return self[at] if at >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        entry_number = int(np.searchsorted(self.timestamps, target, side="right")) - 1
+        return self[entry_number] if entry_number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
 
 def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, strict: bool = True) -> TimeIndex:
@@ -139,18 +139,18 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
     timestamps = entries["timestamp"].astype(np.int64)
     relative = entries["relative_offset"].astype(np.int64)
     if strict:
-        _check_increasing(timestamps, "timestamp", TIME_ENTRY.itemsize, file=file, least=0)
+        _check_increasing(timestamps, "timestamp", TIME_ENTRY.itemsize, file=file, min_value=0)
         _check_offsets(relative, file)
     return TimeIndex(base_offset, timestamps, relative + base_offset)
 
 
 def _check_offsets(relative: Int64s, file: str | None) -> None:
     """Reject decreasing offsets. Equal ones are valid: two appends may each add an entry for one batch."""
-    wrong = np.flatnonzero((relative < 0) | (np.diff(relative, prepend=relative[:1]) < 0))
-    if len(wrong):
-        at = int(wrong[0])
-        reason = f"relative offset {int(relative[at])} is negative or falls"
-        raise LogDirError(reason, position=at * TIME_ENTRY.itemsize, file=file)
+    invalid_entries = np.flatnonzero((relative < 0) | (np.diff(relative, prepend=relative[:1]) < 0))
+    if len(invalid_entries):
+        entry_number = int(invalid_entries[0])
+        reason = f"relative offset {int(relative[entry_number])} is negative or falls"
+        raise LogDirError(reason, position=entry_number * TIME_ENTRY.itemsize, file=file)
 
 
 def write_time_index(index: TimeIndex) -> bytes:
@@ -183,10 +183,10 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
     Brokers map an index at its full size and trim it when the segment is rolled or the log is closed. After an unclean
     shutdown, the zeros remain. A single zero entry is a valid entry (with timestamp 0); several are a tail.
     """
-    rest = len(raw) % entry.itemsize
-    if rest and strict:
+    partial_bytes = len(raw) % entry.itemsize
+    if partial_bytes and strict:
         reason = f"{len(raw)} bytes are not whole entries of {entry.itemsize}"
-        raise LogDirError(reason, position=len(raw) - rest, file=file)
+        raise LogDirError(reason, position=len(raw) - partial_bytes, file=file)
     count = len(raw) // entry.itemsize
     entries = np.frombuffer(raw, entry, count)
     bytes_used = count * entry.itemsize
@@ -196,17 +196,19 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
     return entries[: int(last[-1]) // entry.itemsize + 1 if len(last) else 0]
 
 
-def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None, least: int) -> None:
-    """Reject an index whose values do not increase strictly, or start below ``least``."""
+def _check_increasing(values: Int64s, description: str, width: int, *, file: str | None, min_value: int) -> None:
+    """Reject an index whose values do not increase strictly, or start below ``min_value``."""
     if len(values) == 0:
         return
-    if values[0] < least:
-        raise LogDirError(f"{what} {int(values[0])} is below {least}", position=0, file=file)
+    if values[0] < min_value:
+        raise LogDirError(f"{description} {int(values[0])} is below {min_value}", position=0, file=file)
     falling = np.flatnonzero(values[1:] <= values[:-1])
     if len(falling):
-        at = int(falling[0]) + 1
-        reason = f"{what} {int(values[at])} follows {int(values[at - 1])}, entries must increase"
-        raise LogDirError(reason, position=at * width, file=file)
+        entry_number = int(falling[0]) + 1
+        reason = (
+            f"{description} {int(values[entry_number])} follows {int(values[entry_number - 1])}, entries must increase"
+        )
+        raise LogDirError(reason, position=entry_number * width, file=file)
 
 
 def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:

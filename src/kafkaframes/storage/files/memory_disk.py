@@ -229,8 +229,8 @@ class _Backed(MemoryFile):
         """Return up to ``length`` bytes from ``position`` on; all of them if ``length`` is negative."""
         if self._base is None:
             return super().read(position, length)
-        most = max(self.size_bytes - position, 0)
-        return self._base.read(self._path, position, most if length < 0 else min(length, most))
+        max_bytes = max(self.size_bytes - position, 0)
+        return self._base.read(self._path, position, max_bytes if length < 0 else min(length, max_bytes))
 
     def _take_over(self) -> None:
         if self._base is not None:

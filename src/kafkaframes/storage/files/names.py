@@ -176,7 +176,7 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in valid)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in valid)
 
 
 def segment_file_name(base_offset: int, kind: str) -> str:

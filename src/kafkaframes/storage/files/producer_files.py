@@ -60,7 +60,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """Write a producer snapshot, with the producers in the given order."""
-    entries = [_ENTRY_STRUCT.pack(*one) for one in producers]
+    entries = [_ENTRY_STRUCT.pack(*producer) for producer in producers]
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
@@ -100,19 +100,19 @@ def read_txn_index(
         LogDirError: an entry has an unknown version; or, if ``strict``, the index is malformed. ``position`` is the
             start of the invalid entry.
     """
-    whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
-    if whole != len(raw) and strict:
+    whole_bytes = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    if whole_bytes != len(raw) and strict:
         reason = f"{len(raw)} bytes are not whole entries of {ABORTED_SIZE_BYTES}"
-        raise LogDirError(reason, position=whole, file=file)
+        raise LogDirError(reason, position=whole_bytes, file=file)
     transactions: list[AbortedTransaction] = []
-    for position in range(0, whole, ABORTED_SIZE_BYTES):
+    for position in range(0, whole_bytes, ABORTED_SIZE_BYTES):
         version, *fields = _ABORTED_STRUCT.unpack_from(raw, position)
         if version != INDEX_VERSION:
             raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
         transaction = AbortedTransaction(*fields)
         if strict:
-            least = transactions[-1].last_offset + 1 if transactions else base_offset
-            _check(transaction, least, position, file)
+            min_last_offset = transactions[-1].last_offset + 1 if transactions else base_offset
+            _check(transaction, min_last_offset, position, file)
         transactions.append(transaction)
     return tuple(transactions)
 
@@ -123,14 +123,14 @@ def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     No marker may be below the base offset, and no version above the known one. Java reads one signed byte of the
     version. ``read_txn_index`` checks more.
     """
-    whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
-    versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole])
+    whole_bytes = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole_bytes])
     return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets)
 
 
-def _check(transaction: AbortedTransaction, least: int, position: int, file: str | None) -> None:
-    if transaction.last_offset < least:
-        reason = f"last offset {transaction.last_offset} is below {least}"
+def _check(transaction: AbortedTransaction, min_last_offset: int, position: int, file: str | None) -> None:
+    if transaction.last_offset < min_last_offset:
+        reason = f"last offset {transaction.last_offset} is below {min_last_offset}"
         raise LogDirError(reason, position=position, file=file)
     if not 0 <= transaction.first_offset <= transaction.last_offset:
         reason = f"first offset {transaction.first_offset} is not below {transaction.last_offset}"
@@ -140,6 +140,12 @@ def _check(transaction: AbortedTransaction, least: int, position: int, file: str
 def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Write a transaction index."""
     return b"".join(
-        _ABORTED_STRUCT.pack(INDEX_VERSION, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
-        for one in transactions
+        _ABORTED_STRUCT.pack(
+            INDEX_VERSION,
+            transaction.producer_id,
+            transaction.first_offset,
+            transaction.last_offset,
+            transaction.last_stable_offset,
+        )
+        for transaction in transactions
     )

@@ -48,7 +48,7 @@ def scan_segment(
     *,
     size_bytes: int,
     position: int = 0,
-    whole: bool = False,
+    includes_data: bool = False,
     window_bytes: int = WINDOW_BYTES,
     file: str | None = None,
 ) -> Iterator[Window]:
@@ -57,13 +57,13 @@ def scan_segment(
     Args:
         size_bytes: size of the file; a batch that ends after it is incomplete.
         position: start of a batch, in bytes.
-        whole: include the bytes of the batches.
+        includes_data: include the bytes of the batches.
 
     Raises:
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes``.
     """
     source = _FileSource(read_at, size_bytes, file)
-    chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=whole)
+    chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=includes_data)
     end, start = ScanEnd(position, MORE), position
     for chunk in chunks:
         start, end = chunk.base, _end_of(chunk, size_bytes)
@@ -77,8 +77,8 @@ def scan_segment(
 def _end_of(chunk: Chunk, size_bytes: int) -> ScanEnd:
     """Return the end position of a chunk's batches in the file, and the reason of the end."""
     end = chunk.batches.end
-    after = chunk.base + end.position
-    return ScanEnd(after, END if end.can_continue and after >= size_bytes else end.status)
+    position = chunk.base + end.position
+    return ScanEnd(position, END if end.can_continue and position >= size_bytes else end.status)
 
 
 class _FileSource(NamedTuple):

@@ -124,9 +124,9 @@ class BatchBuilder:
         batches = scan_all(data)
         if len(batches) > 1:
             last = int(batches.column("position")[-1])
-            before = int(batches.column("last_offset")[-2])
+            previous_last_offset = int(batches.column("last_offset")[-2])
             yield data[:last]
-            rows = rows.filter(pc.greater(rows.column("offset"), before))
+            rows = rows.filter(pc.greater(rows.column("offset"), previous_last_offset))
         self._waiting = [rows]
         # Wait until the last batch has grown considerably: building it again for each row would be slow.
         self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2

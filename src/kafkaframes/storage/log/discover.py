@@ -129,7 +129,7 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
 
     The local directories supply facts about the partitions of the stores.
     """
-    directories = [one for one in listed_logs if isinstance(one, LogDirectory)]
+    directories = [listed_log for listed_log in listed_logs if isinstance(listed_log, LogDirectory)]
     if len(directories) == len(listed_logs):
         return directories
     from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
@@ -137,8 +137,10 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
     knowledge = view.Knowledge.of(_merge_directories(directories))
     key_files = options.get(KEY_FILES_OPTION, ())
     return [
-        one if isinstance(one, LogDirectory) else view.build_view(one, knowledge, key_files=key_files)
-        for one in listed_logs
+        listed_log
+        if isinstance(listed_log, LogDirectory)
+        else view.build_view(listed_log, knowledge, key_files=key_files)
+        for listed_log in listed_logs
     ]
 
 
@@ -284,7 +286,7 @@ def _sort_partitions(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
 def _partition_with_swaps(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return the log directory of one partition whose finished swap files replace the segments that they cover."""
     listed = _single_partition(filesystem, path, entries)
-    return replace(listed, partitions=tuple(show_swaps(filesystem, one) for one in listed.partitions))
+    return replace(listed, partitions=tuple(show_swaps(filesystem, partition) for partition in listed.partitions))
 
 
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
@@ -328,8 +330,8 @@ def _single_files(filesystem: FileSystem, directory: str, entries: list[str]) ->
         if file_name is None or file_name.kind not in ("log", "checkpoint"):
             raise not_a_segment(filesystem, join(directory, name))
         names_listed.add(file_name)
-    whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
-    partition = whole.partitions[0]
+    listed_directory = _single_partition(filesystem, directory, filesystem.list_directory(directory))
+    partition = listed_directory.partitions[0]
     temporary = tuple(Segment(file) for file in partition.temporary if file.name in names_listed)
     partial = replace(
         partition,
@@ -338,7 +340,7 @@ def _single_files(filesystem: FileSystem, directory: str, entries: list[str]) ->
         temporary=(),
         orphans=(),
     )
-    return replace(whole, partitions=(partial,))
+    return replace(listed_directory, partitions=(partial,))
 
 
 def _merge_directories(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
@@ -353,10 +355,10 @@ def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
     partitions: dict[str, list[Partition]] = {}
     for partition in (partition for part in parts for partition in part.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
-    whole = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))  # the most complete one
+    main_part = max(parts, key=lambda part: (part.meta is not None, len(part.partitions)))  # the most complete one
     problems = {str(problem): problem for part in parts for problem in part.problems}
     return replace(
-        whole,
+        main_part,
         partitions=_sort_partitions(map(_join_partitions, partitions.values())),
         problems=tuple(problems.values()),
     )
@@ -447,18 +449,18 @@ def select_partitions(
     Raises:
         OptionError: a topic does not exist, or no selected topic has a partition with one of the numbers.
     """
-    check_topics(topics, (one.topic for directory in directories for one in directory.partitions))
-    chosen = tuple(
+    check_topics(topics, (partition.topic for directory in directories for partition in directory.partitions))
+    selected_directories = tuple(
         replace(
             directory,
             partitions=tuple(
-                one
-                for one in directory.partitions
-                if is_selected(one.topic, topics) and (not partitions or one.partition in partitions)
+                partition
+                for partition in directory.partitions
+                if is_selected(partition.topic, topics) and (not partitions or partition.partition in partitions)
             ),
         )
         for directory in directories
     )
-    if partitions and not any(directory.partitions for directory in chosen):
+    if partitions and not any(directory.partitions for directory in selected_directories):
         raise OptionError(f"no partition {', '.join(map(str, sorted(partitions)))} in the chosen topics")
-    return chosen
+    return selected_directories

@@ -117,8 +117,8 @@ def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segmen
         return None
     entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
     later = bisect_right(partition.segments, segment.base_offset, key=lambda other: other.base_offset)
-    after = partition.segments[later].base_offset
-    return entry if segment.base_offset <= entry.offset < after and entry.timestamp >= 0 else None
+    next_base_offset = partition.segments[later].base_offset
+    return entry if segment.base_offset <= entry.offset < next_base_offset and entry.timestamp >= 0 else None
 
 
 def _effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:

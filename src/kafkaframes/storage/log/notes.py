@@ -78,7 +78,7 @@ class LogNotes:
         """Return the notes as a JSON object."""
         return {
             "notes": [finding.as_json() for finding in self.findings],
-            "open_transactions": [one.as_json() for one in self.hidden_records],
+            "open_transactions": [transaction.as_json() for transaction in self.hidden_records],
         }
 
 

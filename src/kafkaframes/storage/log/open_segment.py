@@ -81,11 +81,11 @@ class StoredSegment:
         Raises:
             LogDirError: the store fails.
         """
-        at = position - self._start
-        if at < 0 or at + length > len(self._data):
+        data_position = position - self._start
+        if data_position < 0 or data_position + length > len(self._data):
             fetch_bytes = min(max(length, MIN_STORE_READ_BYTES), max(self.size_bytes - position, 0))
-            self._start, self._data, at = position, self._fetch_bytes(position, fetch_bytes), 0
-        return as_array(memoryview(self._data)[at : at + length])
+            self._start, self._data, data_position = position, self._fetch_bytes(position, fetch_bytes), 0
+        return as_array(memoryview(self._data)[data_position : data_position + length])
 
     def _fetch_bytes(self, position: int, length: int) -> bytes:
         try:
@@ -116,8 +116,8 @@ class ChunkedSegment:
             return as_array(self.read_at.view(position, length))
         except DamagedChunkError as damage:
             self.damage = damage
-            before = max(damage.lost[0] - position, 0)
-            return as_array(self.read_at.view(position, before) if before else b"")
+            undamaged_bytes = max(damage.lost[0] - position, 0)
+            return as_array(self.read_at.view(position, undamaged_bytes) if undamaged_bytes else b"")
 
 
 TieredSource = StoredSegment | ChunkedSegment
@@ -161,9 +161,9 @@ class Gap:
     end: int | None
 
     def __str__(self) -> str:
-        rest = "the data after it is not read" if self.end is None else f"read on at byte {self.end}"
+        continuation = "the data after it is not read" if self.end is None else f"read on at byte {self.end}"
         first, last = self.damage.lost
-        return f"{self.damage}; bytes {first} to {last} of the segment are lost, {rest}"
+        return f"{self.damage}; bytes {first} to {last} of the segment are lost, {continuation}"
 
 
 @dataclass(frozen=True, slots=True)

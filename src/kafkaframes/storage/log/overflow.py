@@ -95,9 +95,9 @@ def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, 
         parts_by_path: parts of each split file, by the path of the file.
     """
     parts = {
-        one.path: (source, one.start, one.end)
+        part.path: (source, part.start, part.end)
         for source, segment_parts in parts_by_path.items()
-        for one in segment_parts
+        for part in segment_parts
     }
     return SplitView(filesystem, parts)
 

@@ -187,11 +187,11 @@ class Producers:
     @classmethod
     def of_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> Producers:
         """Return the producers of a snapshot."""
-        states = {one.producer_id: ProducerState.of_entry(one) for one in entries}
+        states = {entry.producer_id: ProducerState.of_entry(entry) for entry in entries}
         open_transactions = {
-            one.current_txn_first_offset: one.producer_id
-            for one in states.values()
-            if one.current_txn_first_offset != NONE
+            entry.current_txn_first_offset: entry.producer_id
+            for entry in states.values()
+            if entry.current_txn_first_offset != NONE
         }
         return cls(states, dict(sorted(open_transactions.items())), expiration_ms=expiration_ms)
 
@@ -255,20 +255,20 @@ class Producers:
             duplicate = current.duplicate_of(header) if origin == CLIENT else None
             if duplicate is not None:
                 return PreparedAppend(states, started_transactions, tuple(completed_transactions), duplicate)
-            before = states.get(producer_id, current)
+            old_state = states.get(producer_id, current)
             if header.is_control:
                 for marker in markers:
-                    before, ended_transactions = _after_marker(before, marker, header.max_timestamp, origin)
+                    old_state, ended_transactions = _after_marker(old_state, marker, header.max_timestamp, origin)
                     completed_transactions += ended_transactions
-                states[producer_id] = before
+                states[producer_id] = old_state
                 if not markers:  # the cleaner removed the records: the batch only adds its producer
                     continue
             else:
                 if origin == CLIENT:
-                    self._check_client(before, current, header)
-                states[producer_id] = after = _after_data(before, header, origin)
-                if after.current_txn_first_offset != before.current_txn_first_offset:
-                    started_transactions[after.current_txn_first_offset] = producer_id
+                    self._check_client(old_state, current, header)
+                states[producer_id] = new_state = _after_data(old_state, header, origin)
+                if new_state.current_txn_first_offset != old_state.current_txn_first_offset:
+                    started_transactions[new_state.current_txn_first_offset] = producer_id
             if self.verifications and self._is_verified_by(header):
                 verified_producers.append(producer_id)
         return PreparedAppend(
@@ -370,12 +370,12 @@ def _after_marker(
     first, transactions = state.current_txn_first_offset, []
     if first != NONE:
         transactions.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
-    after = state.of_epoch(marker.producer_epoch)._replace(
+    new_state = state.of_epoch(marker.producer_epoch)._replace(
         coordinator_epoch=marker.coordinator_epoch,
         last_timestamp=timestamp_ms,
         current_txn_first_offset=NONE,
     )
-    return after, transactions
+    return new_state, transactions
 
 
 def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin: str) -> None:

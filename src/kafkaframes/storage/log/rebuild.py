@@ -97,10 +97,10 @@ def build_indexes(
 def _entries(positions: Ints, interval_bytes: int) -> Ints:
     entries: list[int] = []
     nexts: list[int] = np.searchsorted(positions, positions + interval_bytes, side="right").tolist()
-    at = int(np.searchsorted(positions, interval_bytes, side="right"))
-    while at < len(nexts):
-        entries.append(at)
-        at = nexts[at]
+    row = int(np.searchsorted(positions, interval_bytes, side="right"))
+    while row < len(nexts):
+        entries.append(row)
+        row = nexts[row]
     return np.array(entries, np.int64)
 
 
@@ -109,8 +109,8 @@ def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: In
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
     rows = np.concatenate((entries, [len(largest) - 1]))
-    before = np.concatenate(([NO_TIMESTAMP], largest[rows[:-1]]))
-    rows = rows[largest[rows] > before]
+    previous_largest = np.concatenate(([NO_TIMESTAMP], largest[rows[:-1]]))
+    rows = rows[largest[rows] > previous_largest]
     reached_at = np.searchsorted(largest, largest[rows], side="left")
     return TimeIndex(base_offset, largest[rows], last_offsets[reached_at])
 
@@ -188,8 +188,8 @@ def _last_of_each(ids: Ints) -> Ints:
 
 def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
     epochs = np.where(batches.is_v2, batches.column("leader_epoch"), -1)
-    before = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
-    for row in np.flatnonzero(epochs > before).tolist():
+    previous_epochs = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
+    for row in np.flatnonzero(epochs > previous_epochs).tolist():
         yield EpochStart(int(epochs[row]), int(batches.column("base_offset")[row]))
 
 
@@ -258,24 +258,26 @@ class ProducerLoad:
                 old broker wrote it.
             replay: function of a base offset and a start offset that yields the segment's batches with a producer.
         """
-        due = [*bases[-2:], end_offset]
+        snapshot_offsets = [*bases[-2:], end_offset]
         if self.stored_snapshots.record_format < 2 or (not self.stored_snapshots.snapshots and is_clean):
-            for offset in due:
+            for offset in snapshot_offsets:
                 self.map_end = offset
                 self.take_snapshot()
             return
         is_empty = not self.producers.states and self.map_end >= end_offset
         self._reload(start_offset, end_offset)
         if end_offset > self.map_end and not is_empty:
-            self._replay(bases, due, start_offset, end_offset, replay)
+            self._replay(bases, snapshot_offsets, start_offset, end_offset, replay)
         self.map_end = end_offset
         self.take_snapshot()
 
-    def _replay(self, bases: Sequence[int], due: list[int], start_offset: int, end_offset: int, replay: Replay) -> None:
+    def _replay(
+        self, bases: Sequence[int], snapshot_offsets: list[int], start_offset: int, end_offset: int, replay: Replay
+    ) -> None:
         holds_end = max((base for base in bases if base <= end_offset), default=None)
         for base in _bases_between(bases, self.map_end, end_offset):
             self.map_end = max(base, self.map_end, start_offset)
-            if base in due:
+            if base in snapshot_offsets:
                 self.take_snapshot()
             for header, markers in replay(base, self.map_end):
                 if base == holds_end and header.last_offset >= end_offset:
@@ -283,7 +285,11 @@ class ProducerLoad:
                 self.producers.process_batch(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
-        for offset in [one for one in self.stored_snapshots.snapshots if one > end_offset or one <= start_offset]:
+        for offset in [
+            snapshot_offset
+            for snapshot_offset in self.stored_snapshots.snapshots
+            if snapshot_offset > end_offset or snapshot_offset <= start_offset
+        ]:
             del self.stored_snapshots.snapshots[offset]
         if end_offset != self.map_end:
             self.producers = Producers()

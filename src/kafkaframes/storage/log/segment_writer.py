@@ -88,12 +88,12 @@ class WrittenPartition:
     @property
     def size_bytes(self) -> int:
         """Total size of the ``.log`` files, in bytes."""
-        return sum(one.size_bytes for one in self.segments)
+        return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def records(self) -> int:
         """Number of records in all segments."""
-        return sum(one.records for one in self.segments)
+        return sum(segment.records for segment in self.segments)
 
 
 class PartitionWriter:
@@ -156,11 +156,11 @@ class PartitionWriter:
         starts, sizes = batches.column("position"), batches.column("size")
         while first < len(batches):
             segment = self._segment or self._begin_segment(self._base_for(batches, first))
-            until = self._fitting(segment, batches, first)
-            if until == first:
+            end_row = self._fitting(segment, batches, first)
+            if end_row == first:
                 self.roll(self._base_for(batches, first))
                 continue
-            last = until - 1
+            last = end_row - 1
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
             appended_batches = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
             segment.records += count_records(as_array(data), appended_batches)
@@ -241,13 +241,13 @@ class PartitionWriter:
             reason = f"{count_text(size_bytes, 'byte')} {verb_text(size_bytes)} not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
-        least = max(self.result.log_end_offset, self._segment.base_offset if self._segment else 0)
-        ends = np.concatenate(([least], lasts[:-1] + 1))[: len(lasts)]
-        wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
-        if len(wrong):
-            at = int(wrong[0])
-            reason = f"offsets {firsts[at]} to {lasts[at]} after {ends[at] - 1}: they must ascend"
-            raise LogDirError(reason, position=int(batches.column("position")[at]), file=str(self._directory))
+        min_offset = max(self.result.log_end_offset, self._segment.base_offset if self._segment else 0)
+        ends = np.concatenate(([min_offset], lasts[:-1] + 1))[: len(lasts)]
+        invalid_rows = np.flatnonzero((firsts < ends) | (lasts < firsts))
+        if len(invalid_rows):
+            row = int(invalid_rows[0])
+            reason = f"offsets {firsts[row]} to {lasts[row]} after {ends[row] - 1}: they must ascend"
+            raise LogDirError(reason, position=int(batches.column("position")[row]), file=str(self._directory))
 
     def _base_for(self, batches: Batches, row: int) -> int:
         """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.

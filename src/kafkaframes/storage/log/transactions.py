@@ -90,8 +90,10 @@ class TransactionState:
         is_data = batches.is_transactional & ~batches.is_control
         for producer_id, (firsts, lasts) in self._by_producer.items():
             rows = np.flatnonzero(is_data & (producer_ids == producer_id))
-            before = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
-            is_aborted[rows] = (before >= 0) & (base_offsets[rows] < np.asarray(lasts)[np.maximum(before, 0)])
+            transaction_rows = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
+            is_aborted[rows] = (transaction_rows >= 0) & (
+                base_offsets[rows] < np.asarray(lasts)[np.maximum(transaction_rows, 0)]
+            )
         return is_aborted
 
     def is_aborted(self, header: BatchHeader) -> bool:
@@ -186,9 +188,11 @@ class _IndexComparison:
         self._segment = segment
         self._index_entries = _read_index(filesystem, segment, problems)
         self._problem = problems[0] if problems else None
-        self._by_marker = {(one.producer_id, one.last_offset): one for one in self._index_entries or ()}
+        self._by_marker = {
+            (transaction.producer_id, transaction.last_offset): transaction for transaction in self._index_entries or ()
+        }
         self._unconfirmed_entries = set(self._by_marker)
-        self._missing = self._aborted_count = 0
+        self._missing_count = self._aborted_count = 0
 
     def markers_of(self, reader: SegmentReader, header: BatchHeader) -> list[Marker]:
         """Return the markers of a control batch. If its record is damaged, the index entry replaces the marker."""
@@ -196,7 +200,9 @@ class _IndexComparison:
         key = (header.producer_id, header.base_offset)
         if not markers and key in self._by_marker:
             markers = [Marker(header.base_offset, header.producer_id, header.producer_epoch, "ABORT", -1)]
-        self._unconfirmed_entries -= {(one.producer_id, one.offset) for one in markers if one.kind == "ABORT"}
+        self._unconfirmed_entries -= {
+            (marker.producer_id, marker.offset) for marker in markers if marker.kind == "ABORT"
+        }
         return markers
 
     def resolve(
@@ -211,16 +217,16 @@ class _IndexComparison:
             transaction: transaction according to the batches; None if the log has no data of it.
             markers_before: offset of each producer's previous marker, by producer id; updated.
         """
-        before = markers_before.get(marker.producer_id, -1)
+        previous_marker_offset = markers_before.get(marker.producer_id, -1)
         markers_before[marker.producer_id] = marker.offset
         if marker.kind != "ABORT":
             return None
         entry = self._by_marker.get((marker.producer_id, marker.offset))
         if transaction is not None:
             self._aborted_count += 1
-            self._missing += entry is None or entry.first_offset > transaction.first_offset
+            self._missing_count += entry is None or entry.first_offset > transaction.first_offset
         first = marker.offset if transaction is None else transaction.first_offset
-        return entry if entry is not None and before < entry.first_offset <= first else transaction
+        return entry if entry is not None and previous_marker_offset < entry.first_offset <= first else transaction
 
     def findings(self) -> Iterator[Finding]:
         """Yield the differences between the index and the markers, after all markers of the segment are processed."""
@@ -229,11 +235,13 @@ class _IndexComparison:
             message = f"{self._problem.reason}; aborted transactions are found from their markers"
             yield Finding(Severity.WARNING, "txnindex-corrupt", message, file, self._problem.position)
             return
-        if self._missing and self._index_entries is None:
+        if self._missing_count and self._index_entries is None:
             message = f"{self._aborted_count} aborted transactions, but no transaction index; their markers decide"
             yield Finding(Severity.WARNING, "txnindex-missing", message, file)
-        elif self._missing:
-            message = f"{self._missing} of {self._aborted_count} aborted transactions are not listed; markers decide"
+        elif self._missing_count:
+            message = (
+                f"{self._missing_count} of {self._aborted_count} aborted transactions are not listed; markers decide"
+            )
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
         if self._unconfirmed_entries:
             message = f"{len(self._unconfirmed_entries)} listed transactions have no ABORT marker and are ignored"
@@ -260,7 +268,7 @@ def rebuild_txn_indexes(
     transactions = list(aborted_transactions) if files else []
     return {
         segment.base_offset: write_txn_index(
-            [one for one in transactions if segment.base_offset <= one.last_offset < next_base]
+            [transaction for transaction in transactions if segment.base_offset <= transaction.last_offset < next_base]
         )
         for segment, next_base in zip(partition.segments, nexts, strict=False)
         if _index_path(segment) in files
@@ -350,7 +358,11 @@ def _read_tiered(
     transactions that are open there. To read its headers, the whole segment would have to be fetched.
     """
     count = next(
-        (number for number, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
+        (
+            number
+            for number, tiered_segment in enumerate(partition.segments)
+            if tiered_segment.end_offset is None or tiered_segment.index is None
+        ),
         len(partition.segments),
     )
     if not count:
@@ -360,14 +372,19 @@ def _read_tiered(
     problems: list[LogDirError] = []
     indexes = [_read_index(filesystem, segment, problems) for segment in partition.segments[:count]]
     producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
-    findings += [Finding(Severity.WARNING, "txnindex-corrupt", one.reason, one.file or "") for one in problems]
+    findings += [
+        Finding(Severity.WARNING, "txnindex-corrupt", tiered_segment.reason, tiered_segment.file or "")
+        for tiered_segment in problems
+    ]
     if problems or snapshot is None:
         return 0
     aborted_transactions += {
-        one: None for index in indexes for one in index or ()
+        tiered_segment: None for index in indexes for tiered_segment in index or ()
     }  # overlapping segments share entries
     open_transactions.first_offsets |= {
-        one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
+        tiered_segment.producer_id: tiered_segment.current_txn_first_offset
+        for tiered_segment in producers
+        if tiered_segment.current_txn_first_offset >= 0
     }
     if producers or any(indexes):
         message = (

@@ -195,9 +195,9 @@ def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tup
         batches, valid = scan_valid_batches(as_array(data))
         headers = headers_from(batches)
     if leader_epoch is not None:
-        later = next((one for one in headers if one.leader_epoch > leader_epoch), None)
+        later = next((header for header in headers if header.leader_epoch > leader_epoch), None)
         if later is not None:
-            valid, headers = later.position, [one for one in headers if one.position < later.position]
+            valid, headers = later.position, [header for header in headers if header.position < later.position]
     _check_offsets(
         headers, log_end_offset, disorder="OffsetsOutOfOrderException", below="UnexpectedAppendOffsetException"
     )
@@ -232,8 +232,8 @@ def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) 
         is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
         if is_old:
             out = out or bytearray(data)
-            at = header.position + epoch_at
-            out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
+            position = header.position + epoch_at
+            out[position : position + 4] = latest.to_bytes(4, "big", signed=True)
         headers_after.append(header._replace(leader_epoch=latest) if is_old else header)
         latest = max(latest, header.leader_epoch)
     return out or data, headers_after
@@ -246,7 +246,7 @@ def _ordinary(data: Raw) -> list[BatchHeader]:
     size = int.from_bytes(data[_OFFSET_BYTES:OVERHEAD_BYTES], "big", signed=True)
     if size + OVERHEAD_BYTES != len(data):
         return []
-    header = parse_header(data, at=0, position=0, size=len(data))
+    header = parse_header(data, window_position=0, position=0, size=len(data))
     is_intact = header.codec < len(CODECS) and crc32c(memoryview(data)[_CRC_END:]) == header.crc
     return [header] if is_intact else []
 
@@ -305,7 +305,7 @@ def _append(
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
     segment, is_rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
-    before = segment.size_bytes
+    old_size_bytes = segment.size_bytes
     try:
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
@@ -313,7 +313,7 @@ def _append(
             for transaction in state.producers.list_aborted_transactions(producer_changes):
                 segment.txn_index.append(transaction)
     except StorageError:
-        state.disk.back_online(lambda: segment.truncate(before, state.log_end_offset))
+        state.disk.back_online(lambda: segment.truncate(old_size_bytes, state.log_end_offset))
         raise
     state.log_end_offset = end = last.last_offset + 1
     if producer_changes is not _NOTHING_PREPARED:

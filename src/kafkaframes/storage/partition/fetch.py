@@ -108,11 +108,11 @@ def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
 def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
     """Return an offset that is above all records before ``position`` (LogSegment.fetchUpperBoundOffset)."""
     index = segment.index.entries
-    at = int(index.positions.searchsorted(position, side="left"))
-    if at < len(index):
-        return int(index.offsets[at])
-    after = state.segments.next_base(segment)
-    return state.log_end_offset if after is None else after
+    entry_number = int(index.positions.searchsorted(position, side="left"))
+    if entry_number < len(index):
+        return int(index.offsets[entry_number])
+    next_base = state.segments.next_base(segment)
+    return state.log_end_offset if next_base is None else next_base
 
 
 def _list_aborted_transactions(
@@ -158,8 +158,8 @@ def _max_timestamp(state: LogState) -> TimedOffset:
     As in Kafka, the record may be below the log start offset. If all timestamps are -1, it is the first record.
     Messages of format 0 have no timestamp.
     """
-    where = max(state.segments, key=lambda segment: segment.largest.timestamp)  # the first of several
-    reader = where.reader()
-    record = find_timestamp(reader, where.largest.timestamp, least_offset=0)
+    newest_segment = max(state.segments, key=lambda segment: segment.largest.timestamp)  # the first of several
+    reader = newest_segment.reader()
+    record = find_timestamp(reader, newest_segment.largest.timestamp, least_offset=0)
     batch = None if record is None else reader.find_batch(record.offset)
     return TimedOffset(NO_OFFSET) if record is None or batch is None or batch.magic == 0 else record

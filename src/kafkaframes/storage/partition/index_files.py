@@ -47,7 +47,7 @@ class _EntryFile:
         self._first: Int64s = np.empty(0, np.int64)
         self._second: Int64s = np.empty(0, np.int64)
         self._count = -1  # not read yet
-        self._most = 0
+        self._max_entries = 0
 
     def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
         raise NotImplementedError
@@ -69,10 +69,10 @@ class _EntryFile:
         """Open the file for entries, at its full size (``segment.index.bytes``, rounded down to whole entries)."""
         if is_new:
             self._count = 0
-        self._most = max(size_bytes // self._entry.size, len(self))
+        self._max_entries = max(size_bytes // self._entry.size, len(self))
         if self._file is None:
             self._file = self._disk.open_file(self.path)
-        self._file.truncate(self._most * self._entry.size)
+        self._file.truncate(self._max_entries * self._entry.size)
 
     def _add(self, first: int, second: int, relative: bytes) -> None:
         count = len(self)
@@ -92,7 +92,7 @@ class _EntryFile:
         if self._file is None or count >= len(self):
             return
         self._file.truncate(count * self._entry.size)
-        self._file.truncate(self._most * self._entry.size)
+        self._file.truncate(self._max_entries * self._entry.size)
         self._count = count
 
     def truncate_to(self, offset: int) -> None:
@@ -101,8 +101,8 @@ class _EntryFile:
     def trim(self) -> None:
         """Remove the zeros after the last entry from the file."""
         if self._file is not None:
-            self._most = len(self)
-            self._file.truncate(self._most * self._entry.size)
+            self._max_entries = len(self)
+            self._file.truncate(self._max_entries * self._entry.size)
 
     def flush(self) -> None:
         if self._file is not None:
@@ -138,12 +138,16 @@ class OffsetIndexFile(_EntryFile):
     @property
     def is_full(self) -> bool:
         """Whether the file has no space for another entry."""
-        return (len(self) if self._count < 0 else self._count) >= self._most
+        return (len(self) if self._count < 0 else self._count) >= self._max_entries
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Return offset and position of the last entry at or below ``offset``; the segment's start if there is none."""
-        at = int(self._first[: len(self)].searchsorted(offset, side="right")) - 1
-        return (int(self._first[at]), int(self._second[at])) if at >= 0 else (self.base_offset, 0)
+        entry_number = int(self._first[: len(self)].searchsorted(offset, side="right")) - 1
+        return (
+            (int(self._first[entry_number]), int(self._second[entry_number]))
+            if entry_number >= 0
+            else (self.base_offset, 0)
+        )
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. Both numbers must be greater than those of the last entry."""
@@ -168,7 +172,7 @@ class TimeIndexFile(_EntryFile):
     @property
     def is_full(self) -> bool:
         """Whether the only free entry is the one that is reserved for closing the segment."""
-        return (len(self) if self._count < 0 else self._count) >= self._most - 1
+        return (len(self) if self._count < 0 else self._count) >= self._max_entries - 1
 
     @property
     def last_entry(self) -> TimestampOffset:
@@ -206,8 +210,8 @@ class TxnIndexFile:
             LogDirError: the file is corrupt, so it is unknown which records are committed.
         """
         if self._entries is None:
-            there = self._disk.stat(self.path) is not None
-            raw = self._disk.read(self.path) if there else b""
+            exists = self._disk.stat(self.path) is not None
+            raw = self._disk.read(self.path) if exists else b""
             self._entries = list(read_txn_index(raw, base_offset=self._base_offset, file=self.path))
         return self._entries
 
@@ -223,8 +227,11 @@ class TxnIndexFile:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose marker is at or above ``offset``, and any incomplete entry."""
-        entries, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
-        if there is not None and there.size_bytes != len(entries) * ABORTED_SIZE_BYTES:
+        entries, file_info = (
+            [transaction for transaction in self.aborted if transaction.last_offset < offset],
+            self._disk.stat(self.path),
+        )
+        if file_info is not None and file_info.size_bytes != len(entries) * ABORTED_SIZE_BYTES:
             file = self._disk.open_file(self.path)
             file.truncate(len(entries) * ABORTED_SIZE_BYTES)
             file.close()

@@ -53,24 +53,24 @@ def create_log(
     Raises:
         LogDirError: the directory name is not that of a partition, or the directory exists.
     """
-    there, log_settings, name = (
+    online_disk, log_settings, name = (
         online(disk),
         settings or LogSettings(),
         names.DirectoryName.parse(split_path(directory)[1]),
     )
     if name is None:
         raise LogDirError("is not named <topic>-<partition>", file=directory)
-    if there.stat(directory) is not None:
+    if online_disk.stat(directory) is not None:
         raise LogDirError("exists already", file=directory)
     return PartitionLog(
-        disk=there,
+        disk=online_disk,
         directory=directory,
         topic_partition=name.topic_partition,
         settings=log_settings,
-        segments=Segments([LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)]),
-        epochs=LeaderEpochs(there, directory, ()),
+        segments=Segments([LogSegment(online_disk, directory, 0, size_bytes=0, now_ms=now_ms)]),
+        epochs=LeaderEpochs(online_disk, directory, ()),
         producers=Producers(expiration_ms=log_settings.producer_id_expiration_ms),
-        snapshots=Snapshots(there, directory, ()),
+        snapshots=Snapshots(online_disk, directory, ()),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
@@ -100,14 +100,14 @@ def open_log(
         LogDirError: the directory is missing, or a file cannot be read.
         StorageError: the disk fails.
     """
-    there, log_settings = online(disk), settings or LogSettings()
-    entries = there.list_directory(directory)
+    online_disk, log_settings = online(disk), settings or LogSettings()
+    entries = online_disk.list_directory(directory)
     if checkpointed_offsets is not None:
-        log = open_ordinary(there, directory, entries, checkpointed_offsets, settings=log_settings, now_ms=now_ms)
+        log = open_ordinary(online_disk, directory, entries, checkpointed_offsets, settings=log_settings, now_ms=now_ms)
         if log is not None:
             return log
-    log_directory = discover_partition(there, directory, checkpointed_offsets, entries=entries)
-    _drop_unfinished_metadata(there, log_directory)
+    log_directory = discover_partition(online_disk, directory, checkpointed_offsets, entries=entries)
+    _drop_unfinished_metadata(online_disk, log_directory)
     plan = _plan_recovery(log_directory)
     _refuse_a_damaged_end(plan, directory)
     recovery_settings = RecoverySettings(
@@ -117,8 +117,8 @@ def open_log(
         record_format=log_settings.record_format,
     )
     recovered_log = compute_files(log_directory, plan, recovery_settings)
-    is_changed = apply_in_place(there, recovered_log)
-    return _open_recovered(there, recovered_log, log_settings, now_ms, is_changed=is_changed)
+    is_changed = apply_in_place(online_disk, recovered_log)
+    return _open_recovered(online_disk, recovered_log, log_settings, now_ms, is_changed=is_changed)
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
@@ -164,7 +164,10 @@ def _not_flushed(partition: Partition, base_offset: int) -> Partition:
 
 def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     last = plan.segments[-1]
-    segment = next((one for one in log_directory.partitions[0].segments if one.base_offset == last.base_offset), None)
+    segment = next(
+        (candidate for candidate in log_directory.partitions[0].segments if candidate.base_offset == last.base_offset),
+        None,
+    )
     if segment is None or segment.size_bytes == 0:
         return True
     with open_segment(log_directory.filesystem, segment) as reader:
@@ -192,15 +195,15 @@ def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
     if recovered_log.plan.view is not None:  # parts must have their final names before a file is named .cleaned again
         disk.sync_directory(directory)
     is_lasting = any(action.kind is not ActionKind.REBUILD for action in recovered_log.plan.actions)
-    before = {one.name: one.size_bytes for one in disk.list_directory(directory) if not one.is_directory}
+    old_sizes = {entry.name: entry.size_bytes for entry in disk.list_directory(directory) if not entry.is_directory}
     is_changed = bool(recovered_log.plan.actions)
     for name, content in recovered_log.files.items():
         path = join(directory, name)
-        if isinstance(content, Slice) or (before.get(name) == len(content) and disk.read(path) == content):
+        if isinstance(content, Slice) or (old_sizes.get(name) == len(content) and disk.read(path) == content):
             continue
         is_changed = True
         is_lasting |= _write(disk, path, content, recovered_log)
-    for name in sorted(before.keys() - recovered_log.files.keys()):
+    for name in sorted(old_sizes.keys() - recovered_log.files.keys()):
         disk.delete(join(directory, name))
         is_changed = True
         is_lasting |= not _is_made_again(name, recovered_log.plan)
@@ -228,7 +231,9 @@ def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
 
 def _first_unflushed(plan: RecoveryPlan) -> int:
     point = plan.partition.recovery_point
-    return max((one.base_offset for one in plan.segments if one.base_offset <= point), default=0)
+    return max(
+        (kept_segment.base_offset for kept_segment in plan.segments if kept_segment.base_offset <= point), default=0
+    )
 
 
 def _split_segment(disk: Disk, action: Action) -> None:

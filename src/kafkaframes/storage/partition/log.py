@@ -50,7 +50,7 @@ class PartitionLog(LogState):
 
     def segment_times(self) -> list[tuple[int, int]]:
         """Return (base offset, last modification time in milliseconds) of each segment, for ListOffsets version 0."""
-        return [(one.base_offset, one.read_modification_time()) for one in self.segments]
+        return [(segment.base_offset, segment.read_modification_time()) for segment in self.segments]
 
     def configure(self, settings: LogSettings) -> None:
         """Change the settings. Existing segments keep the size of their indexes."""
@@ -115,8 +115,8 @@ class PartitionLog(LogState):
         Raises:
             StorageError: the disk fails; the next opening completes the replacement or undoes it.
         """
-        there = {id(one) for one in self.segments if one is not self.segments.active}
-        if self.is_closed or not all(id(one) in there for one in old):
+        inactive_ids = {id(segment) for segment in self.segments if segment is not self.segments.active}
+        if self.is_closed or not all(id(segment) in inactive_ids for segment in old):
             return False
         segment_replacement.replace_segments(self, old, now_ms=now_ms)
         return True

@@ -334,15 +334,15 @@ def open_log_directory(
         LogDirError: another process has opened the directory, its identity differs, or a file cannot be read.
         StorageError: the disk fails.
     """
-    there = online(disk)
-    if there.stat(path) is None:
-        there.make_directory(path)
-        there.sync_directory(split_path(path)[0])
-    release_lock = there.lock(join(path, names.BROKER_LOCK_FILE))
+    online_disk = online(disk)
+    if online_disk.stat(path) is None:
+        online_disk.make_directory(path)
+        online_disk.sync_directory(split_path(path)[0])
+    release_lock = online_disk.lock(join(path, names.BROKER_LOCK_FILE))
     if release_lock is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
-        manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
+        manager = _manager(path, online_disk, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
         manager._release_lock = release_lock
         return _open_manager(manager, was_clean or {}, skips_unreadable=skips_unreadable)
     except BaseException:

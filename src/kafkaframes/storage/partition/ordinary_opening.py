@@ -54,12 +54,12 @@ class _OpenedDirectory(NamedTuple):
 
     Attributes:
         end: log end offset.
-        before: existing producer snapshots, by offset.
+        snapshot_contents: existing producer snapshots, by offset.
         snapshots: producer snapshots after opening, by offset.
     """
 
     end: int
-    before: Mapping[int, bytes]
+    snapshot_contents: Mapping[int, bytes]
     snapshots: Mapping[int, bytes]
     epochs: tuple[EpochStart, ...] = ()
     indexes: Mapping[str, bytes] = {}
@@ -192,7 +192,8 @@ def _recover_last_segment(
     if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
     segments = {
-        one: Segment.of(one, join(directory, segment_file_name(one, "log")), size) for one, size in files.sizes.items()
+        base_offset: Segment.of(base_offset, join(directory, segment_file_name(base_offset, "log")), size)
+        for base_offset, size in files.sizes.items()
     }
     with disk.open(segments[base].path) as read_at:
         segment_walk = walk(read_at, segments[base], MAX_HEADERS)
@@ -201,9 +202,11 @@ def _recover_last_segment(
     if any((window.column("attributes") & CONTROL).any() for window in segment_walk.headers):
         return None
     known_start, end = checkpointed_offsets.offsets.get(names.LOG_START_CHECKPOINT, 0), segment_walk.next_offset
-    before = {offset: disk.read(join(directory, segment_file_name(offset, "snapshot"))) for offset in files.snapshots}
+    old_contents = {
+        offset: disk.read(join(directory, segment_file_name(offset, "snapshot"))) for offset in files.snapshots
+    }
     stored_snapshots, replay = (
-        StoredSnapshots(dict(before), now_ms, settings.producer_id_expiration_ms),
+        StoredSnapshots(dict(old_contents), now_ms, settings.producer_id_expiration_ms),
         replay_of(disk, segments),
     )
     load = ProducerLoad(stored_snapshots)
@@ -220,13 +223,21 @@ def _recover_last_segment(
     stored_snapshots.remove_stray(bases)
     start = max(known_start, bases[0])
     ProducerLoad(stored_snapshots).rebuild(bases, start_offset=start, end_offset=end, is_clean=False, replay=replay)
-    after = stored_snapshots.snapshots
-    changed_snapshots = {offset for offset in before.keys() | after.keys() if before.get(offset) != after.get(offset)}
-    if rebuilt.producers_end != end or min(changed_snapshots, default=base) < base or max(after, default=end) != end:
+    new_contents = stored_snapshots.snapshots
+    changed_snapshots = {
+        offset
+        for offset in old_contents.keys() | new_contents.keys()
+        if old_contents.get(offset) != new_contents.get(offset)
+    }
+    if (
+        rebuilt.producers_end != end
+        or min(changed_snapshots, default=base) < base
+        or max(new_contents, default=end) != end
+    ):
         return None
     index_files = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
     remade = {segment_file_name(base, kind): raw for kind, raw in index_files.items()}
-    return _OpenedDirectory(end, before, after, rebuilt.epochs, remade)
+    return _OpenedDirectory(end, old_contents, new_contents, rebuilt.epochs, remade)
 
 
 def _producers(opened_log: _OpenedDirectory, settings: LogSettings) -> Producers:
@@ -245,15 +256,15 @@ def _change(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> N
     """Write the recovered files. They need not be durable before the next flush of the log, as in ``loading``."""
     for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)
-    before = dict(opened_log.before)
-    unneeded_snapshots = sorted(before.keys() - opened_log.snapshots.keys())
+    old_contents = dict(opened_log.snapshot_contents)
+    unneeded_snapshots = sorted(old_contents.keys() - opened_log.snapshots.keys())
     for offset, raw in opened_log.snapshots.items():
         path = join(directory, segment_file_name(offset, "snapshot"))
-        if offset not in before and unneeded_snapshots:  # a rename costs less than a new file and a deletion
+        if offset not in old_contents and unneeded_snapshots:  # a rename costs less than a new file and a deletion
             old = unneeded_snapshots.pop()
             disk.rename(join(directory, segment_file_name(old, "snapshot")), path)
-            before[offset] = before[old]
-        if before.get(offset) != raw:
+            old_contents[offset] = old_contents[old]
+        if old_contents.get(offset) != raw:
             overwrite(disk, path, raw)
     for offset in unneeded_snapshots:
         disk.delete(join(directory, segment_file_name(offset, "snapshot")))

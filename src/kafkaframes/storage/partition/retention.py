@@ -36,7 +36,7 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
         return 0
     if len(deletable) == len(state.segments):  # a log has at least one segment
         roll(state, now_ms=now_ms)
-        deletable = [one for one in deletable if one is not state.segments.active]
+        deletable = [segment for segment in deletable if segment is not state.segments.active]
     first_kept = state.segments.above(deletable[-1].base_offset)[0]
     state.maybe_increment_log_start_offset(first_kept.base_offset)
     _remove(state, deletable, now_ms)
@@ -52,9 +52,9 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
 def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
     """Yield (segment, next base offset) of all segments below the high watermark, except an empty last segment."""
     for segment in state.segments:
-        after = state.segments.next_base(segment)
-        end = state.log_end_offset if after is None else after
-        if end > state.high_watermark or (after is None and segment.size_bytes == 0):
+        next_base = state.segments.next_base(segment)
+        end = state.log_end_offset if next_base is None else next_base
+        if end > state.high_watermark or (next_base is None and segment.size_bytes == 0):
             return
         yield segment, end
 
@@ -67,20 +67,20 @@ def _below_start(state: LogState) -> list[LogSegment]:
 
 
 def _too_large(state: LogState) -> list[LogSegment]:
-    most = state.settings.retention_bytes
-    if most < 0:
+    max_bytes = state.settings.retention_bytes
+    if max_bytes < 0:
         return []
-    over, segments = state.segments.size_bytes - most, [segment for segment, _ in _candidates(state)]
+    excess_bytes, segments = state.segments.size_bytes - max_bytes, [segment for segment, _ in _candidates(state)]
     freed_bytes = accumulate(segment.size_bytes for segment in segments)
-    return [segment for segment, size in zip(segments, freed_bytes, strict=True) if size <= over]
+    return [segment for segment, size in zip(segments, freed_bytes, strict=True) if size <= excess_bytes]
 
 
 def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
-    most = state.settings.retention_ms
-    if most == UNLIMITED:
+    max_age_ms = state.settings.retention_ms
+    if max_age_ms == UNLIMITED:
         return []
     segments = (segment for segment, _ in _candidates(state))
-    return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > most, segments))
+    return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > max_age_ms, segments))
 
 
 def _remove(state: LogState, segments: Iterable[LogSegment], now_ms: int) -> None:
@@ -98,12 +98,12 @@ def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
     Raises:
         StorageError: the disk fails.
     """
-    due = [file for file in state.deleted_files if file.due_ms <= now_ms]
-    for file in due:
+    due_files = [file for file in state.deleted_files if file.due_ms <= now_ms]
+    for file in due_files:
         if state.disk.stat(file.path) is not None:
             state.disk.delete(file.path)
         state.deleted_files.remove(file)
-    return len(due)
+    return len(due_files)
 
 
 def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
@@ -170,19 +170,19 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
     """Rebuild the producer state at the new log end, from the last snapshot below it and the batches after that."""
     state.snapshots.remove_outside(state.log_start_offset, state.log_end_offset)
     entries: tuple[ProducerEntry, ...] = ()
-    at = state.log_start_offset
+    snapshot_offset = state.log_start_offset
     for offset in reversed(tuple(state.snapshots.offsets)):
         path = state.snapshots.path_of(offset)
         try:
-            entries, at = read_producer_snapshot(state.disk.read(path), file=path), offset
+            entries, snapshot_offset = read_producer_snapshot(state.disk.read(path), file=path), offset
             break
         except LogDirError:  # fall back to the previous snapshot, as opening a log does
             state.snapshots.remove(offset)
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
-    for segment in state.segments.from_floor(at) if at < state.log_end_offset else ():
-        for header, markers in producer_batches_from(segment.reader(), at):
+    for segment in state.segments.from_floor(snapshot_offset) if snapshot_offset < state.log_end_offset else ():
+        for header, markers in producer_batches_from(segment.reader(), snapshot_offset):
             producers.process_batch(header, markers)
     producers.remove_replicated(state.high_watermark)
-    state.producers, state.snapshots.last = producers, at
+    state.producers, state.snapshots.last = producers, snapshot_offset
     state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)

@@ -102,8 +102,12 @@ class BatchWindow(NamedTuple):
 
     def within(self, size: int) -> bytes | None:
         """Return ``size`` bytes from the start of the batch if the window contains them, otherwise None."""
-        at = self.position - self.window_start
-        return self.window[at : at + size] if at + size <= len(self.window) else None
+        window_position = self.position - self.window_start
+        return (
+            self.window[window_position : window_position + size]
+            if window_position + size <= len(self.window)
+            else None
+        )
 
 
 class LogSegment:

@@ -68,7 +68,7 @@ class LogSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def __post_init__(self) -> None:
-        for name, least, largest in (
+        for name, min_value, max_value in (
             ("segment_bytes", 14, MAX_INT32),
             ("segment_ms", 1, MAX_INT64),
             ("segment_jitter_ms", 0, MAX_INT64),
@@ -83,8 +83,8 @@ class LogSettings:
             ("record_format", 0, 2),
         ):
             value = getattr(self, name)
-            if not least <= value <= largest:
-                raise OptionError(f"{name} is {value}, not from {least} to {largest}")
+            if not min_value <= value <= max_value:
+                raise OptionError(f"{name} is {value}, not from {min_value} to {max_value}")
         AppendSettings(
             codec=self.compression_type,
             level=self.compression_level,

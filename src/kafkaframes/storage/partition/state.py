@@ -65,8 +65,8 @@ class LeaderEpochs:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that start at or after ``end_offset``."""
-        self._write(tuple(one for one in self._written_entries if one.start_offset < end_offset))
-        self.entries = tuple(one for one in self.entries if one.start_offset < end_offset)
+        self._write(tuple(entry for entry in self._written_entries if entry.start_offset < end_offset))
+        self.entries = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end at or before ``start_offset``, in memory only."""
@@ -101,7 +101,7 @@ class LeaderEpochs:
     def epoch_of(self, offset: int) -> int:
         """Return the leader epoch of ``offset``; -1 if unknown."""
         return next(
-            (one.leader_epoch for one in reversed(self.entries) if one.start_offset <= offset), UNDEFINED_OFFSET
+            (entry.leader_epoch for entry in reversed(self.entries) if entry.start_offset <= offset), UNDEFINED_OFFSET
         )
 
     def _write(self, entries: Epochs) -> None:
@@ -156,7 +156,7 @@ class Segments:
     @property
     def size_bytes(self) -> int:
         """Total size of the segments, in bytes."""
-        return sum(one.size_bytes for one in self._segments)
+        return sum(segment.size_bytes for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
         """Add a segment after the others.
@@ -171,8 +171,8 @@ class Segments:
 
     def remove(self, segment: LogSegment) -> None:
         """Remove a segment from the list."""
-        at = self._segments.index(segment)
-        del self._segments[at], self._bases[at]
+        segment_number = self._segments.index(segment)
+        del self._segments[segment_number], self._bases[segment_number]
 
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
         """Replace adjacent segments by one with the base offset of the first."""
@@ -191,8 +191,8 @@ class Segments:
 
     def next_base(self, segment: LogSegment) -> int | None:
         """Return the base offset of the next segment; None for the last segment."""
-        at = bisect_left(self._bases, segment.base_offset) + 1
-        return self._bases[at] if at < len(self._bases) else None
+        segment_number = bisect_left(self._bases, segment.base_offset) + 1
+        return self._bases[segment_number] if segment_number < len(self._bases) else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -254,7 +254,11 @@ class Snapshots:
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
         """Delete the snapshots at or below the log start and above the log end, before producers are reloaded."""
-        for offset in [one for one in self.offsets if one > end_offset or one <= start_offset]:
+        for offset in [
+            snapshot_offset
+            for snapshot_offset in self.offsets
+            if snapshot_offset > end_offset or snapshot_offset <= start_offset
+        ]:
             self.remove(offset)
 
     def remove_unfinished(self, offset: int) -> None:
@@ -262,7 +266,7 @@ class Snapshots:
         path = self.path_of(offset)
         if offset not in self.offsets and self._disk.stat(path) is not None:
             self._disk.delete(path)
-        self.unflushed_files = [one for one in self.unflushed_files if one != path]
+        self.unflushed_files = [unflushed_file for unflushed_file in self.unflushed_files if unflushed_file != path]
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at ``offset``."""
@@ -271,7 +275,7 @@ class Snapshots:
     def _forget(self, offset: int) -> str:
         path = self.path_of(offset)
         self.offsets.remove(offset)
-        self.unflushed_files = [one for one in self.unflushed_files if one != path]
+        self.unflushed_files = [unflushed_file for unflushed_file in self.unflushed_files if unflushed_file != path]
         return path
 
 

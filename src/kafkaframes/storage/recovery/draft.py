@@ -94,7 +94,7 @@ class Rebuild(NamedTuple):
     @classmethod
     def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
         """Return the recovery of a segment while the ``visible`` segments are open."""
-        visible_segments = tuple((one.base_offset, one.path) for one in visible)
+        visible_segments = tuple((visible_segment.base_offset, visible_segment.path) for visible_segment in visible)
         return cls(segment.base_offset, segment.path, visible_segments, is_unflushed)
 
 
@@ -130,11 +130,16 @@ class Draft:
         """Plan to replace a segment by its parts. As in Kafka they are ``.swap`` files first: a crash loses no part."""
         directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
-        whole = join(directory, str(file.name))
-        self.actions.append(Action(ActionKind.SPLIT, whole, reason, source=file.path, parts=parts))
+        segment_path = join(directory, str(file.name))
+        self.actions.append(Action(ActionKind.SPLIT, segment_path, reason, source=file.path, parts=parts))
         bases = {file.name.offset, *(part.base_offset for part in parts)}
-        old = [one for name, one in self.files.items() if name.offset in bases and not name.temporary]
-        self.set_aside((one for one in old if one.name.kind in names.SEGMENT_KINDS), "it has been split")
+        old = [
+            replaced_file for name, replaced_file in self.files.items() if name.offset in bases and not name.temporary
+        ]
+        self.set_aside(
+            (replaced_file for replaced_file in old if replaced_file.name.kind in names.SEGMENT_KINDS),
+            "it has been split",
+        )
         for part in parts:
             final = join(directory, str(part.file.name))
             self.actions.append(
@@ -238,8 +243,8 @@ def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
         draft.delete(draft.of_segment(base, INDEX_KINDS), "a swap was about to take its place")
     cleaned_files = draft.with_temporary("cleaned")
     lowest = min((file.name.offset for file in cleaned_files), default=math.inf)
-    invalid = {one.name.offset for one in swaps if one.name.kind == "log" and one.name.offset >= lowest}
-    draft.delete((one for one in swaps if one.name.offset in invalid), "belongs to a split that did not finish")
+    invalid = {swap.name.offset for swap in swaps if swap.name.kind == "log" and swap.name.offset >= lowest}
+    draft.delete((swap for swap in swaps if swap.name.offset in invalid), "belongs to a split that did not finish")
     draft.delete(cleaned_files, "the cleaner did not finish it")
 
 
@@ -274,9 +279,12 @@ def _find_covered_segments(
     """Return the segments that start before the swap's end and contain offsets at or above its first one."""
     if swap.next_offset == swap.base_offset:
         return []
-    first = max((one.base_offset for one in kept_segments if one.base_offset <= swap.base_offset), default=0)
-    near = [one for one in kept_segments if first <= one.base_offset < swap.next_offset]
-    return [one for one in near if _end(filesystem, draft, one) > swap.base_offset]
+    first = max(
+        (kept_segment.base_offset for kept_segment in kept_segments if kept_segment.base_offset <= swap.base_offset),
+        default=0,
+    )
+    near = [kept_segment for kept_segment in kept_segments if first <= kept_segment.base_offset < swap.next_offset]
+    return [kept_segment for kept_segment in near if _end(filesystem, draft, kept_segment) > swap.base_offset]
 
 
 def _end(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> int:

@@ -141,7 +141,7 @@ def _plan_recovery(
     kept_segments = opened_segments.kept_segments
     removed_segments: list[KeptSegment] = []
     if recovers:
-        first_unflushed = _first_unflushed([one.base_offset for one in kept_segments], recovery_point)
+        first_unflushed = _first_unflushed([kept_segment.base_offset for kept_segment in kept_segments], recovery_point)
         kept_segments, removed_segments = _recover_from(
             filesystem, draft, kept_segments, first_unflushed, recovery_point
         )
@@ -190,7 +190,7 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
 def _find_segments_to_split(
     filesystem: FileSystem, partition: Partition, draft: Draft
 ) -> dict[int, tuple[FilePart, ...]]:
-    segments_by_path = {one.path: one for one in partition.segments}
+    segments_by_path = {segment.path: segment for segment in partition.segments}
     bases = draft.bases()
     splits: dict[int, tuple[FilePart, ...]] = {}
     for base, next_base in zip(bases, [*bases, None][1:], strict=True):
@@ -225,19 +225,19 @@ def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> 
     base_offset = segment.base_offset
     end, next_offset, is_far = 0, base_offset, False
     headers: list[Batches] = []
-    for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
+    for window in scan_segment(read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path):
         distances = window.batches.column("last_offset") - base_offset
         right = scan.check_crcs(window.data, window.in_data()) != 0
-        wrong = np.flatnonzero(~right | (distances < 0) | (distances > MAX_INT32))
-        good = int(wrong[0]) if len(wrong) else len(distances)
+        invalid_rows = np.flatnonzero(~right | (distances < 0) | (distances > MAX_INT32))
+        good = int(invalid_rows[0]) if len(invalid_rows) else len(distances)
         if good:
             end = int(window.batches.column("position")[good - 1] + window.batches.column("size")[good - 1])
             next_offset = base_offset + int(distances[good - 1]) + 1
         most_headers -= good
         if most_headers >= 0:
             headers.append(Batches(window.batches.table[:, :good], window.batches.end))
-        if len(wrong):
-            is_far = bool(right[wrong[0]])
+        if len(invalid_rows):
+            is_far = bool(right[invalid_rows[0]])
             break
     return SegmentWalk(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
 
@@ -332,7 +332,7 @@ def _recover_from(
     flushed_segments = [segment for segment in segments if segment.base_offset < first_unflushed]
     first = len(flushed_segments)
     for index in range(first, len(segments)):
-        before = segments[index].size_bytes
+        old_size_bytes = segments[index].size_bytes
         reason = f"not flushed: the recovery point is {recovery_point}"
         segment = (
             segments[index]
@@ -341,7 +341,7 @@ def _recover_from(
         )
         flushed_segments.append(segment)
         draft.rebuilds.append(Rebuild.of(segment, segments, is_unflushed=True))
-        if segment.size_bytes < before:
+        if segment.size_bytes < old_size_bytes:
             _delete_segments(draft, segments[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
             return flushed_segments, segments[index + 1 :]
     return flushed_segments, []

@@ -119,13 +119,16 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = apply_actions(filesystem, plan)
     all_segments = (*plan.overwritten, *plan.set_aside, *plan.segments)
-    segments = {one.path: Segment.of(one.base_offset, one.path, one.size_bytes) for one in all_segments}
-    headers = {one.path: one.headers for one in all_segments}
+    segments = {
+        kept_segment.path: Segment.of(kept_segment.base_offset, kept_segment.path, kept_segment.size_bytes)
+        for kept_segment in all_segments
+    }
+    headers = {kept_segment.path: kept_segment.headers for kept_segment in all_segments}
     state = _State(
         settings, _take_snapshots(filesystem, files, settings), checkpoints.load_epochs(partition.leader_epochs or ())
     )
     # A segment that is replayed early may be truncated later.
-    contents = {one.path: one for one in partition.segments} | segments
+    contents = {kept_segment.path: kept_segment for kept_segment in partition.segments} | segments
     start_checkpoint = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
         if rebuild.path in segments:
@@ -140,7 +143,9 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.broker_release != BEFORE_HORIZONS):
                 state.set_epochs(checkpoints.add_recovered_epochs(state.epochs, epochs))
-    replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
+    replay = replay_of(
+        filesystem, {kept_segment.base_offset: segments[kept_segment.path] for kept_segment in plan.segments}
+    )
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _write_indexes(filesystem, files, plan, state)
@@ -152,7 +157,9 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
 def apply_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
     """Return the files after deletions, renames, truncations and splits."""
     entries = filesystem.list_directory(plan.partition.directory)
-    files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in entries if not one.is_directory}
+    files: Contents = {
+        entry.name: Slice(entry.path, mtime_ms=entry.mtime_ms) for entry in entries if not entry.is_directory
+    }
     for action in plan.actions:
         _apply(files, action)
     return files
@@ -168,8 +175,8 @@ def _apply(files: Contents, action: Action) -> None:
         files[split_path(action.to)[1]] = files.pop(name)
     elif action.kind is ActionKind.SPLIT:
         files |= {f"{part.file.name}.swap": Slice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
-    elif action.kind is ActionKind.TRUNCATE and isinstance(whole := files[name], Slice):
-        files[name] = Slice(whole.path, action.size_bytes)
+    elif action.kind is ActionKind.TRUNCATE and isinstance(slice_ := files[name], Slice):
+        files[name] = Slice(slice_.path, action.size_bytes)
 
 
 def _mtime(content: bytes | Slice) -> int | None:
@@ -240,11 +247,11 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
 
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
     """Load the producer state of the whole log, as a broker does after it has loaded the segments."""
-    bases = [one.base_offset for one in plan.segments]
+    bases = [entry.base_offset for entry in plan.segments]
     end = plan.log_end_offset
     start = plan.log_start_offset if state.settings.broker_release == BEFORE_HORIZONS else start_checkpoint
     epochs = () if plan.is_emptied else state.epochs
-    state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
+    state.writes_epochs |= plan.is_emptied or any(entry.start_offset <= start for entry in epochs)
     state.set_epochs(checkpoints.truncate_epochs(epochs, start_offset=start, end_offset=end))
     state.stored_snapshots.remove_stray(bases)
     load = ProducerLoad(state.stored_snapshots)

@@ -167,11 +167,11 @@ class ChunkReader:
     def _join_parts(self, parts: list[memoryview], size: int) -> memoryview:
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
-        buffer, at = memoryview(self._buffer), 0
+        buffer, position = memoryview(self._buffer), 0
         for part in parts:
-            buffer[at : at + len(part)] = part
-            at += len(part)
-        return buffer[:at]
+            buffer[position : position + len(part)] = part
+            position += len(part)
+        return buffer[:position]
 
     def read_ahead(self, end: int) -> None:
         """Decompress chunks ahead of the reader in another thread, up to the segment's byte ``end``.
@@ -200,10 +200,10 @@ class ChunkReader:
     def _last_chunk_of_request(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
         start = self._index.object_range(chunk)[0]
-        most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
-        while most > chunk and self._index.object_range(most)[1] - start > FETCH_BYTES:
-            most -= 1
-        return most
+        last_chunk = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
+        while last_chunk > chunk and self._index.object_range(last_chunk)[1] - start > FETCH_BYTES:
+            last_chunk -= 1
+        return last_chunk
 
     def _start_read_ahead(self, chunk: int) -> None:
         """Start to decompress the chunks from ``chunk`` on that are neither in memory nor in progress."""
@@ -213,8 +213,8 @@ class ChunkReader:
         while following in self._chunks:
             following += 1
         while following <= self._ahead_to and len(self._pending) < READ_AHEAD_BLOCKS:
-            few = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
-            last = self._last_chunk_of_request(following, min(self._ahead_to, following + few - 1))
+            chunk_count = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
+            last = self._last_chunk_of_request(following, min(self._ahead_to, following + chunk_count - 1))
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
             self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
             following = last + 1

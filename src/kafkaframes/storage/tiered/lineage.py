@@ -63,8 +63,8 @@ def is_in_lineage(segment: SegmentMetadata, epochs: Epochs) -> bool:
     ranges = {
         epoch: (start, following - 1) for (epoch, start), (_, following) in pairwise([*starts, (0, _NO_END_OFFSET)])
     }
-    own = [*segment.leader_epochs, EpochStart(0, segment.end_offset + 1)]
-    for entry, following in pairwise(own):
+    segment_epochs = [*segment.leader_epochs, EpochStart(0, segment.end_offset + 1)]
+    for entry, following in pairwise(segment_epochs):
         if entry.start_offset >= following.start_offset:
             continue  # an epoch without records
         first, last = ranges.get(entry.leader_epoch, (0, -1))
@@ -100,11 +100,11 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
     following = 0
     for segment in _drop_contained(fitting, chain):
         if chain.segments:
-            before = chain.segments[-1]
+            last_segment = chain.segments[-1]
             if segment.start_offset > following:
                 chain.gaps.append((following, segment.start_offset - 1))
             elif segment.start_offset < following:
-                chain.overlaps.append((before, segment))
+                chain.overlaps.append((last_segment, segment))
         chain.segments.append(segment)
         following = segment.end_offset + 1
     return chain
@@ -219,16 +219,29 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
     record = envelopes.decode_metadata_record(REMOTE_METADATA_TOPIC, value).value
     name = type(record).spec.name.removesuffix("Record")
     if name == "RemotePartitionDeleteMetadata":
-        of, segment_id = record.topic_id_partition, None
+        topic_id_partition, segment_id = record.topic_id_partition, None
         state = _format_names(DELETION_STATES, record.remote_partition_delete_state)
     elif name in ("RemoteLogSegmentMetadata", "RemoteLogSegmentMetadataUpdate"):
-        of, segment_id = record.remote_log_segment_id.topic_id_partition, uuid_to_text(record.remote_log_segment_id.id)
+        topic_id_partition, segment_id = (
+            record.remote_log_segment_id.topic_id_partition,
+            uuid_to_text(record.remote_log_segment_id.id),
+        )
         state = _format_names(SEGMENT_STATES, record.remote_log_segment_state)
     else:
         return None
     facts = _facts(record) if segment_id is not None else {}
     facts |= {"broker_id": record.broker_id, "event_timestamp_ms": record.event_timestamp_ms}
-    return MetadataEntry(partition, offset, name, of.name, uuid_to_text(of.id), of.partition, segment_id, state, facts)
+    return MetadataEntry(
+        partition,
+        offset,
+        name,
+        topic_id_partition.name,
+        uuid_to_text(topic_id_partition.id),
+        topic_id_partition.partition,
+        segment_id,
+        state,
+        facts,
+    )
 
 
 def _format_names(names: tuple[str, ...], number: int) -> str:
@@ -245,7 +258,9 @@ def _facts(record: Any) -> dict[str, Any]:
             "end_offset": record.end_offset,
             "max_timestamp_ms": record.max_timestamp_ms,
             "segment_size": record.segment_size_in_bytes,
-            "leader_epochs": {one.leader_epoch: one.offset for one in record.segment_leader_epochs},
+            "leader_epochs": {
+                epoch_entry.leader_epoch: epoch_entry.offset for epoch_entry in record.segment_leader_epochs
+            },
         }
     if record.custom_metadata is not None:
         facts["custom_metadata"] = custom_metadata(bytes(record.custom_metadata))

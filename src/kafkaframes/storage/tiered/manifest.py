@@ -281,7 +281,7 @@ class Manifest:
     @property
     def indexes_size(self) -> int:
         """Size of the indexes object, in bytes."""
-        return max((one.position + one.size for one in self.indexes.values()), default=0)
+        return max((index.position + index.size for index in self.indexes.values()), default=0)
 
 
 def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
@@ -412,7 +412,7 @@ def _epochs(value: Any) -> tuple[EpochStart, ...]:
     if not all(_EPOCH_PATTERN.fullmatch(name) and int(name) <= MAX_INT32 for name in values.names):
         raise DecodeError("a leader epoch is not a number")
     epochs = tuple(EpochStart(int(name), values.take(name, _offset)) for name in sorted(values.names, key=int))
-    starts = [one.start_offset for one in epochs]
+    starts = [epoch_start.start_offset for epoch_start in epochs]
     if starts != sorted(starts):
         raise DecodeError("a later leader epoch begins at a lower offset")
     return epochs

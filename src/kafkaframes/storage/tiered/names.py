@@ -226,9 +226,9 @@ def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -
     The directory may be the store, a topic folder in it, or a partition folder.
     """
     listed = list(entries)
-    own, above = parse_folder(path), TopicFolder.parse(split_path(path)[1])
-    if own is not None and any(ObjectName.parse(entry.name) for entry in listed):
-        return Store(split_path(split_path(path)[0])[0], filesystem, (_folder(path, *own, listed),))
+    folder_key, above = parse_folder(path), TopicFolder.parse(split_path(path)[1])
+    if folder_key is not None and any(ObjectName.parse(entry.name) for entry in listed):
+        return Store(split_path(split_path(path)[0])[0], filesystem, (_folder(path, *folder_key, listed),))
     folders = list(_partitions(filesystem, above, listed)) if above is not None else []
     if folders:
         return Store(split_path(path)[0], filesystem, tuple(folders))
@@ -266,7 +266,7 @@ def store_of_objects(filesystem: FileSystem, directory: str, object_names: Itera
 
     The objects need not be in a partition folder, because copied objects still have the metadata in their manifest.
     """
-    stems = {name.stem if (name := ObjectName.parse(one)) is not None else None for one in object_names}
+    stems = {name.stem if (name := ObjectName.parse(object_name)) is not None else None for object_name in object_names}
     if None in stems:
         return None
     uploads = _uploads(filesystem.list_directory(directory))

@@ -58,9 +58,9 @@ class Knowledge:
     def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
         """Return the local copies of a partition, without copies of another topic with the same name."""
         return tuple(
-            one
-            for one in self.copies.get(topic_partition, ())
-            if one.metadata is None or one.metadata.topic_id == topic_id
+            partition
+            for partition in self.copies.get(topic_partition, ())
+            if partition.metadata is None or partition.metadata.topic_id == topic_id
         )
 
 
@@ -119,14 +119,14 @@ def _is_former(tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft]
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
     the user has to choose one.
     """
-    own = tiered_log.folder.topic.topic_id
+    topic_id = tiered_log.folder.topic.topic_id
     namesakes = {
         one.folder.topic.topic_id for one in tiered_logs if one.topic_partition == tiered_log.topic_partition
-    } - {own}
+    } - {topic_id}
     copies = knowledge.copies.get(tiered_log.topic_partition, ())
     local = {one.metadata.topic_id for one in copies if one.metadata is not None}
-    is_deleted = (own, tiered_log.folder.partition) in knowledge.metadata.deleted_partitions
-    return bool(namesakes) and own not in local and (is_deleted or bool(namesakes & local))
+    is_deleted = (topic_id, tiered_log.folder.partition) in knowledge.metadata.deleted_partitions
+    return bool(namesakes) and topic_id not in local and (is_deleted or bool(namesakes & local))
 
 
 def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
@@ -179,19 +179,19 @@ def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, ob
 
 def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
     """Check that a manifest describes the segment of its key."""
-    own, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
+    metadata, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
     checks = [
-        ("base offset", own.start_offset, key and key.base_offset),
-        ("id", own.segment_id, key and key.segment_id),
+        ("base offset", metadata.start_offset, key and key.base_offset),
+        ("id", metadata.segment_id, key and key.segment_id),
     ]
     if folder.topic.topic_id:
-        checks += [("topic id", own.topic_id, folder.topic.topic_id)]
-        checks += [("partition", own.topic_partition.partition, folder.partition)]
-        if not folder.topic.name.endswith(own.topic_partition.topic):
-            checks += [("topic", own.topic_partition.topic, folder.topic.name)]
-    for what, in_manifest, in_key in checks:
+        checks += [("topic id", metadata.topic_id, folder.topic.topic_id)]
+        checks += [("partition", metadata.topic_partition.partition, folder.partition)]
+        if not folder.topic.name.endswith(metadata.topic_partition.topic):
+            checks += [("topic", metadata.topic_partition.topic, folder.topic.name)]
+    for fact, in_manifest, in_key in checks:
         if in_manifest != in_key:
-            raise LogDirError(f"the manifest is of {what} {in_manifest}, its key of {in_key}", file=file)
+            raise LogDirError(f"the manifest is of {fact} {in_manifest}, its key of {in_key}", file=file)
 
 
 def _choose(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: Knowledge) -> None:
@@ -290,14 +290,17 @@ def _partition(
     directory = directory_view(tiered_log.folder.path, tiered_log.topic_partition)
     entries = tuple(sorted(_entries(tiered_log, directory), key=lambda entry: entry.name))
     listings[directory] = entries
-    ends = {one.start_offset: one.end_offset for one in tiered_log.chain.segments}
+    ends = {tiered_segment.start_offset: tiered_segment.end_offset for tiered_segment in tiered_log.chain.segments}
     starts = _log_starts(knowledge, tiered_log)
     partition = partition_of_entries(filesystem, directory, entries, store_path, starts)
-    for upload in (tiered_log.uploads[one.segment_id] for one in tiered_log.chain.segments):
+    for upload in (tiered_log.uploads[tiered_segment.segment_id] for tiered_segment in tiered_log.chain.segments):
         tiered_log.problems += _size_problems(upload)
     return replace(
         partition,
-        segments=tuple(replace(one, end_offset=ends[one.base_offset]) for one in partition.segments),
+        segments=tuple(
+            replace(tiered_segment, end_offset=ends[tiered_segment.base_offset])
+            for tiered_segment in partition.segments
+        ),
         problems=(*partition.problems, *tiered_log.problems),
         notes=tuple(
             f"{join(tiered_log.folder.path, stem)}: {reason}" for stem, reason in sorted(tiered_log.notes.items())
@@ -308,7 +311,9 @@ def _partition(
 def _log_starts(knowledge: Knowledge, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
     copies = knowledge.of_topic(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
     starts = [
-        one.checkpointed_offsets[_LOG_START_FILE] for one in copies if _LOG_START_FILE in one.checkpointed_offsets
+        partition.checkpointed_offsets[_LOG_START_FILE]
+        for partition in copies
+        if _LOG_START_FILE in partition.checkpointed_offsets
     ]
     return {_LOG_START_FILE: {tiered_log.topic_partition: max(starts)}} if starts else {}
 

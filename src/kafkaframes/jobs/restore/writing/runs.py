@@ -281,7 +281,7 @@ def _check_above(partition: TopicPartition, run: WrittenRun, end: int) -> None:
 def _assign_run(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
     """Yield a run's batches with their final offsets, about a window at a time."""
     with LocalFileSystem().open(run.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True, file=run.path):
+        for window in scan_segment(read_at, size_bytes=run.size_bytes, includes_data=True, file=run.path):
             if not len(window.batches):
                 continue
             if task.settings.compresses_late:
