@@ -72,7 +72,9 @@ class Tape:
     def segment(self, side, offset, data, *, captured_bytes=None):
         """Send a segment, of which the capture has ``captured_bytes`` bytes, by default all."""
         self.time += 1_000_000
-        packet = self.talk._packet(side, self.talk.at(offset), self.talk.at(0), PSH | ACK, data)
+        packet = self.talk._packet(
+            side, self.talk.sequence_number_at(offset), self.talk.sequence_number_at(0), PSH | ACK, data
+        )
         left_out = 0 if captured_bytes is None else len(data) - captured_bytes
         record = bytearray(_record(self.time, packet[: len(packet) - left_out]))
         struct.pack_into("<I", record, 24, len(packet))

@@ -59,7 +59,7 @@ def test_memory_is_bounded_by_what_a_datagram_can_be():
         for offset in range(8, 80, 8):
             entry.add(fragment(bytes(6000), offset, True, number))
     assert len(entry.waiting) <= MAX_DATAGRAMS
-    assert all(len(one.payload) + len(one.there) < 70_000 for one in entry.waiting.values())
+    assert all(len(one.payload) + len(one.received_units) < 70_000 for one in entry.waiting.values())
 
 
 def test_a_fragment_that_was_cut_is_no_whole_one():

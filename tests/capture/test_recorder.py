@@ -316,7 +316,7 @@ def test_answers_are_passed_on_in_any_pieces(step):
 
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
-    answer = BrokerAddresses().of(10, 2)
+    answer = BrokerAddresses().find_answer(10, 2)
     local_response = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
     assert decode_response(local_response, 10, 2).body == body.replace(host="here", port=1)
     error_response = message("FindCoordinatorResponse")(
@@ -392,7 +392,7 @@ def test_no_address_of_a_broker_is_left_in_any_answer(api):
             assert passed_on == frame_of(response)
         else:
             assert HOST.encode() not in passed_on
-            assert (HOST.encode() in response) == (BrokerAddresses().of(api.key, version).paths != ())
+            assert (HOST.encode() in response) == (BrokerAddresses().find_answer(api.key, version).paths != ())
 
 
 def kip_636_metadata():

@@ -64,10 +64,10 @@ def test_nothing_of_it_is_left(tmp_path):
 
 def test_pseudonyms_have_the_same_length_and_are_the_same_for_the_same():
     names = Pseudonyms()
-    assert names.of("grüße".encode()) == names.of("grüße".encode())
-    assert len(names.of("grüße".encode())) == 7
-    assert names.of(b"orders") != names.of(b"others")
-    assert Pseudonyms().of(b"orders") != names.of(b"orders")
+    assert names.pseudonym("grüße".encode()) == names.pseudonym("grüße".encode())
+    assert len(names.pseudonym("grüße".encode())) == 7
+    assert names.pseudonym(b"orders") != names.pseudonym(b"others")
+    assert Pseudonyms().pseudonym(b"orders") != names.pseudonym(b"orders")
 
 
 def test_records_keep_the_headers_of_their_batches():

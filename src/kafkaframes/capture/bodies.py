@@ -86,8 +86,8 @@ class Kind(NamedTuple):
 
     def decode(self, data: bytes) -> Frame:
         """Decode one frame."""
-        own = self.apis.is_own(self.api_key)
-        spec = self.apis.spec(self.api_key, self.direction, self.api_version) if own else None
+        is_known_api = self.apis.is_own(self.api_key)
+        spec = self.apis.spec(self.api_key, self.direction, self.api_version) if is_known_api else None
         if self.direction == REQUEST:
             return decode_request(data, specs=spec)
         return decode_response(data, self.api_key, self.api_version, specs=spec)
@@ -136,9 +136,17 @@ def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColu
     indexes = np.arange(count)
     indexes[missing_rows] = count + np.arange(len(missing_rows))
     return TextColumns(
-        pa.concat_arrays([headers, pa.array([one.header for one in result], pa.string())]).take(pa.array(indexes)),
-        pa.concat_arrays([bodies, pa.array([one.body for one in result], pa.string())]).take(pa.array(indexes)),
-        {index: one.error for index, one in zip(missing_rows.tolist(), result, strict=True) if one.error is not None},
+        pa.concat_arrays([headers, pa.array([decoded_body.header for decoded_body in result], pa.string())]).take(
+            pa.array(indexes)
+        ),
+        pa.concat_arrays([bodies, pa.array([decoded_body.body for decoded_body in result], pa.string())]).take(
+            pa.array(indexes)
+        ),
+        {
+            index: decoded_body.error
+            for index, decoded_body in zip(missing_rows.tolist(), result, strict=True)
+            if decoded_body.error is not None
+        },
     )
 
 
@@ -178,8 +186,8 @@ def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
         end = kind.end_of(data)
         if end >= len(data):
             raise
-        rest = count_text(len(data) - end, "byte")
-        return kind.decode(data[:end]), f"{kind.direction}: {rest} left over after the message"
+        trailing_bytes = count_text(len(data) - end, "byte")
+        return kind.decode(data[:end]), f"{kind.direction}: {trailing_bytes} left over after the message"
 
 
 def _decode_message(data: bytes) -> str:

@@ -101,17 +101,17 @@ class Calls:
         """Return the frame rows of the calls' requests or responses, -1 if a call lacks one."""
         return self.request if direction == REQUEST else self.response
 
-    def of(self, direction: str, column: int) -> Ints:
+    def frame_values(self, direction: str, column: int) -> Ints:
         """Return a frame column of each request or response, -1 (0 for flags and missing bytes) if there is none."""
         result: Ints = self._facts[direction][column]
         return result
 
-    def numbers(self, direction: str, column: int, kind: pa.DataType, *, least: int | None = None) -> pa.Array:
-        """Return a frame column as an Arrow array, with null for missing frames and for values below ``least``."""
-        values = self.of(direction, column)
+    def numbers(self, direction: str, column: int, kind: pa.DataType, *, min_value: int | None = None) -> pa.Array:
+        """Return a frame column as an Arrow array, with null for missing frames and for values below ``min_value``."""
+        values = self.frame_values(direction, column)
         mask = self.side(direction) < 0
-        if least is not None:
-            mask |= values < least
+        if min_value is not None:
+            mask |= values < min_value
         return pa.array(values, pa.int64(), mask=mask).cast(kind)
 
     # ------------------------------------------------------------------------------------------------ state
@@ -119,41 +119,50 @@ class Calls:
     @cached_property
     def has_api(self) -> Any:
         """A mask of calls that have a request whose API is known."""
-        return (self.request >= 0) & (self.of(REQUEST, layout.F_API) >= 0)
+        return (self.request >= 0) & (self.frame_values(REQUEST, layout.F_API) >= 0)
 
     def state(self, direction: str) -> list[str]:
         """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
         rows = self.side(direction)
-        is_damaged = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+        is_damaged = (self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
         result = np.where(rows < 0, "missing", np.where(is_damaged, "damaged", "whole"))
         if direction == RESPONSE:
-            silent = (rows < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
+            silent = (rows < 0) & ((self.frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) != 0)
             result = np.where(silent, "none", result)
         return list(map(str, result))
 
     def _note_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
-            is_damaged = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
-            missing, size = self.of(direction, layout.F_MISSING), self.of(direction, layout.F_SIZE)
+            is_damaged = (self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) != 0
+            missing_bytes, size = (
+                self.frame_values(direction, layout.F_MISSING),
+                self.frame_values(direction, layout.F_SIZE),
+            )
             for row in np.flatnonzero(is_damaged).tolist():
-                self.add_error(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
+                self.add_error(
+                    row, f"{direction}: {missing_bytes[row]} of its {size[row]} bytes are not in the capture"
+                )
         for row in np.flatnonzero(self.request < 0).tolist():
             self.add_error(row, "request: not in the capture")
-        silent = (self.response < 0) & ((self.of(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
+        silent = (self.response < 0) & ((self.frame_values(REQUEST, layout.F_FLAGS) & layout.NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
             self.add_error(row, "response: not in the capture")
 
     def add_error(self, row: int, text: str) -> None:
         """Append a text to a call's ``_error``."""
-        before = self.errors.get(row)
-        self.errors[row] = text if before is None else f"{before}; {text}"
+        old_text = self.errors.get(row)
+        self.errors[row] = text if old_text is None else f"{old_text}; {text}"
 
     # ----------------------------------------------------------------------------------------------- bodies
 
     @cached_property
     def kinds(self) -> Ints:
         """API key and version of each call as one number, -1 if the API is unknown."""
-        return np.where(self.has_api, (self.of(REQUEST, layout.F_API) << 16) | self.of(REQUEST, layout.F_VERSION), -1)
+        return np.where(
+            self.has_api,
+            (self.frame_values(REQUEST, layout.F_API) << 16) | self.frame_values(REQUEST, layout.F_VERSION),
+            -1,
+        )
 
     @cached_property
     def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
@@ -174,11 +183,11 @@ class Calls:
 
     def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[Kind, Ints]]:
         """Yield (kind, rows of calls) for whole requests or responses whose API is known."""
-        whole = (self.side(direction) >= 0) & ((self.of(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
+        is_whole = (self.side(direction) >= 0) & ((self.frame_values(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
         for number, calls in self.kinds_of_calls[1]:
             kind = Kind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
             if number >= 0 and (only is None or only(kind.api_key)):
-                rows = calls[whole[calls]]
+                rows = calls[is_whole[calls]]
                 if len(rows):
                     yield kind, rows
 
@@ -287,12 +296,12 @@ class Calls:
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)
         indexes[unique] = np.arange(len(unique))
-        return self.maker.names.of(self.traffic.connections, unique.tolist()), indexes[self.connection]
+        return self.maker.names.resolve(self.traffic.connections, unique.tolist()), indexes[self.connection]
 
     def end(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
         ends, which = self.ends
-        values = pa.array([getattr(one, field) for one in ends], kind)
+        values = pa.array([getattr(endpoint, field) for endpoint in ends], kind)
         return values.take(pa.array(which, pa.int64()))
 
     @cached_property
@@ -300,30 +309,36 @@ class Calls:
         """Name and version of the client software, from the ApiVersions requests of each call's connection."""
         facts = self.maker.software
         events = software_events(self.traffic, facts, self.maker.apis)
-        return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=False))
+        return facts.pairs(
+            facts.fill(events, self.connection, self.frame_values(REQUEST, layout.F_OFFSET), is_after=False)
+        )
 
     @cached_property
     def principals(self) -> pa.Array:
         """The authenticated principal of each call's connection."""
         facts = self.maker.principals
         events = self.maker.logins.events(self.traffic, facts, self.maker.apis)
-        return facts.column(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=True))
+        return facts.column(
+            facts.fill(events, self.connection, self.frame_values(REQUEST, layout.F_OFFSET), is_after=True)
+        )
 
     # ------------------------------------------------------------------------------------------ plain columns
 
     def times(self, direction: str) -> pa.Array:
         """Return the times at which requests or responses were complete."""
-        values = self.of(direction, layout.F_END_TIME) // 1000
+        values = self.frame_values(direction, layout.F_END_TIME) // 1000
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP_TYPE)
 
     def latency(self) -> pa.Array:
         """Return the time between request and response, in milliseconds."""
-        milliseconds = (self.of(RESPONSE, layout.F_END_TIME) - self.of(REQUEST, layout.F_END_TIME)) / 1e6
+        milliseconds = (
+            self.frame_values(RESPONSE, layout.F_END_TIME) - self.frame_values(REQUEST, layout.F_END_TIME)
+        ) / 1e6
         return pa.array(milliseconds, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
     def client_ids(self) -> pa.Array:
         """Return the client ids, null if the header has none."""
-        lengths = self.of(REQUEST, layout.F_ID_LENGTH)
+        lengths = self.frame_values(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
         raw, starts = self.traffic.bytes_of(self.request[rows], lead=_CLIENT_ID_POSITION, sizes=lengths[rows])
         offsets = np.zeros(self.count + 1, np.int64)
@@ -332,7 +347,7 @@ class Calls:
         valid = np.zeros(self.count, bool)
         valid[rows] = True
         buffers = [np.packbits(valid, bitorder="little"), offsets.astype(np.int32), raw]
-        return _text(pa.Array.from_buffers(pa.binary(), self.count, [pa.py_buffer(one) for one in buffers]))
+        return _text(pa.Array.from_buffers(pa.binary(), self.count, [pa.py_buffer(buffer) for buffer in buffers]))
 
     def api_names(self) -> pa.Array:
         """Return the names of the APIs."""
@@ -344,19 +359,21 @@ class Calls:
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation id of each request, or of the response if the request is missing."""
-        request_ids = self.of(REQUEST, layout.F_CORRELATION)
-        values = np.where(self.request >= 0, request_ids, self.of(RESPONSE, layout.F_CORRELATION))
-        has_id = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
+        request_ids = self.frame_values(REQUEST, layout.F_CORRELATION)
+        values = np.where(self.request >= 0, request_ids, self.frame_values(RESPONSE, layout.F_CORRELATION))
+        has_id = self.has_api | ((self.request < 0) & (self.frame_values(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~has_id).cast(pa.int32())
 
     def file_names(self) -> pa.Array:
         """Return the capture file of each request, or of the response if the request is missing."""
-        number = np.where(self.request >= 0, self.of(REQUEST, layout.F_NUMBER), self.of(RESPONSE, layout.F_NUMBER))
+        number = np.where(
+            self.request >= 0, self.frame_values(REQUEST, layout.F_NUMBER), self.frame_values(RESPONSE, layout.F_NUMBER)
+        )
         return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_SHIFT, pa.int64()))
 
     def packets(self, direction: str) -> pa.Array:
         """Return the number of the packet in which each request or response starts."""
-        values = self.of(direction, layout.F_NUMBER) & FILE_MASK
+        values = self.frame_values(direction, layout.F_NUMBER) & FILE_MASK
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0)
 
     def raw(self, direction: str) -> pa.Array:
@@ -364,7 +381,7 @@ class Calls:
         rows = np.flatnonzero(self.side(direction) >= 0)
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
-        keys = self.of(REQUEST, layout.F_API).tolist()
+        keys = self.frame_values(REQUEST, layout.F_API).tolist()
         for index, row in enumerate(rows.tolist()):
             if has_secrets(keys[row]) and not self.maker.secrets:
                 continue
@@ -409,7 +426,7 @@ def _text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [None if one is None else java_text(one) for one in array.to_pylist()]
+        texts = [None if value is None else java_text(value) for value in array.to_pylist()]
         return pa.array(texts, pa.string())
 
 
@@ -435,9 +452,9 @@ _COLUMN_FUNCTIONS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
     "principal": lambda calls: calls.principals,
-    "apiKey": lambda calls: calls.numbers(REQUEST, layout.F_API, pa.int32(), least=0),
+    "apiKey": lambda calls: calls.numbers(REQUEST, layout.F_API, pa.int32(), min_value=0),
     "apiName": lambda calls: calls.api_names(),
-    "apiVersion": lambda calls: calls.numbers(REQUEST, layout.F_VERSION, pa.int32(), least=0),
+    "apiVersion": lambda calls: calls.numbers(REQUEST, layout.F_VERSION, pa.int32(), min_value=0),
     "flexible": lambda calls: calls.flexible(),
     "correlationId": lambda calls: calls.correlation_ids(),
     "requestSizeBytes": lambda calls: calls.numbers(REQUEST, layout.F_SIZE, pa.int64()),

@@ -69,22 +69,22 @@ class ClientFacts:
         number = int(self._last[connection]) if connection < len(self._last) else NO_VERSION
         return None if number == NO_VERSION else self.texts[number]
 
-    def fill(self, events: Ints, connections: Ints, offsets: Ints, *, after: bool) -> Ints:
+    def fill(self, events: Ints, connections: Ints, offsets: Ints, *, is_after: bool) -> Ints:
         """Return for each call the text index of the fact that is valid at its request.
 
         Args:
             events: events of this pass, as rows of ``Event``, in any order.
             connections, offsets: connection and request offset of each call; the offset is -1 without a request.
-            after: whether an event is valid only after its own request.
+            is_after: whether an event is valid only after its own request.
         """
-        most = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
-        while most >= len(self._last):
+        max_connection = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
+        while max_connection >= len(self._last):
             self._last = np.concatenate([self._last, np.full_like(self._last, NO_VERSION)])
         result: Ints = self._last[connections]
         if len(events):
             events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
             keys, lookup_keys = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
-            indexes = np.searchsorted(keys, lookup_keys, side="left" if after else "right") - 1
+            indexes = np.searchsorted(keys, lookup_keys, side="left" if is_after else "right") - 1
             has_event = (indexes >= 0) & (events[indexes, 0] == connections)
             result = np.where(has_event, events[indexes, 2], result)
             self._keep(events[events[:, 3] != 0])
@@ -102,7 +102,7 @@ class ClientFacts:
     def pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
         """Return names and versions of software at indexes as two columns."""
         halves = [split_software(text) for text in self.texts]
-        first, second = (self._column([one[half] for one in halves], numbers) for half in (0, 1))
+        first, second = (self._column([pair[side] for pair in halves], numbers) for side in (0, 1))
         return first, second
 
     @staticmethod
@@ -141,7 +141,8 @@ def software_events(traffic: WindowResult, facts: ClientFacts, apis: Apis = CATA
     rows = _requests_of(traffic, API_VERSIONS)
     versions = traffic.frames[rows, layout.F_VERSION]
     result = [
-        _registration_events(traffic, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)
+        _registration_events(traffic, facts, int(version), rows[versions == version], apis)
+        for version in np.unique(versions)
     ]
     return np.concatenate([events_of(()), *result])
 
@@ -161,7 +162,7 @@ def _registration_events(traffic: WindowResult, facts: ClientFacts, version: int
 
 
 def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
-    names, versions = (body.field(f"clientSoftware{what}") for what in ("Name", "Version"))
+    names, versions = (body.field(f"clientSoftware{suffix}") for suffix in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _FACT_SEPARATOR).dictionary_encode()
     numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NO_VERSION], np.int64)
     indexes = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -172,12 +173,12 @@ def _is_rejected(traffic: WindowResult, rows: Ints, version: int, apis: Apis) ->
     """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(traffic)[rows]
-    there = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
+    has_answer = (answers >= 0) & (traffic.frames[answers, layout.F_HAVE] >= 6)
     result = np.full(len(rows), version >= newest)
-    sizes = np.full(int(there.sum()), 2, np.int64)
-    raw, _ = traffic.bytes_of(answers[there], lead=4, sizes=sizes)
+    sizes = np.full(int(has_answer.sum()), 2, np.int64)
+    raw, _ = traffic.bytes_of(answers[has_answer], lead=4, sizes=sizes)
     codes = raw[: 2 * len(sizes)].reshape(-1, 2)
-    result[there] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
+    result[has_answer] = (codes[:, 0] == 0) & (codes[:, 1] == ErrorCode.UNSUPPORTED_VERSION)
     return result
 
 
@@ -206,7 +207,9 @@ class Logins:
 
     def renumber(self, numbers: Ints) -> None:
         """Apply the new numbers of connections, -1 for forgotten ones."""
-        self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
+        self._waiting = {
+            int(numbers[connection]): user for connection, user in self._waiting.items() if numbers[connection] >= 0
+        }
 
     def events(self, traffic: WindowResult, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
         """Return the principal events of a pass."""

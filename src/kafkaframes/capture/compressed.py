@@ -72,8 +72,8 @@ class GzipMember:
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
         """Return output and the number of consumed bytes. See ``Member``."""
         output = self._inflate.decompress(data, max_bytes)
-        rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
-        return output, len(data) - len(rest)
+        unused_data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+        return output, len(data) - len(unused_data)
 
 
 class Lz4Member:
@@ -94,8 +94,8 @@ class Lz4Member:
         if not self._frame.needs_input:
             return self._frame.decompress(b"", max_bytes), 0
         output = self._frame.decompress(bytes(data), max_bytes)
-        rest = self._frame.unused_data or b"" if self._frame.eof else b""
-        return output, len(data) - len(rest)
+        unused_data = self._frame.unused_data or b"" if self._frame.eof else b""
+        return output, len(data) - len(unused_data)
 
 
 class _CompressedFile(io.RawIOBase):
@@ -266,9 +266,9 @@ class ZstdFrames:
                 self._skip_bytes -= step
                 position += step
                 continue
-            missing = _HEADER_BYTES_OF_STATE[self._state] - len(self._head)
-            self._head += data[position : position + missing]
-            position += missing
+            missing_bytes = _HEADER_BYTES_OF_STATE[self._state] - len(self._head)
+            self._head += data[position : position + missing_bytes]
+            position += missing_bytes
             if len(self._head) == _HEADER_BYTES_OF_STATE[self._state]:
                 head, self._head = self._head, b""
                 self._parse_header(head)

@@ -129,9 +129,9 @@ def open_container(head: bytes, file: str) -> Container:
     Raises:
         DecodeError: the file is not a capture, or has an unsupported format, which the message names if it is known.
     """
-    for magic, what in _OTHER_FORMATS:
+    for magic, format_name in _OTHER_FORMATS:
         if head.startswith(magic):
-            raise DecodeError(f"this is {what}", file=file, position=0)
+            raise DecodeError(f"this is {format_name}", file=file, position=0)
     if len(head) >= 12 and struct.unpack(">I", head[:4])[0] == SECTION_HEADER:
         return Container(layout.PCAPNG, _section_is_little(head, 0, file), 0)
     for order in ("<", ">"):
@@ -203,10 +203,10 @@ def _size(block: memoryview, order: str, position: int, file: str) -> int:
 def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
     link, _, snap = struct.unpack_from(order + "HHI", block, 8)
     ticks, factor, shift_ns = layout.MULTIPLY, 1000, 0
-    at = 16
-    while at + 4 <= len(block) - 4:
-        code, length = struct.unpack_from(order + "HH", block, at)
-        value = block[at + 4 : min(at + 4 + length, len(block) - 4)]
+    position = 16
+    while position + 4 <= len(block) - 4:
+        code, length = struct.unpack_from(order + "HH", block, position)
+        value = block[position + 4 : min(position + 4 + length, len(block) - 4)]
         if code == 0:
             break
         if code == _IF_TSRESOL and value:
@@ -214,7 +214,7 @@ def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
         elif code == _IF_TSOFFSET and len(value) == 8:
             seconds = struct.unpack(order + "q", value)[0]
             shift_ns = seconds * 1_000_000_000 if abs(seconds) < 1 << 33 else 0
-        at += 4 + (length + 3) // 4 * 4
+        position += 4 + (length + 3) // 4 * 4
     return link, ticks, factor, shift_ns, snap
 
 
@@ -261,17 +261,20 @@ class Conversation:
     def __init__(self, client: End, server: End, *, initial: int = 0) -> None:
         self.ends = (client, server)
         self.initial = initial & 0xFFFFFFFF
-        self.next = [self.at(0), self.at(0)]  # sequence number of the next byte of each side
+        self.next = [
+            self.sequence_number_at(0),
+            self.sequence_number_at(0),
+        ]  # sequence number of the next byte of each side
         self._addresses = [ipaddress.ip_address(end[0]) for end in self.ends]
-        self._is_v4 = all(one.version == 4 for one in self._addresses)
+        self._is_v4 = all(address.version == 4 for address in self._addresses)
 
-    def at(self, offset: int) -> int:
+    def sequence_number_at(self, offset: int) -> int:
         """Return the sequence number of a stream offset."""
         return (self.initial + 1 + offset) & 0xFFFFFFFF
 
     def opening(self, time_ns: int) -> bytes:
         """Return the three packets of the TCP handshake."""
-        first = self.at(0)
+        first = self.sequence_number_at(0)
         steps = ((0, self.initial, 0, SYN), (1, self.initial, first, SYN | ACK), (0, first, first, ACK))
         return b"".join(_record(time_ns, self._packet(*step, b"")) for step in steps)
 

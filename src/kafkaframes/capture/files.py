@@ -34,19 +34,21 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         OptionError: a path does not exist, or a directory or pattern holds no file.
     """
     result: list[str] = []
-    for named in paths:
-        text = os.fspath(named)
+    for path in paths:
+        text = os.fspath(path)
         location = Path(text)
         if location.is_dir():
-            names = [str(one) for one in location.iterdir() if one.is_file() and _is_ours(one.name)]
+            names = [
+                str(candidate) for candidate in location.iterdir() if candidate.is_file() and _is_ours(candidate.name)
+            ]
         elif location.exists():
             names = [text]
         else:
-            names = [one for one in glob.glob(text) if os.path.isfile(one)]
+            names = [candidate for candidate in glob.glob(text) if os.path.isfile(candidate)]
         if not names:
-            missing = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH
-            what = "contains no capture or request log" if location.is_dir() else missing
-            raise OptionError(f"{what} (at {text})")
+            missing_text = "nothing matches the pattern" if glob.has_magic(text) else NO_SUCH_PATH
+            problem = "contains no capture or request log" if location.is_dir() else missing_text
+            raise OptionError(f"{problem} (at {text})")
         result += sorted(names, key=natural)
     return list(dict.fromkeys(result))
 
@@ -65,7 +67,7 @@ def is_traffic(path: str) -> bool:
     """Return whether a file is named like a capture or request log, or a directory contains captures."""
     location = Path(path)
     if location.is_dir():
-        return any(one.is_file() and CAPTURE_NAME.search(one.name) for one in location.iterdir())
+        return any(file.is_file() and CAPTURE_NAME.search(file.name) for file in location.iterdir())
     if "://" in path or not location.is_file():
         return False
     is_segment = location.suffix == ".log" and location.stem.isdecimal()

@@ -57,8 +57,8 @@ class _PartialDatagram:
 
     header: bytes = b""
     payload: bytearray = field(default_factory=bytearray)
-    there: bytearray = field(default_factory=bytearray)  # 1 for each unit of 8 bytes that was received
-    missing: int = 0  # units that are missing before the last received unit
+    received_units: bytearray = field(default_factory=bytearray)  # 1 for each unit of 8 bytes that was received
+    missing_units: int = 0  # units that are missing before the last received unit
     size: int = -1
     protocol: int = 0
     fragments: int = 0
@@ -79,27 +79,27 @@ class _PartialDatagram:
         if not part.more and self.size < 0:
             self.size = end
         first, last = part.offset // _FRAGMENT_UNIT_BYTES, (end + _FRAGMENT_UNIT_BYTES - 1) // _FRAGMENT_UNIT_BYTES
-        if last > len(self.there):
-            self.missing += last - len(self.there)
-            self.there.extend(bytes(last - len(self.there)))
+        if last > len(self.received_units):
+            self.missing_units += last - len(self.received_units)
+            self.received_units.extend(bytes(last - len(self.received_units)))
             self.payload.extend(bytes(last * _FRAGMENT_UNIT_BYTES - len(self.payload)))
-        new = self.there.count(0, first, last)
-        self.missing -= new
+        new = self.received_units.count(0, first, last)
+        self.missing_units -= new
         if new == last - first:
             self.payload[part.offset : end] = part.payload
         elif new:
             self._fill(part, first, last)
-        self.there[first:last] = b"\1" * (last - first)
+        self.received_units[first:last] = b"\1" * (last - first)
 
     def _fill(self, chunk: _Fragment, first: int, last: int) -> None:
         for unit in range(first, last):
-            if not self.there[unit]:
+            if not self.received_units[unit]:
                 part = chunk.payload[unit * _FRAGMENT_UNIT_BYTES - chunk.offset :][:_FRAGMENT_UNIT_BYTES]
                 self.payload[unit * _FRAGMENT_UNIT_BYTES : unit * _FRAGMENT_UNIT_BYTES + len(part)] = part
 
-    def whole(self) -> bytes | None:
+    def join_units(self) -> bytes | None:
         """Return the payload if the datagram is complete, else None."""
-        if self.size < 0 or not self.header or self.missing or len(self.payload) < self.size:
+        if self.size < 0 or not self.header or self.missing_units or len(self.payload) < self.size:
             return None
         return bytes(self.payload[: self.size])
 
@@ -124,7 +124,7 @@ class Defragmenter:
             return None
         entry = self.waiting.setdefault(part.key, _PartialDatagram())
         entry.add(part)
-        payload = entry.whole()
+        payload = entry.join_units()
         if payload is not None:
             del self.waiting[part.key]
             return _with_size(entry.header, payload)
@@ -171,21 +171,21 @@ def _version_6(packet: bytes) -> _Fragment | None:
     """Return a fragment. Its ``header`` consists of the headers before the fragment header."""
     if len(packet) < 48:
         return None
-    at, following, position_of_next = 40, packet[6], 6
+    position, following, position_of_next = 40, packet[6], 6
     while following in (_HOP_BY_HOP, _ROUTING, _OPTIONS, _AUTHENTICATION):
-        if at + 8 > len(packet):
+        if position + 8 > len(packet):
             return None
-        position_of_next = at
-        step = (packet[at + 1] + 2) * 4 if following == _AUTHENTICATION else (packet[at + 1] + 1) * 8
-        following = packet[at]
-        at += step
-    if following != _FRAGMENT or at + 8 > len(packet):
+        position_of_next = position
+        step = (packet[position + 1] + 2) * 4 if following == _AUTHENTICATION else (packet[position + 1] + 1) * 8
+        following = packet[position]
+        position += step
+    if following != _FRAGMENT or position + 8 > len(packet):
         return None
-    flags, number = struct.unpack_from(">HI", packet, at + 2)
-    header = bytearray(packet[:at])
-    header[position_of_next] = packet[at]
+    flags, number = struct.unpack_from(">HI", packet, position + 2)
+    header = bytearray(packet[:position])
+    header[position_of_next] = packet[position]
     key = packet[8:40], struct.pack(">I", number)
-    return _Fragment(key, bytes(header), flags & 0xFFF8, bool(flags & 1), packet[at + 8 :], packet[at])
+    return _Fragment(key, bytes(header), flags & 0xFFF8, bool(flags & 1), packet[position + 8 :], packet[position])
 
 
 @dataclass
@@ -240,7 +240,7 @@ class _Filling:
     end: int
     rows: Ints
     row: int
-    most: int  # position at which the space for file bytes ends
+    end_limit: int  # position at which the space for file bytes ends
 
 
 class PacketReader:
@@ -344,23 +344,23 @@ class PacketReader:
         if self._filling is None:
             self._filling = self._start_window(walk)
         filling = self._filling
-        rest = len(walk.rest)
-        if filling.end + rest > filling.most:  # the header of a file that follows others in this window
-            filling.most = filling.end + rest
-        filling.buf[filling.end : filling.end + rest] = walk.rest
-        at = filling.end + rest
-        space = filling.buf.data[at : filling.most]
-        got, problem = read_into(walk.file, space, walk.path)
+        rest_bytes = len(walk.unread_bytes)
+        if filling.end + rest_bytes > filling.end_limit:  # the header of a file that follows others in this window
+            filling.end_limit = filling.end + rest_bytes
+        filling.buf[filling.end : filling.end + rest_bytes] = walk.unread_bytes
+        position = filling.end + rest_bytes
+        space = filling.buf.data[position : filling.end_limit]
+        read_bytes, problem = read_into(walk.file, space, walk.path)
         if problem is not None:
-            self._note(walk.position + rest + got, -1, problem.reason)
-        walk.is_at_end = got < len(space)
-        walk.start, filling.end = filling.end, at + got
+            self._note(walk.position + rest_bytes + read_bytes, -1, problem.reason)
+        walk.is_at_end = read_bytes < len(space)
+        walk.start, filling.end = filling.end, position + read_bytes
         return filling
 
     def _start_window(self, walk: _Walk) -> _Filling:
         """Return a window that contains the carried bytes and has space for the bytes that the walk needs."""
-        size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
-        size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.rest))
+        size = max(self.window_bytes, 2 * len(walk.unread_bytes) if walk.stuck else len(walk.unread_bytes))
+        size = max(min(size, layout.MAX_PACKET_BYTES * 2 + self.window_bytes), len(walk.unread_bytes))
         buf, start = self._buffer(size), len(self.carried[0])
         return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
 
@@ -378,38 +378,38 @@ class PacketReader:
                 connections.slots, self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
             walk.number = number & FILE_MASK
-            here = walk.position + position - start
+            file_position = walk.position + position - start
             if status == layout.CONNECTIONS_FULL:
                 connections.grow()
-            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:end], here)):
+            elif status == layout.BLOCK and (size := _take_blocks(walk, buf.data[position:end], file_position)):
                 position += size
             elif status == layout.DAMAGED or (status == layout.BLOCK and walk.reason):
-                position = self._skip_damage(walk, buf, position, end, here)
+                position = self._skip_damage(walk, buf, position, end, file_position)
             else:
                 break
         walk.take(
             buf[position:end], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
         )
-        if walk.is_complete and len(walk.rest):
-            self._note(walk.position, len(walk.rest), "the file ends inside a packet")
+        if walk.is_complete and len(walk.unread_bytes):
+            self._note(walk.position, len(walk.unread_bytes), "the file ends inside a packet")
         filling.row = row
         return not walk.is_complete
 
-    def _skip_damage(self, walk: _Walk, buf: Bytes, position: int, end: int, here: int) -> int:
+    def _skip_damage(self, walk: _Walk, buf: Bytes, position: int, end: int, file_position: int) -> int:
         """Return the position after damage: the next record that is followed by another record."""
         container = walk.container
         reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
         result = kernels.next_record(
             buf, position + 1, end, container.kind, int(container.little), container.interfaces
         )
-        after = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
-        if walk.lost_until == here and self._damages < MAX_PROBLEMS and self._returned < len(self.unread):
+        next_position = int(result) if result >= 0 else (end if walk.is_at_end else max(end - 64, position + 1))
+        if walk.lost_until == file_position and self._damages < MAX_PROBLEMS and self._returned < len(self.unread):
             last = self.unread[-1]
-            self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + after - position)
+            self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + next_position - position)
         else:
-            self._note(here, after - position, reason)
-        walk.lost_until = here + after - position
-        return after
+            self._note(file_position, next_position - position, reason)
+        walk.lost_until = file_position + next_position - position
+        return next_position
 
     def _note(self, position: int, size: int, reason: str) -> None:
         """Add an entry for damage in the file. Their number is bounded, since a damaged file may have millions."""
@@ -443,10 +443,10 @@ class PacketReader:
         while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
             datagrams = []
             for index in np.flatnonzero(is_fragment).tolist():
-                at = int(rows[index, layout.POSITION])
-                whole = self._fragments.add(buf[at : at + int(rows[index, layout.CAPTURED])].tobytes())
-                if whole is not None:
-                    datagrams.append((whole, int(rows[index, layout.TIME]), int(rows[index, layout.NUMBER])))
+                position = int(rows[index, layout.POSITION])
+                datagram = self._fragments.add(buf[position : position + int(rows[index, layout.CAPTURED])].tobytes())
+                if datagram is not None:
+                    datagrams.append((datagram, int(rows[index, layout.TIME]), int(rows[index, layout.NUMBER])))
             rows = rows[~is_fragment]
             if not datagrams:
                 break
@@ -459,7 +459,7 @@ class PacketReader:
             end += len(data)
         return buf, np.ascontiguousarray(rows)
 
-    def _datagram_rows(self, buf: Bytes, at: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
+    def _datagram_rows(self, buf: Bytes, position: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
         count = len(rows)
         table = np.concatenate([rows, np.zeros((len(datagrams) + 1, layout.PACKET_COLUMNS), np.int64)])
         connections = self.connections
@@ -467,11 +467,11 @@ class PacketReader:
             if (connections.count + 1) * 2 > len(connections.slots) or connections.count == len(connections.table):
                 connections.grow()
             _, count, connections.count = kernels.take_datagram(
-                buf, at, at + len(data), time, number, self.share, self.shares, int(self.every), table, count,
-                connections.table, connections.count, connections.slots, self._fields,
+                buf, position, position + len(data), time, number, self.share, self.shares, int(self.every), table,
+                count, connections.table, connections.count, connections.slots, self._fields,
                 self._unread_packets, self.counters,
             )  # fmt: skip
-            at += len(data)
+            position += len(data)
         return table[:count]
 
 
@@ -482,7 +482,7 @@ class _Walk:
         self.file, self.path = file, path
         self.position = 0  # position of the first byte of ``rest`` in the (decompressed) file
         self.number = 0  # packets read so far
-        self.rest: Bytes = np.zeros(0, np.uint8)
+        self.unread_bytes: Bytes = np.zeros(0, np.uint8)
         self.start = 0  # position of the first unscanned byte in the window
         self.is_at_end = False
         self.stuck = False
@@ -493,18 +493,18 @@ class _Walk:
 
     def open(self) -> None:
         head = bytearray(24)
-        got, problem = read_into(self.file, memoryview(head), self.path)
-        if problem is not None and got < 4:
+        read_bytes, problem = read_into(self.file, memoryview(head), self.path)
+        if problem is not None and read_bytes < 4:
             raise problem
-        self.container = open_container(bytes(head[:got]), self.path)
+        self.container = open_container(bytes(head[:read_bytes]), self.path)
         self.position = self.container.start
-        self.rest = np.frombuffer(bytes(head[self.container.start : got]), np.uint8)
+        self.unread_bytes = np.frombuffer(bytes(head[self.container.start : read_bytes]), np.uint8)
 
-    def take(self, rest: Bytes, size: int, *, stuck: bool) -> None:
+    def take(self, unread_bytes: Bytes, size: int, *, stuck: bool) -> None:
         self.position += size
-        self.rest = rest.copy()
+        self.unread_bytes = unread_bytes.copy()
         self.stuck = stuck
-        self.is_complete = self.is_at_end and (stuck or not len(rest))
+        self.is_complete = self.is_at_end and (stuck or not len(unread_bytes))
 
 
 def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:

@@ -193,8 +193,10 @@ class CaptureBatches:
         for traffic in self._passes():
             yield from self._connections(*traffic.forgotten_connections, facts_of)
             maker.rows(traffic)
-        known = self._packets.connections
-        yield from self._connections(known.table[: known.count], np.arange(known.count), facts_of)
+        known_connections = self._packets.connections
+        yield from self._connections(
+            known_connections.table[: known_connections.count], np.arange(known_connections.count), facts_of
+        )
 
     def _connections(self, table: Ints, numbers: Ints, facts_of: FactsOf) -> Iterator[pa.RecordBatch]:
         rows = list(connection_rows(table, numbers, self.files, facts_of))
@@ -220,8 +222,8 @@ class CaptureBatches:
         for window in self._packets:
             self.coverage.update(self._packets.take_unread())
             if len(window.rows):
-                known = self._packets.connections
-                yield packet_batch(window.rows, known.table, maker.names, self.files, self.columns)
+                known_connections = self._packets.connections
+                yield packet_batch(window.rows, known_connections.table, maker.names, self.files, self.columns)
 
 
 _TABLE_FUNCTIONS = {
@@ -240,8 +242,8 @@ def read_capture(paths: Paths, options: CaptureOptions | None = None) -> Capture
         OptionError: a path, the table or a column does not exist.
         DecodeError: (while iterating) the only file is not a capture.
     """
-    named = [paths] if isinstance(paths, str) else list(paths)
-    return CaptureBatches(find_files(named), options or CaptureOptions())
+    path_list = [paths] if isinstance(paths, str) else list(paths)
+    return CaptureBatches(find_files(path_list), options or CaptureOptions())
 
 
 _ROWS_PER_BATCH = 4096

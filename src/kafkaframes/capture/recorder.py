@@ -223,7 +223,10 @@ class Recorder:
         """Record one connection."""
         ends: list[Channel] = [client]
         try:
-            peer, own = client.getpeername()[:2], client.getsockname()[0]  # fails if the client already disconnected
+            peer, local_address = (
+                client.getpeername()[:2],
+                client.getsockname()[0],
+            )  # fails if the client already disconnected
             ends[0] = self._secure_client(client)
             ends.append(self._connect_broker(broker))
             real = ends[1].getpeername()[:2]
@@ -247,7 +250,7 @@ class Recorder:
         requests = OutstandingRequests()
         answers = ResponseRewriter(
             requests,
-            lambda address: self.local_of(address, seen_as=own),
+            lambda address: self.local_of(address, seen_as=local_address),
             addresses=self._addresses,
             on_unknown=self._report_unknown,
         )
@@ -264,16 +267,16 @@ class Recorder:
             self._open.difference_update(ends)
         _close(ends)
 
-    def _report_unknown(self, what: str) -> None:
+    def _report_unknown(self, address: str) -> None:
         """Report an unreplaced address once for each description. With ``strict``, raise to end the connection."""
         with self.counts.lock:
-            is_new = what not in self.unknown and len(self.unknown) < MAX_UNKNOWN_ADDRESSES
+            is_new = address not in self.unknown and len(self.unknown) < MAX_UNKNOWN_ADDRESSES
             if is_new:
-                self.unknown[what] = None
+                self.unknown[address] = None
         if is_new:
-            self.on_unknown(what)
+            self.on_unknown(address)
         if self.settings.strict:
-            raise ConnectionAbortedError(what)
+            raise ConnectionAbortedError(address)
 
     def _secure_client(self, client: socket.socket) -> Channel:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -302,9 +305,9 @@ class Recorder:
         buffer = bytearray(CHUNK_BYTES)
         view, reset = memoryview(buffer), False
         try:
-            while got := source.recv_into(buffer):
-                self._record(list(talk.data(side, view[:got], time.time_ns())), got)
-                for part in feed(view[:got]):
+            while byte_count := source.recv_into(buffer):
+                self._record(list(talk.data(side, view[:byte_count], time.time_ns())), byte_count)
+                for part in feed(view[:byte_count]):
                     target.sendall(part)
         except OSError:
             reset = True

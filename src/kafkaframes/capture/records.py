@@ -153,9 +153,13 @@ class RecordMaker:
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
         names_of_rows = [
-            name or self.names.get(one or _NIL_UUID_BYTES) or None for name, one in zip(names_of, ids, strict=True)
+            name or self.names.get(topic_id or _NIL_UUID_BYTES) or None
+            for name, topic_id in zip(names_of, ids, strict=True)
         ]
-        texts = [None if one is None or one == _NIL_UUID_BYTES else uuid_to_text(UUID(bytes=one)) for one in ids]
+        texts = [
+            None if topic_id is None or topic_id == _NIL_UUID_BYTES else uuid_to_text(UUID(bytes=topic_id))
+            for topic_id in ids
+        ]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
         return _RecordSets(
@@ -208,7 +212,7 @@ class RecordMaker:
             "correlationId": lambda: calls.correlation_ids().take(rows),
             "_error": lambda: pa.array(errors, pa.string()),
         }
-        return pa.RecordBatch.from_arrays([columns[one.name]() for one in self.columns], schema=self.schema)
+        return pa.RecordBatch.from_arrays([columns[column.name]() for column in self.columns], schema=self.schema)
 
     def _hide_credentials(self, values: pa.Array, topics: pa.Array) -> pa.Array:
         """Return keys or values, null for the topic that contains credentials unless secrets are included."""
@@ -263,8 +267,8 @@ _MAX_MS: Final = (2**63 - 1) // 1000  # largest time that microseconds can repre
 def _timestamps(values: pa.Array) -> pa.Array:
     """Return timestamps in microseconds; null if a record has none, or if it is in ``timestampMs``."""
     numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    missing = (numbers == _NO_TIMESTAMP) | _is_far(numbers)
-    return pa.array(np.where(missing, 0, numbers) * 1000, pa.int64(), mask=missing).cast(TIMESTAMP_TYPE)
+    is_missing = (numbers == _NO_TIMESTAMP) | _is_far(numbers)
+    return pa.array(np.where(is_missing, 0, numbers) * 1000, pa.int64(), mask=is_missing).cast(TIMESTAMP_TYPE)
 
 
 def _far_times(values: pa.Array) -> pa.Array:
@@ -280,8 +284,8 @@ def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[s
     """Return the error of each record's set, only on the first record of the set."""
     result: list[str | None] = [None] * len(which)
     for error in errors:
-        of = int(np.searchsorted(indexes, error.position, side="right")) - 1
-        rows = np.flatnonzero(which == of)
+        batch_index = int(np.searchsorted(indexes, error.position, side="right")) - 1
+        rows = np.flatnonzero(which == batch_index)
         if len(rows):
             result[int(rows[0])] = error.reason
     return result

@@ -102,7 +102,7 @@ class Pseudonyms:
         self._key = secrets.token_bytes(32) if key is None else key
         self._pseudonyms: dict[bytes, bytes] = {}
 
-    def of(self, text: bytes) -> bytes:
+    def pseudonym(self, text: bytes) -> bytes:
         """Return the pseudonym of a text."""
         result = self._pseudonyms.get(text)
         if result is None:
@@ -116,7 +116,7 @@ class Pseudonyms:
         """Return the pseudonym of an address, in the same address family."""
         digest = hashlib.shake_256(self._key + b"address " + address.encode()).digest(8)
         if ":" in address:
-            return "fd00::" + ":".join(digest[at : at + 2].hex() for at in range(0, 8, 2))
+            return "fd00::" + ":".join(digest[position : position + 2].hex() for position in range(0, 8, 2))
         return f"10.{digest[0]}.{digest[1]}.{digest[2] % 254 + 1}"
 
 
@@ -188,8 +188,8 @@ class _Redaction:
         have, size = int(row[layout.F_HAVE]), int(row[layout.F_SIZE])
         talk = self._conversation(traffic, connection)
         raw, _ = traffic.bytes_of(np.array([frame]))
-        data = self._mask_frame(raw[:have].tobytes(), api, side, whole=have == size)
-        talk.next[side] = talk.at(int(row[layout.F_OFFSET]))
+        data = self._mask_frame(raw[:have].tobytes(), api, side, is_whole=have == size)
+        talk.next[side] = talk.sequence_number_at(int(row[layout.F_OFFSET]))
         for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
             self.out.write(packet)
 
@@ -197,7 +197,7 @@ class _Redaction:
         talk = self._open.get(connection)
         if talk is not None:
             return talk
-        (ends,) = self._names.of(traffic.connections, [connection])
+        (ends,) = self._names.resolve(traffic.connections, [connection])
         client, server = (
             address if self.keep_addresses else self.pseudonyms.address(address)
             for address in (ends.client, ends.server)
@@ -210,17 +210,17 @@ class _Redaction:
             self.out.write(talk.opening(int(row[layout.FIRST_TIME])))
         return talk
 
-    def _mask_frame(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
+    def _mask_frame(self, data: bytes, api: tuple[int, int], side: int, *, is_whole: bool) -> bytes:
         """Return a frame of the same size without sensitive data."""
         redacted = b""
-        if whole and api != _TOKEN:
+        if is_whole and api != _TOKEN:
             try:
                 redacted = self._message(data, api, side)
             except (KafkaframesError, UnicodeError):
                 redacted = b""
         if not redacted or len(redacted) > len(data):
             self.result.frames_zeroed += 1
-            self.result.frames_not_decoded += whole and api != _TOKEN
+            self.result.frames_not_decoded += is_whole and api != _TOKEN
             redacted = b"" if api == _TOKEN else self._start(data, api, side)
         return redacted.ljust(len(data), b"\0")
 
@@ -233,7 +233,7 @@ class _Redaction:
         if api == _NO_CLIENT_ID or len(data) < end:
             return data[:_HEADER_NUMBERS_BYTES]
         name = data[_HEADER_BYTES:end]
-        return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.of(name))
+        return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.pseudonym(name))
 
     def _message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
         spec = self.apis.spec(api[0], RESPONSE if side else REQUEST, api[1])
@@ -266,9 +266,9 @@ class _Redaction:
             self._struct(value)
             return value
         if field.kind == "string":
-            return value if field.keeps(value) else self.pseudonyms.of(value.encode()).decode("ascii")
+            return value if field.keeps(value) else self.pseudonyms.pseudonym(value.encode()).decode("ascii")
         if field.kind == "uuid":
-            return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.of(value.bytes))
+            return value if value.int < _RESERVED_UUID_COUNT else UUID(bytes=self.pseudonyms.pseudonym(value.bytes))
         if field.kind == "records" and field.name == _RECORDS_SUFFIX:
             return without_payload(bytes(value))
         return bytes(len(value))
@@ -317,9 +317,15 @@ def without_payload(records: bytes) -> bytes:
     columns = (batches.column(name).tolist() for name in ("position", "size", "magic"))
     for position, size, magic in zip(*columns, strict=True):
         _copy_header(records, out, position, position + size, _LAYOUT_OF_MAGIC[magic])
-    at = batches.end.position
-    if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # cut by the size limit of a Fetch
-        _copy_header(records, out, at, len(records), _LAYOUT_OF_MAGIC[records[at + MESSAGE_V0.position_of("magic")]])
+    end_position = batches.end.position
+    if batches.end.status == TORN and len(records) - end_position >= BYTES_TO_MAGIC:  # cut by the size limit of a Fetch
+        _copy_header(
+            records,
+            out,
+            end_position,
+            len(records),
+            _LAYOUT_OF_MAGIC[records[end_position + MESSAGE_V0.position_of("magic")]],
+        )
     return bytes(out)
 
 
@@ -330,5 +336,5 @@ def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout
     """Copy a header without its checksum, at most to the end of its batch."""
     last = min(position + layout.size, end)
     out[position:last] = records[position:last]
-    crc, after = (min(position + index, last) for index in (layout.position_of("crc"), layout.end_of("crc")))
-    out[crc:after] = bytes(after - crc)
+    crc, crc_end = (min(position + index, last) for index in (layout.position_of("crc"), layout.end_of("crc")))
+    out[crc:crc_end] = bytes(crc_end - crc)

@@ -44,7 +44,7 @@ class BrokerAddresses:
         self._apis = apis
         self._answers: dict[tuple[int, int], ResponseAddresses | None] = {}
 
-    def of(self, key: int, version: int) -> ResponseAddresses | None:
+    def find_answer(self, key: int, version: int) -> ResponseAddresses | None:
         """Return the address fields of a response; None if no spec has that API and version.
 
         ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
@@ -125,16 +125,16 @@ class _Frames:
 
     def __init__(self, head_bytes: int) -> None:
         self.remaining_bytes = 0  # bytes of the current frame that have not arrived
-        self._most = head_bytes
+        self._max_bytes = head_bytes
         self._head = bytearray()
 
     def feed(self, data: bytes | memoryview) -> Iterator[tuple[bytes, bytes | memoryview]]:
         """Yield (head, empty) for the start of each frame, and (empty, bytes) for its other bytes."""
-        at, end = 0, len(data)
-        while at < end:
-            step = min(self.remaining_bytes or self._complete_bytes() - len(self._head), end - at)
-            part = data[at : at + step]
-            at += step
+        position, end = 0, len(data)
+        while position < end:
+            step = min(self.remaining_bytes or self._complete_bytes() - len(self._head), end - position)
+            part = data[position : position + step]
+            position += step
             if self.remaining_bytes:
                 self.remaining_bytes -= step
                 yield b"", part
@@ -150,7 +150,7 @@ class _Frames:
         if len(self._head) < 4:
             return 4
         size = int.from_bytes(self._head[:4], "big", signed=True)
-        return min(4 + max(size, 0), self._most)
+        return min(4 + max(size, 0), self._max_bytes)
 
 
 class OutstandingRequests:
@@ -228,7 +228,7 @@ class ResponseRewriter:
             else:
                 self._buffer += part
             if self._buffer is not None and not self._frames.remaining_bytes:
-                yield self._whole()
+                yield self._join_response()
 
     def _begin(self, head: bytes) -> None:
         """Start to buffer a response if it contains addresses."""
@@ -239,7 +239,7 @@ class ResponseRewriter:
             if not self.requests.tokens:
                 self.on_unknown("an answer to no request that was seen")
             return
-        self._answer = self.addresses.of(*api)
+        self._answer = self.addresses.find_answer(*api)
         if self._answer is None:
             self.on_unknown(f"{self.addresses.label(*api)} is not in the specs")
         elif self._answer.paths and self._frames.remaining_bytes > MAX_BUFFERED_BYTES:
@@ -250,7 +250,7 @@ class ResponseRewriter:
         elif self._answer.paths:
             self._buffer = bytearray(head)
 
-    def _whole(self) -> bytes:
+    def _join_response(self) -> bytes:
         assert self._buffer is not None
         assert self._answer is not None
         frame, self._buffer = bytes(self._buffer), None

@@ -55,45 +55,45 @@ def parse_struct(text: str) -> dict[str, Any]:
     return value
 
 
-def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
     if depth > MAX_DEPTH:
         raise ValueError("structs within structs, too many")
-    if text.startswith("{", at):
-        return _struct(text, at + 1, depth)
-    if text.startswith("[", at):
-        return _list(text, at + 1, depth)
-    return _plain(text, at)
+    if text.startswith("{", position):
+        return _struct(text, position + 1, depth)
+    if text.startswith("[", position):
+        return _list(text, position + 1, depth)
+    return _plain(text, position)
 
 
-def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+def _struct(text: str, position: int, depth: int) -> tuple[dict[str, Any], int]:
     result: dict[str, Any] = {}
-    while at < len(text) and text[at] != "}":
-        match = _FIELD_NAME.match(text, at)
+    while position < len(text) and text[position] != "}":
+        match = _FIELD_NAME.match(text, position)
         if match is None:
-            end = _VALUE_END.search(text, at)
-            at = len(text) if end is None else end.start() + (end[0] == ",")
+            end = _VALUE_END.search(text, position)
+            position = len(text) if end is None else end.start() + (end[0] == ",")
             continue
-        result[match.group(1)], at = _value(text, match.end(), depth + 1)
-        if text.startswith(",", at):
-            at += 1
-    return result, at + 1
+        result[match.group(1)], position = _value(text, match.end(), depth + 1)
+        if text.startswith(",", position):
+            position += 1
+    return result, position + 1
 
 
-def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+def _list(text: str, position: int, depth: int) -> tuple[list[Any], int]:
     result = []
-    while at < len(text) and text[at] not in "]}":  # a brace ends the struct that contains the list
-        value, at = _value(text, at, depth + 1)
+    while position < len(text) and text[position] not in "]}":  # a brace ends the struct that contains the list
+        value, position = _value(text, position, depth + 1)
         result.append(value)
-        if text.startswith(",", at):
-            at += 1
-    return result, at + text.startswith("]", at)
+        if text.startswith(",", position):
+            position += 1
+    return result, position + text.startswith("]", position)
 
 
-def _plain(text: str, at: int) -> tuple[str, int]:
+def _plain(text: str, position: int) -> tuple[str, int]:
     """Parse a value up to the next comma or bracket outside its own brackets (java.nio.HeapByteBuffer[...])."""
-    start, depth = at, 0
-    while at < len(text):
-        char = text[at]
+    start, depth = position, 0
+    while position < len(text):
+        char = text[position]
         if char in "([{":
             depth += 1
         elif char in ")]}":
@@ -102,8 +102,8 @@ def _plain(text: str, at: int) -> tuple[str, int]:
             depth = max(depth - 1, 0)
         elif char == "," and depth == 0:
             break
-        at += 1
-    return text[start:at], at
+        position += 1
+    return text[start:position], position
 
 
 def convert_fields(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
@@ -123,20 +123,20 @@ def convert_fields(value: dict[str, Any], plan: StructPlan | None) -> dict[str, 
 
 
 def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+    first, *further_words = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in further_words)
 
 
 def _size(text: Any) -> int | None:
     match = _RECORDS_SIZE.search(str(text))
-    return next((int(one) for one in match.groups() if one), None) if match else None
+    return next((int(group) for group in match.groups() if group), None) if match else None
 
 
 def _convert_value(value: Any, field: FieldPlan | None) -> Any:
     if isinstance(value, dict):
         return convert_fields(value, None if field is None else field.struct)
     if isinstance(value, list):
-        return [_convert_value(one, field) for one in value]
+        return [_convert_value(item, field) for item in value]
     if value == "null":
         return None
     kind = None if field is None else field.type
@@ -286,7 +286,7 @@ def _parse_line_prefix(line: str) -> tuple[str, str] | None:
         return None
     for value in entry.values():
         if isinstance(value, str) and COMPLETED_REQUEST in value:
-            others = " ".join(str(one) for one in entry.values() if one is not value)
+            others = " ".join(str(fact) for fact in entry.values() if fact is not value)
             return others, value.split(COMPLETED_REQUEST, 1)[1]
     return None
 
@@ -297,10 +297,10 @@ def _time_of(prefix: str) -> int | None:
     if match is None:
         return None
     try:
-        whole = datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}").replace(tzinfo=UTC)
+        whole_seconds = datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}").replace(tzinfo=UTC)
     except ValueError:
         return None
-    return int(whole.timestamp()) * 1_000_000 + int((match.group(3) or "0").ljust(6, "0")[:6])
+    return int(whole_seconds.timestamp()) * 1_000_000 + int((match.group(3) or "0").ljust(6, "0")[:6])
 
 
 # ------------------------------------------------------------------------------------------------- the forms
@@ -365,8 +365,8 @@ def _find_origin(text: str) -> re.Match[str] | None:
 def _without_logger(facts: str) -> str:
     """Return a line's facts without the logger name in brackets, which some layouts append to the line."""
     facts = facts.rstrip()
-    rest, bracket, logger = facts.rpartition(" (")
-    return rest if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
+    prefix, bracket, logger = facts.rpartition(" (")
+    return prefix if bracket and _LOGGER_PATTERN.fullmatch(logger) else facts
 
 
 def _old_call(call: str, apis: Apis) -> Row:
@@ -403,8 +403,8 @@ def _split_after_struct(text: str, separator: str) -> tuple[str, str]:
     _, end = _value(text, 0, 0)
     if text.startswith(separator, end):
         return text[:end], text[end + len(separator) :]
-    struct, _, rest = text.partition(separator)
-    return struct, rest
+    struct, _, suffix = text.partition(separator)
+    return struct, suffix
 
 
 def _head(key: int, version: int, correlation_id: int, client_id: str | None) -> Row:
@@ -503,12 +503,12 @@ def error_codes(body: Any, path: str = "") -> Iterator[Row]:
     """Yield each nonzero error code of a body with its path."""
     if isinstance(body, dict):
         for name, value in body.items():
-            here = f"{path}.{name}" if path else name
+            field_path = f"{path}.{name}" if path else name
             if isinstance(value, int) and name.lower().endswith("errorcode"):
                 if value:
-                    yield {"path": here, "code": value}
+                    yield {"path": field_path, "code": value}
             else:
-                yield from error_codes(value, here)
+                yield from error_codes(value, field_path)
     elif isinstance(body, list):
         for index, value in enumerate(body):
             yield from error_codes(value, f"{path}[{index}]")

@@ -299,11 +299,13 @@ class CallFilter(NamedTuple):
         frames = traffic.frames
         ends, is_damaged = np.full(len(calls), -1), np.zeros(len(calls), bool)
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):
-            there = calls[:, column] >= 0
-            ends = np.maximum(ends, np.where(there, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1))
-            is_damaged |= there & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
+            has_frame = calls[:, column] >= 0
+            ends = np.maximum(
+                ends, np.where(has_frame, frames[calls[:, column], layout.F_END_NUMBER] >> FILE_SHIFT, -1)
+            )
+            is_damaged |= has_frame & (frames[calls[:, column], layout.F_FLAGS] & layout.BROKEN != 0)
         has_request = calls[:, layout.CALL_REQUEST] >= 0
         no_reply = has_request & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
         is_open = has_request & (is_damaged | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
-        before = self.first - 1 - self.wait  # earlier reads returned the open calls up to this file
-        return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)
+        first_unreported = self.first - 1 - self.wait  # earlier reads returned the open calls up to this file
+        return np.where(is_open, (ends > first_unreported) & (ends <= self.last - self.wait), ends >= self.first)

@@ -54,8 +54,8 @@ def ends_of(row: Ints) -> Endpoints:
     client, server = (b, a) if row[CLIENT] == 1 else (a, b)
     number = int(row[FIRST_NUMBER])
     file = number >> FILE_SHIFT
-    where = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
-    return Endpoints(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{where}")
+    packet_text = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
+    return Endpoints(*client, *server, f"{_join_address(*client)}-{_join_address(*server)}-{packet_text}")
 
 
 def _join_address(address: str, port: int) -> str:
@@ -97,7 +97,7 @@ class Names:
         count = len(numbers)
         self._ends = {int(numbers[row]): ends for row, ends in self._ends.items() if row < count and numbers[row] >= 0}
 
-    def of(self, connections: Ints, rows: Iterable[int]) -> list[Endpoints]:
+    def resolve(self, connections: Ints, rows: Iterable[int]) -> list[Endpoints]:
         """Return the endpoints of the connections in ``rows``."""
         result = []
         for row in rows:
@@ -180,7 +180,7 @@ def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: 
 def gap_rows(gaps: Ints, connections: Ints, names: Names, files: Sequence[str], file: int) -> Iterable[Row]:
     """Yield a row for each gap in a stream."""
     for gap in gaps.tolist():
-        (end,) = names.of(connections, [gap[layout.G_DIRECTION] >> 1])
+        (end,) = names.resolve(connections, [gap[layout.G_DIRECTION] >> 1])
         number = gap[layout.G_NUMBER]
         yield {
             "file": files[number >> FILE_SHIFT] if number >= 0 else files[file],
@@ -223,7 +223,7 @@ def packet_batch(
     rows = rows[order]
     owners = rows[:, layout.DIRECTION] >> 1
     unique, inverse = np.unique(owners, return_inverse=True)
-    ends = names.of(connections, unique.tolist())
+    ends = names.resolve(connections, unique.tolist())
     side = rows[:, layout.DIRECTION] & 1
     by_client = side == np.where(connections[owners, layout.CLIENT] == 1, 1, 0)
     start = connections[owners, layout.SIDE + side * layout.SIDE_COLUMNS + layout.START]
@@ -231,7 +231,7 @@ def packet_batch(
         "time": lambda: pa.array(rows[:, layout.TIME] // 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
         "file": lambda: pa.array(files, pa.string()).take(pa.array(rows[:, layout.NUMBER] >> FILE_SHIFT, pa.int64())),
         "packet": lambda: pa.array(rows[:, layout.NUMBER] & FILE_MASK, pa.int64()),
-        "connection": lambda: _take_values([one.label for one in ends], inverse, pa.string()),
+        "connection": lambda: _take_values([endpoint.label for endpoint in ends], inverse, pa.string()),
         "sourceAddress": lambda: _either(ends, inverse, by_client, "client", "server", pa.string()),
         "sourcePort": lambda: _either(ends, inverse, by_client, "client_port", "server_port", pa.int32()),
         "targetAddress": lambda: _either(ends, inverse, ~by_client, "client", "server", pa.string()),
@@ -260,10 +260,10 @@ def _flags(flags: Ints) -> pa.Array:
 
 def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
     """Return the column of errors. The errors of each call keep their order."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in result)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(error.rows for error in result)])
     order = np.argsort(rows, kind="stable")
-    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in result)])
-    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in result)])
+    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(error.paths for error in result)])
+    codes = np.concatenate([np.zeros(0, np.int32), *(error.codes for error in result)])
     structs = pa.StructArray.from_arrays(
         [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS_TYPE.value_type)
     )

@@ -140,12 +140,12 @@ def with_records(value: object, records: str | None = "") -> object:
     """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
         fields_without_sizes = {
-            name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)
+            name: with_records(item, records) for name, item in value.items() if not name.endswith(SIZE_SUFFIX)
         }
         return fields_without_sizes | {
             name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)
         }
-    return [with_records(one, records) for one in value] if isinstance(value, list) else value
+    return [with_records(item, records) for item in value] if isinstance(value, list) else value
 
 
 def build_typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:

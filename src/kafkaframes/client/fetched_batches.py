@@ -455,7 +455,7 @@ def _fields(
         iter(topics),  # ends first, so that no offset is consumed without its record
         repeat(partition.partition),
         offsets,
-        int64_values(batch.column("timestamp"), missing=NO_TIMESTAMP).tolist(),
+        int64_values(batch.column("timestamp"), null_value=NO_TIMESTAMP).tolist(),
         _byte_strings(batch.column("key")),
         _byte_strings(batch.column("value")),
         repeat(()) if _has_no_entries(headers) else _pairs(headers),

@@ -71,7 +71,7 @@ class ZstdStream:
         self._position = 0
         self._frame: zstandard.ZstdDecompressionReader | None = None
         self._frame_bytes = 0
-        self._rest = memoryview(b"")
+        self._unread_output = memoryview(b"")
 
     def read(self, size: int) -> bytes | memoryview:
         """Return at most ``size`` bytes of the current frame, or of the next one with content."""
@@ -92,13 +92,13 @@ class ZstdStream:
             count = self._frame.readinto(part) if self._frame is not None else 0
             if count:
                 return bytes(memoryview(part)[:count])
-            if self._position > len(self._payload) and not self._rest:
+            if self._position > len(self._payload) and not self._unread_output:
                 # The library's reader withholds the decoded bytes of a truncated frame; its decompressobj returns them.
-                whole = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
-                self._rest = memoryview(whole)[self._frame_bytes :]
+                decompressed = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
+                self._unread_output = memoryview(decompressed)[self._frame_bytes :]
         except zstandard.ZstdError as error:
             raise DamagedStreamError(f"zstd: {error}") from None
-        part_of_rest, self._rest = self._rest[:size], self._rest[size:]
+        part_of_rest, self._unread_output = self._unread_output[:size], self._unread_output[size:]
         return part_of_rest
 
     def _next_frame(self) -> bool:
@@ -109,7 +109,7 @@ class ZstdStream:
                 self._position = _frame_end(self._payload, self._start)
                 self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[self._start : self._position])
                 self._frame_bytes = 0
-                self._rest = memoryview(b"")
+                self._unread_output = memoryview(b"")
                 return True
             self._position = _skippable_end(self._payload, self._start)
         if self._position > len(self._payload):
@@ -140,9 +140,9 @@ def _skippable_end(payload: bytes, start: int) -> int:
 
 def _frame_end(payload: bytes, start: int) -> int:
     """Return the end of the frame at ``start`` by its block headers (RFC 8878); past the payload if truncated."""
-    beyond = len(payload) + 1
+    past_end = len(payload) + 1
     if start + 5 > len(payload):
-        return beyond
+        return past_end
     descriptor = payload[start + 4]
     single = bool(descriptor & _SINGLE_SEGMENT)
     position = start + 5 + (not single) + _DICTIONARY_ID_SIZES[descriptor & 3]
@@ -151,7 +151,7 @@ def _frame_end(payload: bytes, start: int) -> int:
     while not last:
         header = int.from_bytes(payload[position : position + _BLOCK_HEADER_SIZE], "little")
         if position + _BLOCK_HEADER_SIZE > len(payload):
-            return beyond
+            return past_end
         last, kind = bool(header & 1), header >> 1 & 3
         if kind == _RESERVED_BLOCK:  # the library reports the error when it decodes this block
             return len(payload)

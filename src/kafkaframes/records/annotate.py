@@ -81,10 +81,12 @@ class AnnotatedBytes:
         Raises:
             TruncatedError: fewer than ``size`` bytes are left.
         """
-        at = self.position
-        if not 0 <= size <= len(self.data) - at:
-            raise TruncatedError(f"{path} has a size of {size} bytes, but {len(self.data) - at} are left", position=at)
-        return self.data[at : at + size]
+        start = self.position
+        if not 0 <= size <= len(self.data) - start:
+            raise TruncatedError(
+                f"{path} has a size of {size} bytes, but {len(self.data) - start} are left", position=start
+            )
+        return self.data[start : start + size]
 
 
 def are_records(data: bytes) -> bool:
@@ -122,20 +124,20 @@ def _draw_batches(drawing: AnnotatedBytes, drawings: list[AnnotatedBytes], depth
     number = 0
     while drawing.position < len(drawing.data):
         name = f"batches[{number}]"
-        at = drawing.position
-        head = drawing.data[at : at + BYTES_TO_MAGIC]
+        start = drawing.position
+        head = drawing.data[start : start + BYTES_TO_MAGIC]
         if len(head) < BYTES_TO_MAGIC:
-            raise TruncatedError(f"{name} has only {len(head)} bytes; expected a batch header", position=at)
+            raise TruncatedError(f"{name} has only {len(head)} bytes; expected a batch header", position=start)
         size = int(struct.unpack_from(">i", head, MESSAGE_V0.position_of("size"))[0])
         magic = int(struct.unpack_from(">b", head, MESSAGE_V0.position_of("magic"))[0])
         if magic not in _LAYOUT_OF_MAGIC or size < MIN_SIZE:
             is_unknown = magic not in _LAYOUT_OF_MAGIC
             reason = f"{name}: unknown magic {magic}" if is_unknown else f"{name}: invalid size {size}"
-            raise CorruptRecordError(reason, position=at)
-        end = at + OVERHEAD_BYTES + size
+            raise CorruptRecordError(reason, position=start)
+        end = start + OVERHEAD_BYTES + size
         fields = _draw_header(drawing, name, _LAYOUT_OF_MAGIC[magic], min(end, len(drawing.data)))
         if end > len(drawing.data):
-            raise TruncatedError(f"{name} is truncated: {end - len(drawing.data)} bytes are missing", position=at)
+            raise TruncatedError(f"{name} is truncated: {end - len(drawing.data)} bytes are missing", position=start)
         body = _draw_batch_body if magic == 2 else _draw_message_body
         body(drawing, drawings, name, fields, end, depth)
         number += 1
@@ -229,15 +231,15 @@ def _draw_record(drawing: AnnotatedBytes, path: str, fields: dict[str, int], end
 
 def _varint(drawing: AnnotatedBytes, path: str, *, long: bool = False, add: int | None = None) -> int:
     """Add a varint with its value, the unsigned number that encodes it in zig-zag form, and its bits."""
-    at = drawing.position
+    start = drawing.position
     try:
-        raw, end = (read_unsigned_varlong if long else read_unsigned_varint)(drawing.data, at)
-        value, end = (read_varlong if long else read_varint)(drawing.data, at)
+        raw, end = (read_unsigned_varlong if long else read_unsigned_varint)(drawing.data, start)
+        value, end = (read_varlong if long else read_varint)(drawing.data, start)
     except DecodeError as error:
         raise error.within(path) from None
-    bits = " ".join(f"{byte:08b}" for byte in drawing.data[at:end])
+    bits = " ".join(f"{byte:08b}" for byte in drawing.data[start:end])
     sum_text = "" if add is None else f" -> {value + add}"
-    drawing.add(end - at, path, f"{value}{sum_text}  zig-zag of {raw}, {bits}")
+    drawing.add(end - start, path, f"{value}{sum_text}  zig-zag of {raw}, {bits}")
     return value
 
 

@@ -109,23 +109,23 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
         if is_instant and times.type.unit == "s":
             times = times.cast(pa.timestamp("ms", times.type.tz))
         units_per_ms = _UNITS_PER_MILLISECOND.get(times.type.unit, 1) if is_instant else 1
-        values = int64_values(times.cast(pa.int64()), missing=now_ms * units_per_ms)
+        values = int64_values(times.cast(pa.int64()), null_value=now_ms * units_per_ms)
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None
     return numbers(values if units_per_ms == 1 else values // units_per_ms)
 
 
-def int64_values(array: pa.Array, *, missing: int | None = None) -> npt.NDArray[np.int64]:
+def int64_values(array: pa.Array, *, null_value: int | None = None) -> npt.NDArray[np.int64]:
     """Return the values of an array of 64-bit numbers or timestamps. Without nulls they are not copied.
 
-    Nulls become ``missing``. If that is None, nulls raise ``ValueError``.
+    Nulls become ``null_value``. If that is None, nulls raise ``ValueError``.
 
     >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), missing=-1).tolist()
     ([2, 3], [1, -1])
     """
     if array.null_count:
-        if missing is None:
+        if null_value is None:
             raise ValueError("the array has nulls; specify `missing`")
-        array = array.cast(pa.int64()).fill_null(numbers(np.array([missing]))[0])
+        array = array.cast(pa.int64()).fill_null(numbers(np.array([null_value]))[0])
     data = array.buffers()[1] if len(array) else b""
     return np.frombuffer(data, np.int64, len(array), offset=8 * array.offset if len(array) else 0)

@@ -95,8 +95,8 @@ class Record(NamedTuple):
         headers = "".join(
             f", {header.key}={show_bytes(header.value)}" for header in self.headers[:_MAX_PRINTED_HEADERS]
         )
-        rest = len(self.headers) - _MAX_PRINTED_HEADERS
-        more = f", and {rest} headers" if rest > 0 else ""
+        unprinted_count = len(self.headers) - _MAX_PRINTED_HEADERS
+        more = f", and {unprinted_count} headers" if unprinted_count > 0 else ""
         fields = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
         return f"<Record {self.offset}: {fields}{headers[:400]}{more}>"
 
@@ -282,12 +282,12 @@ def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header
     return tuple(result)
 
 
-def _message(buf: bytes | memoryview, at: int, end: int) -> bytes | memoryview:
+def _message(buf: bytes | memoryview, value_position: int, end: int) -> bytes | memoryview:
     """Return the bytes of a message of format 0 or 1 from its CRC at ``at``.
 
     An uncompressed message ends at ``end``. For an inner message ``end`` is 0, and its size precedes the CRC.
     """
-    return buf[at : end or at + int.from_bytes(buf[at - 4 : at], "big")]
+    return buf[value_position : end or value_position + int.from_bytes(buf[value_position - 4 : value_position], "big")]
 
 
 def message_crc_fits(message: bytes | memoryview) -> bool:

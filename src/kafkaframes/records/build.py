@@ -262,16 +262,16 @@ def build_batches(
     table = _table(rows, starts, codec, BatchFields())
     _set_headers(table, fields, codec)
     _check_deltas(rows, table)
-    whole = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
-    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(whole, len(starts))
-    return [bytes(whole[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    encoded = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
+    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(encoded, len(starts))
+    return [bytes(encoded[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _ends_of(whole: memoryview, count: int) -> list[int]:
+def _ends_of(encoded: memoryview, count: int) -> list[int]:
     """Return the end of each compressed batch, from its size field."""
     ends, position = [], 0
     for _ in range(count):
-        (size,) = struct.unpack_from(">i", whole, position + BATCH_V2.position_of("size"))
+        (size,) = struct.unpack_from(">i", encoded, position + BATCH_V2.position_of("size"))
         position += OVERHEAD_BYTES + size
         ends.append(position)
     return ends
@@ -436,13 +436,13 @@ def _check_deltas(rows: Rows, table: Table) -> None:
 
 
 def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
-    whole = io.BytesIO()
+    output = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:
         finish = _v2_compressor(codec, level) if magic >= 2 else partial(_wrap, magic=magic, codec=codec, level=level)
     for plain, portion in _fill_portions(rows, table, magic, codec, fields):
-        whole.writelines([plain] if finish is None else _finish_batches(plain, portion, finish))
-    return whole.getvalue()
+        output.writelines([plain] if finish is None else _finish_batches(plain, portion, finish))
+    return output.getvalue()
 
 
 def _fill_portions(

@@ -67,8 +67,8 @@ class ReadError(NamedTuple):
 
     def as_exception(self) -> CorruptRecordError:
         """Return the exception that ``on_damage=fail`` raises."""
-        where = "" if self.base_offset is None else f", in the batch of offset {self.base_offset}"
-        return CorruptRecordError(self.reason + where, file=self.file, position=self.position)
+        batch_text = "" if self.base_offset is None else f", in the batch of offset {self.base_offset}"
+        return CorruptRecordError(self.reason + batch_text, file=self.file, position=self.position)
 
 
 _MAX_CACHED_BYTES = 2 << 20

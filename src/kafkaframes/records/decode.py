@@ -272,8 +272,8 @@ def _decompress_general(sections: Sections, table: Ints, row: int, limit: int) -
     """Return the records that Kafka would read from a compressed batch, and note its damage in ``sections``."""
     magic, count = int(table[COLUMN["magic"], row]), int(table[COLUMN["count"], row])
     codec = int(table[COLUMN["attributes"], row]) & CODEC_MASK
-    whole = sections.buf[sections.starts[row] : sections.ends[row]].data
-    payload = whole if magic >= 2 else _wrapper_value(whole, magic)
+    section = sections.buf[sections.starts[row] : sections.ends[row]].data
+    payload = section if magic >= 2 else _wrapper_value(section, magic)
     if isinstance(payload, int):
         _skip_batch(sections, row, payload)
         return b""

@@ -167,15 +167,19 @@ class Decoded:
 
     def part(self, batch: int, first: int, last: int) -> Decoded:
         """Return the records ``first`` to ``last`` (exclusive) of the index, which must all be in ``batch``."""
-        at = slice(batch, batch + 1)
+        batch_slice = slice(batch, batch + 1)
         result = replace(
             self,
             batches=self.batches.part(batch, batch + 1),
             sections=self.sections.part(batch, batch + 1),
-            index=self.index.part(slice(first, last), at)._replace(rows=np.array([last - first])),
+            index=self.index.part(slice(first, last), batch_slice)._replace(rows=np.array([last - first])),
             first=self.first + batch,
         )
-        result.base_offsets, result.reached, result.crc_ok = self.base_offsets[at], self.reached[at], self.crc_ok[at]
+        result.base_offsets, result.reached, result.crc_ok = (
+            self.base_offsets[batch_slice],
+            self.reached[batch_slice],
+            self.crc_ok[batch_slice],
+        )
         return result
 
     def position(self, batch: int) -> int:

@@ -266,7 +266,7 @@ def batches_table(source: BatchSource, *, rules: str, start: int = 0, end: int |
     Raises:
         LogDirError: the source became shorter while it was read.
     """
-    chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
+    chunks = Chunks(source, rules=rules, start=start, end=end, includes_data=False)
     tables = []
     for chunk in chunks:
         columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN_TYPES.items()} | _flag_columns(chunk)
@@ -286,11 +286,11 @@ def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
     batches = chunk.batches
     values, is_v2 = batches.column(name), batches.is_v2
     field = "last_offset_delta" if name == "last_offset" else "offset" if name == "base_offset" else name
-    missing: npt.NDArray[np.bool_] = is_v2 & (batches.column("size") < BATCH_V2.end_of(field))
+    is_missing: npt.NDArray[np.bool_] = is_v2 & (batches.column("size") < BATCH_V2.end_of(field))
     if name == "count":
         values = np.where(is_v2, values, 1)
-        missing |= batches.is_wrapper
-    array = pa.array(values, mask=missing if missing.any() else None)
+        is_missing |= batches.is_wrapper
+    array = pa.array(values, mask=is_missing if is_missing.any() else None)
     return array.cast(kind)
 
 

@@ -71,12 +71,12 @@ class Recycler:
 
     def _block(self, capacity: int) -> npt.NDArray[np.uint8]:
         blocks = self._blocks.setdefault(capacity, [])
-        free = _free(blocks)
-        if free is not None:
-            return free
+        free_block = _free(blocks)
+        if free_block is not None:
+            return free_block
         for size, others in self._blocks.items():  # cheaper than a new block, if the last chunk was a little larger
-            if capacity < size <= 2 * capacity and (free := _free(others)) is not None:
-                return free
+            if capacity < size <= 2 * capacity and (free_block := _free(others)) is not None:
+                return free_block
         block = _memory(capacity, is_filled=self._is_filled)
         if capacity <= self._spare_bytes:
             self._spare_bytes -= capacity

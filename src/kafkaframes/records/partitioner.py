@@ -30,13 +30,13 @@ def murmur2(key: bytes) -> int:
     (-973932308, -790332482, 479470107)
     """
     h = 0x9747B28C ^ len(key)
-    whole = len(key) // 4 * 4
-    for position in range(0, whole, 4):
+    whole_words_bytes = len(key) // 4 * 4
+    for position in range(0, whole_words_bytes, 4):
         k = int.from_bytes(key[position : position + 4], "little") * _MURMUR_MULTIPLIER & _UINT32_MASK
         k = (k ^ k >> 24) * _MURMUR_MULTIPLIER & _UINT32_MASK
         h = (h * _MURMUR_MULTIPLIER & _UINT32_MASK) ^ k
-    if whole < len(key):
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _MURMUR_MULTIPLIER & _UINT32_MASK
+    if whole_words_bytes < len(key):
+        h = (h ^ int.from_bytes(key[whole_words_bytes:], "little")) * _MURMUR_MULTIPLIER & _UINT32_MASK
     h = (h ^ h >> 13) * _MURMUR_MULTIPLIER & _UINT32_MASK
     h ^= h >> 15
     return h - (1 << 32) if h >> 31 else h
@@ -64,10 +64,10 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = 
     """
     partitions = np.full(rows.num_rows, NO_PARTITION, np.int64)
     if "partition" in rows.schema.names:
-        partitions = int64_values(_int64s(rows.column("partition")), missing=NO_PARTITION).copy()
-        wrong = np.flatnonzero((partitions >= count) | (partitions < NO_PARTITION))
-        if len(wrong):
-            return partitions, int(wrong[0])
+        partitions = int64_values(_int64s(rows.column("partition")), null_value=NO_PARTITION).copy()
+        invalid_rows = np.flatnonzero((partitions >= count) | (partitions < NO_PARTITION))
+        if len(invalid_rows):
+            return partitions, int(invalid_rows[0])
     if hashes_keys and "key" in rows.schema.names:
         assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
     return partitions, None
@@ -78,9 +78,12 @@ def split_by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tup
     order = np.argsort(partitions, kind="stable")
     edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
     for first, end in pairwise(edges.tolist()):
-        number, mine = int(partitions[order[first]]), order[first:end]
-        in_a_row = mine[-1] - mine[0] + 1 == len(mine)
-        yield number, rows.slice(mine[0], len(mine)) if in_a_row else rows.take(numbers(mine))
+        number, partition_rows = int(partitions[order[first]]), order[first:end]
+        in_a_row = partition_rows[-1] - partition_rows[0] + 1 == len(partition_rows)
+        yield (
+            number,
+            rows.slice(partition_rows[0], len(partition_rows)) if in_a_row else rows.take(numbers(partition_rows)),
+        )
 
 
 def _int64s(column: pa.Array) -> pa.Array:

@@ -149,7 +149,7 @@ def scan(
     position: int = 0,
     end: int | None = None,
     rules: str = MEMORY,
-    whole: bool = True,
+    includes_data: bool = True,
     allocate: Callable[[int, Any], Any] = np.empty,
 ) -> Batches:
     """Scan the batches in ``data``, up to ``TABLE_ROWS`` of them.
@@ -159,14 +159,16 @@ def scan(
         position: position of the first batch in ``data``.
         end: size of the source, counted from the start of ``data``; None is the size of ``data``.
         rules: ``MEMORY`` or ``FILE``.
-        whole: whether a batch must be completely in ``data``; if False, its header is enough.
+        includes_data: whether a batch must be completely in ``data``; if False, its header is enough.
         allocate: returns the memory for the table (``(size, dtype) -> array``).
     """
     array = as_array(data)
     end = array.size if end is None else end
     capacity = min(TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
-    rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES_OF_SOURCE[rules], int(whole), table)
+    rows, stopped, status = _kernels_scan.scan_batches(
+        array, position, end, RULES_OF_SOURCE[rules], int(includes_data), table
+    )
     return Batches(table[:, :rows], ScanEnd(int(stopped), int(status)))
 
 
@@ -283,7 +285,7 @@ class Chunks:
         start: int = 0,
         end: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
-        whole: bool = True,
+        includes_data: bool = True,
         allocate: Callable[[int, Any], Any] = np.empty,
     ) -> None:
         self.end: ScanEnd | None = None
@@ -292,7 +294,7 @@ class Chunks:
         self._position = start
         self._limit = end
         self._chunk_bytes = max(chunk_bytes, BATCH_V2.size)
-        self._whole = whole
+        self._includes_data = includes_data
         self._allocate = allocate
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -309,7 +311,7 @@ class Chunks:
                     position=position,
                     end=limit - base,
                     rules=self._rules,
-                    whole=self._whole,
+                    includes_data=self._includes_data,
                     allocate=self._allocate,
                 )
                 count, status = batches.table.shape[1], batches.end.status
@@ -328,7 +330,7 @@ class Chunks:
     def _next_read_bytes(self, data: Bytes, read_bytes: int) -> int:
         """Return how many bytes to read for the batch that ``data`` starts with; the scan has checked its size."""
         size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
-        return max(size, read_bytes) if self._whole else read_bytes
+        return max(size, read_bytes) if self._includes_data else read_bytes
 
 
 def split_chunk(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
@@ -343,8 +345,8 @@ def split_into_runs(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> 
     >>> list(split_into_runs(np.array([3, 4, 9, 1, 1]), 8)), list(split_into_runs(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])
     """
-    after, first, before = np.cumsum(sizes), 0, 0
+    ends, first, start = np.cumsum(sizes), 0, 0
     while first < len(sizes):
-        last = min(max(int(np.searchsorted(after, before + max_size, side="right")), first + 1), first + max_count)
+        last = min(max(int(np.searchsorted(ends, start + max_size, side="right")), first + 1), first + max_count)
         yield first, last
-        first, before = last, int(after[last - 1])
+        first, start = last, int(ends[last - 1])

@@ -119,14 +119,14 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     >>> instants(np.array([1, 2**62])).is_null().to_pylist()
     [False, True]
     """
-    beyond = (milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS)
-    there = pa.py_buffer(np.packbits(~beyond, bitorder="little")) if beyond.any() else None
-    return pa.Array.from_buffers(INSTANT_TYPE, milliseconds.size, [there, pa.py_buffer(milliseconds * 1000)])
+    is_out_of_range = (milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS)
+    validity = pa.py_buffer(np.packbits(~is_out_of_range, bitorder="little")) if is_out_of_range.any() else None
+    return pa.Array.from_buffers(INSTANT_TYPE, milliseconds.size, [validity, pa.py_buffer(milliseconds * 1000)])
 
 
 def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds converted with ``instants``. Nulls stay null."""
-    return instants(int64_values(times, missing=np.iinfo(np.int64).max))
+    return instants(int64_values(times, null_value=np.iinfo(np.int64).max))
 
 
 def check_instants(
@@ -143,7 +143,7 @@ def check_instants(
     Raises:
         OptionError: A timestamp is out of range.
     """
-    milliseconds = int64_values(batch.column("timestamp"), missing=0)
+    milliseconds = int64_values(batch.column("timestamp"), null_value=0)
 
     def value_of(name: str, row: int, plain_value: object) -> object:
         return batch.column(name)[row].as_py() if plain_value is None and name in batch.schema.names else plain_value
@@ -217,8 +217,8 @@ def _as_it_is(array: pa.Array) -> pa.Array:
 def _null_where_empty(array: pa.Array) -> pa.Array:
     """Convert empty headers to null, as in Spark's Kafka source."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, offset=4 * array.offset)
-    there = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
-    buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
+    validity = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
+    buffers = [pa.py_buffer(validity), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(ARROW_TYPES[HEADERS_TYPE], len(array), buffers, children=[array.values])
 
 

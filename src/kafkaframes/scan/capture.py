@@ -129,10 +129,10 @@ class CaptureSource(Source):
         return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
     def read(
-        self, work: CaptureWork, columns: Sequence[str], where: Where, errors: list[Any]
+        self, work: CaptureWork, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
-        conditions = list(_conditions(where, _TIME_COLUMNS[self.options.read.table]))
+        conditions = list(_conditions(conditions_of_scan, _TIME_COLUMNS[self.options.read.table]))
         columns_to_read = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(columns_to_read))
         coverage = Coverage()
@@ -155,8 +155,8 @@ def _conditions(where: Where, times: str) -> Iterator[tuple[str, pc.Expression]]
     moments = tuple(
         None if bound is None else pa.scalar(bound, pa.timestamp("ms", "UTC")) for bound in where.timestamps_ms
     )
-    for name, (least, limit) in (("offset", where.offsets), (times, moments)):
-        if least is not None:
-            yield name, pc.field(name) >= least
+    for name, (min_value, limit) in (("offset", where.offsets), (times, moments)):
+        if min_value is not None:
+            yield name, pc.field(name) >= min_value
         if limit is not None:
             yield name, pc.field(name) < limit

@@ -153,7 +153,7 @@ def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
 def _topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
     """Return the topics that the filter may keep; None if it may keep topics that it does not name."""
     column = ds.field("topic")
-    between = [(column > one) & (column < other) for one, other in pairwise(topics)]
-    if not topics or any(map(may_keep, [column < topics[0], *between, column > topics[-1]])):
+    between_topics = [(column > lower) & (column < other) for lower, other in pairwise(topics)]
+    if not topics or any(map(may_keep, [column < topics[0], *between_topics, column > topics[-1]])):
         return None
     return frozenset(name for name in topics if may_keep(column == name))

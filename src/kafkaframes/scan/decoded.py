@@ -56,8 +56,8 @@ class ValueDecoding:
         if reasons and self.raises:
             row = min(reasons)
             names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]
-            at = ", ".join(f"{name} {batch.column(name)[row].as_py()}" for name in names)
-            raise CorruptRecordError(f"value{' of ' if at else ''}{at}: {reasons[row]}")
+            location = ", ".join(f"{name} {batch.column(name)[row].as_py()}" for name in names)
+            raise CorruptRecordError(f"value{' of ' if location else ''}{location}: {reasons[row]}")
         errors = repeat_value(None, pa.string(), batch.num_rows)
         if reasons:
             errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())

@@ -60,38 +60,42 @@ def last_fingerprints(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) ->
 
 def fingerprint_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> tuple[Fingerprint, ...]:
     """Return the fingerprints of rows, given by their numbers in a batch."""
-    chosen = batch.take(pa.array(rows))
-    times = chosen.column("timestamp").view(pa.int64()).to_pylist()
+    selected_rows = batch.take(pa.array(rows))
+    times = selected_rows.column("timestamp").view(pa.int64()).to_pylist()
     names = ("offset", "timestamp_type", "key", "value", "headers")
-    columns = (chosen.column(name).to_pylist() for name in names)
+    columns = (selected_rows.column(name).to_pylist() for name in names)
     return tuple(
         Fingerprint(offset, time if kind >= 0 else None, _size(key), _size(value), _digest(key, value, headers or ()))
         for time, offset, kind, key, value, headers in zip(times, *columns, strict=True)
     )
 
 
-def collector(expected: Sequence[Fingerprint], result: dict[int, Fingerprint]) -> Callable[[pa.RecordBatch], None]:
+def collector(
+    expected_fingerprints: Sequence[Fingerprint], result: dict[int, Fingerprint]
+) -> Callable[[pa.RecordBatch], None]:
     """Return a function that adds the fingerprints of a batch's records at the expected offsets to ``result``."""
-    offsets = np.array([one.offset for one in expected], np.int64)
+    offsets = np.array([fingerprint.offset for fingerprint in expected_fingerprints], np.int64)
 
     def collect(batch: pa.RecordBatch) -> None:
         rows = np.isin(batch.column("offset").to_numpy(), offsets)
         rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
-        result.update({one.offset: one for one in fingerprint_rows(batch, np.flatnonzero(rows))})
+        result.update(
+            {fingerprint.offset: fingerprint for fingerprint in fingerprint_rows(batch, np.flatnonzero(rows))}
+        )
 
     return collect
 
 
 def find_difference(
-    expected: Iterable[Fingerprint], actual: Mapping[int, Fingerprint]
+    expected_fingerprints: Iterable[Fingerprint], actual: Mapping[int, Fingerprint]
 ) -> tuple[Fingerprint, Fingerprint] | None:
     """Return the first expected fingerprint that a log contradicts, and the one that it has at this offset.
 
     Args:
-        expected: fingerprints of an earlier run.
+        expected_fingerprints: fingerprints of an earlier run.
         actual: fingerprints of the log's records, by offset. A missing record contradicts nothing.
     """
-    pairs = ((row, actual[row.offset]) for row in expected if row.offset in actual)
+    pairs = ((row, actual[row.offset]) for row in expected_fingerprints if row.offset in actual)
     return next(((row, other) for row, other in pairs if other != row), None)
 
 

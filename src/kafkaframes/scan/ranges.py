@@ -67,10 +67,12 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     if value is None:
         return unset
     if isinstance(value, Mapping):
-        by_partition = {(topic, number): at for topic, numbers in value.items() for number, at in numbers.items()}
-        if all(isinstance(at, int) for at in by_partition.values()):
-            return {name: _offset(setting, at) for name, at in by_partition.items()}
-        return AtTime({name: milliseconds(at) for name, at in by_partition.items()})
+        by_partition = {
+            (topic, number): offset for topic, numbers in value.items() for number, offset in numbers.items()
+        }
+        if all(isinstance(offset, int) for offset in by_partition.values()):
+            return {name: _offset(setting, offset) for name, offset in by_partition.items()}
+        return AtTime({name: milliseconds(offset) for name, offset in by_partition.items()})
     if isinstance(value, int):
         return _offset(setting, value)
     if value in (_EARLIEST, _LATEST):
@@ -114,8 +116,8 @@ def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
     Raises:
         OptionError: A partition number does not exist.
     """
-    if missing := sorted(set(numbers) - set(existing)):
-        missing_list = ", ".join(map(str, missing))
+    if missing_partitions := sorted(set(numbers) - set(existing)):
+        missing_list = ", ".join(map(str, missing_partitions))
         raise OptionError(f"`partitions`: no selected topic has the partition {missing_list}")
 
 
@@ -130,9 +132,9 @@ def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[N
     if isinstance(values, int):
         return dict.fromkeys(names, values)
     is_time = isinstance(bound, AtTime)
-    if missing := sorted(set(names) - set(values)):
+    if missing_partitions := sorted(set(names) - set(values)):
         kind, advice = ("time", "") if is_time else ("offset", "; use -2 for earliest, -1 for latest")
-        raise OptionError(f"{_setting(setting, bound)} names no {kind} for {_texts(missing)}{advice}")
+        raise OptionError(f"{_setting(setting, bound)} names no {kind} for {_texts(missing_partitions)}{advice}")
     if extra := sorted(set(values) - set(names)):
         raise OptionError(
             f"{_setting(setting, bound)} names {_texts(extra)}, which is not among the topic partitions chosen"
@@ -185,7 +187,7 @@ def for_all(
     if not isinstance(bound, int) or bound < 0:
         return dict(offsets)
     firsts, ends = bounds()
-    return {name: min(at, ends[name]) if firsts[name] == ends[name] else at for name, at in offsets.items()}
+    return {name: min(offset, ends[name]) if firsts[name] == ends[name] else offset for name, offset in offsets.items()}
 
 
 def restrict_bound(bound: Bound, names: Collection[Name]) -> Bound:
@@ -221,7 +223,7 @@ def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]
 
 def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
     """Undo ``nest_by_topic``."""
-    return {(topic, int(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
+    return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
 def below_start(name: object, offset: int, first: int) -> str:

@@ -98,7 +98,9 @@ class Source(Protocol):
             LogDirError, NetworkError, BrokerError: The source cannot be inspected.
         """
 
-    def read(self, work: Any, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, work: Any, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice in order, and append damage to ``errors``."""
 
     def count(self, work: Any, where: Where) -> int | None:

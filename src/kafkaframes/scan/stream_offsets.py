@@ -88,10 +88,10 @@ class StreamOffsets:
         absent: dict[Name, AbsentPartition] = {}
         fingerprints: dict[Name, tuple[Fingerprint, ...]] = {}
         for name, partitions in nested_offsets.items():
-            topic, mark, rest = name.partition(_ID_SEPARATOR)
+            topic, mark, suffix = name.partition(_ID_SEPARATOR)
             if not mark or partitions:
                 continue
-            topic_id, is_absent, texts = rest.partition(_ABSENCE_MARK)
+            topic_id, is_absent, texts = suffix.partition(_ABSENCE_MARK)
             if not is_absent:
                 ids[topic] = topic_id
                 continue
@@ -121,7 +121,7 @@ def _parse_fingerprint(text: str) -> tuple[int, Fingerprint] | None:
         return None
     try:
         partition, offset = int(fields[0]), int(fields[1])
-        timestamp, key_size, value_size = (None if one == _NULL_MARK else int(one) for one in fields[2:5])
+        timestamp, key_size, value_size = (None if field == _NULL_MARK else int(field) for field in fields[2:5])
     except ValueError:
         return None
     return partition, Fingerprint(offset, timestamp, key_size, value_size, fields[5])

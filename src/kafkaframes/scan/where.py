@@ -58,9 +58,9 @@ class Where:
     def __str__(self) -> str:
         parts = [] if self.topics is None else [f"topic {', '.join(sorted(self.topics))}"]
         parts += [] if self.partitions is None else [f"partition {', '.join(map(str, sorted(self.partitions)))}"]
-        for name, (least, limit) in (("offset", self.offsets), ("timestamp", self.timestamps_ms)):
-            if (least, limit) != (None, None):
-                parts.append(f"{name} from {_format_limit(name, least)} to {_format_limit(name, limit)}")
+        for name, (start, limit) in (("offset", self.offsets), ("timestamp", self.timestamps_ms)):
+            if (start, limit) != (None, None):
+                parts.append(f"{name} from {_format_limit(name, start)} to {_format_limit(name, limit)}")
         return ", ".join(parts)
 
     def has_partition(self, topic: str, partition: int) -> bool:
@@ -70,8 +70,8 @@ class Where:
 
     def limit_range(self, first: int, end: int) -> tuple[int, int]:
         """Return the offset range limited to the conditions. The end is never below the first offset."""
-        least, limit = self.offsets
-        first = first if least is None else max(first, least)
+        start, limit = self.offsets
+        first = first if start is None else max(first, start)
         return first, max(first, end if limit is None else min(end, limit))
 
     def rows(self, timestamps: pa.Array) -> Flags | None:
@@ -83,10 +83,10 @@ class Where:
         from kafkaframes.records.arrays import int64_values
 
         values = int64_values(timestamps)
-        least, limit = self.timestamps_ms
+        start, limit = self.timestamps_ms
         is_kept = np.ones(values.size, np.bool_)
-        if least is not None:
-            is_kept &= values >= least
+        if start is not None:
+            is_kept &= values >= start
         if limit is not None:
             is_kept &= values < limit
         return None if is_kept.all() else is_kept
@@ -95,11 +95,11 @@ class Where:
         """Return a mask of the batches whose headers prove that no record is in the time range (format 2 only)."""
         import numpy as np
 
-        least, limit = self.timestamps_ms
+        start, limit = self.timestamps_ms
         largest = batches.column("max_timestamp")
         without = np.zeros(len(batches), np.bool_)
-        if least is not None:
-            without |= largest < least
+        if start is not None:
+            without |= largest < start
         if limit is not None:
             without |= (largest >= limit) & batches.flag(LOG_APPEND_TIME)
         return without & batches.is_v2
@@ -108,14 +108,14 @@ class Where:
         """Return a mask of the batches whose headers prove that every record is in the time range."""
         import numpy as np
 
-        least, limit = self.timestamps_ms
+        start, limit = self.timestamps_ms
         largest = batches.column("max_timestamp")
-        whole = np.ones(len(batches), np.bool_)
-        if least is not None:
-            whole &= (largest >= least) & batches.flag(LOG_APPEND_TIME)
+        is_whole = np.ones(len(batches), np.bool_)
+        if start is not None:
+            is_whole &= (largest >= start) & batches.flag(LOG_APPEND_TIME)
         if limit is not None:
-            whole &= largest < limit
-        return whole & batches.is_v2 if self.has_times else whole
+            is_whole &= largest < limit
+        return is_whole & batches.is_v2 if self.has_times else is_whole
 
 
 NO_CONDITIONS = Where()
@@ -188,9 +188,9 @@ def _pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int 
 
 
 def _intersect_ranges(first: Interval, second: Interval) -> Interval:
-    least = [bound for bound in (first[0], second[0]) if bound is not None]
+    starts = [bound for bound in (first[0], second[0]) if bound is not None]
     limits = [bound for bound in (first[1], second[1]) if bound is not None]
-    return max(least, default=None), min(limits, default=None)
+    return max(starts, default=None), min(limits, default=None)
 
 
 def _intersect_values(first: frozenset[_Name] | None, second: frozenset[_Name] | None) -> frozenset[_Name] | None:

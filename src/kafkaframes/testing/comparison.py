@@ -29,10 +29,10 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
         TypeError: an expected record has an unknown field.
     """
     __tracebackhide__ = True
-    targets = [_normalize_record(one) for one in expected]
+    targets = [_normalize_record(target) for target in expected]
     actual = list(records)
-    names = [name for name in _RECORD_FIELDS if any(name in one for one in targets)] or ["value"]
-    keys = [tuple(name for name in names if name in one) for one in targets]
+    names = [name for name in _RECORD_FIELDS if any(name in target for target in targets)] or ["value"]
+    keys = [tuple(name for name in names if name in target) for target in targets]
     if in_order:
         matches = len(actual) == len(targets) and all(map(_matches, actual, targets))
         if matches:
@@ -98,27 +98,27 @@ def _difference_in_order(
 ) -> list[str]:
     is_uniform = len(set(keys)) <= 1
     columns = keys[0] if is_uniform and keys else tuple(names)
-    remaining_targets = [_format_record(one) for one in targets]
-    right = [_format_record({name: _get_field(one, name) for name in columns}) for one in actual]
+    remaining_targets = [_format_record(record) for record in targets]
+    right = [_format_record({name: _get_field(record, name) for name in columns}) for record in actual]
     if (
         not is_uniform
     ):  # if expected records have different fields, show an actual record with the fields of its position
         right = [
-            _format_record({name: _get_field(one, name) for name in (keys[at] if at < len(keys) else columns)})
-            for at, one in enumerate(actual)
+            _format_record({name: _get_field(record, name) for name in (keys[row] if row < len(keys) else columns)})
+            for row, record in enumerate(actual)
         ]
     lines: list[str] = []
     for kind, first, last, start, stop in SequenceMatcher(None, remaining_targets, right, autojunk=False).get_opcodes():
         if kind == "equal":
             lines += [
-                f"  {at:>5}  {remaining_targets[at]}" for at in range(first, min(last, first + _MAX_PRINTED_EQUAL))
+                f"  {row:>5}  {remaining_targets[row]}" for row in range(first, min(last, first + _MAX_PRINTED_EQUAL))
             ]
             lines += [f"         ... {last - first - _MAX_PRINTED_EQUAL} equal records"] * (
                 last - first > _MAX_PRINTED_EQUAL
             )
             continue
-        lines += [f"- {at:>5}  {remaining_targets[at]}" for at in range(first, last)]
-        lines += [f"+ {at:>5}  {right[at]}" for at in range(start, stop)]
+        lines += [f"- {row:>5}  {remaining_targets[row]}" for row in range(first, last)]
+        lines += [f"+ {row:>5}  {right[row]}" for row in range(start, stop)]
     return lines
 
 
@@ -127,10 +127,10 @@ def _difference_in_any_order(
 ) -> list[str]:
     remaining = list(actual)
     lines = []
-    for at, target in enumerate(targets):
+    for row, target in enumerate(targets):
         match = next((index for index, record in enumerate(remaining) if _matches(record, target)), None)
         if match is None:
-            lines.append(f"- {at:>5}  {_format_record(target)}")
+            lines.append(f"- {row:>5}  {_format_record(target)}")
         else:
             del remaining[match]
     return [

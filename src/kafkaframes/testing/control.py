@@ -218,17 +218,19 @@ class Control:
                 "type": group.type,
                 "state": group.state,
                 "members": [
-                    one._asdict() | {"assignment": [str(where) for where in one.assignment]} for one in group.members
+                    member._asdict() | {"assignment": [str(topic_partition) for topic_partition in member.assignment]}
+                    for member in group.members
                 ],
-                "offsets": {str(where): offset for where, offset in group.offsets.items()},
+                "offsets": {str(topic_partition): offset for topic_partition, offset in group.offsets.items()},
             }
             for name, group in self._broker.groups.items()
         }
 
     def _transactions(self, request: HttpRequest) -> Any:
         return {
-            name: one._asdict() | {"partitions": [str(where) for where in one.partitions]}
-            for name, one in self._broker.transactions.items()
+            name: transaction._asdict()
+            | {"partitions": [str(topic_partition) for topic_partition in transaction.partitions]}
+            for name, transaction in self._broker.transactions.items()
         }
 
     def _coordinate(self, request: HttpRequest) -> None:
@@ -237,13 +239,13 @@ class Control:
     # ---------------------------------------------------------------------------------------------- faults
 
     def _fault(self, request: HttpRequest) -> Any:
-        what = _one_of(request.field("do", str), _FAULT_ACTIONS)
-        expected = {
+        action = _one_of(request.field("do", str), _FAULT_ACTIONS)
+        conditions = {
             name: value
             for name, kind in _CONDITION_TYPES.items()
             if (value := request.field(name, kind, None)) is not None
         }
-        argument = _FAULT_ACTIONS[what]
+        argument = _FAULT_ACTIONS[action]
         request.reject_unknown(
             "do", "api", *_OCCURRENCE_FIELDS, *_CONDITION_TYPES, *(() if argument is None else argument[:1])
         )
@@ -253,21 +255,23 @@ class Control:
         def act(rule: Any) -> None:
             if argument is not None:
                 getattr(rule, argument[1])(values)
-            elif what != "observe":
-                getattr(rule, what)()
+            elif action != "observe":
+                getattr(rule, action)()
 
-        return self._create_rule(self._rules, lambda: self._broker.on(api, optional=optional, **expected), act, request)
+        return self._create_rule(
+            self._rules, lambda: self._broker.on(api, optional=optional, **conditions), act, request
+        )
 
     def _disk_fault(self, request: HttpRequest) -> Any:
-        what = _one_of(request.field("do", str), _DISK_FAULT_ACTIONS)
-        name, kind = _DISK_FAULT_ACTIONS[what]
+        action = _one_of(request.field("do", str), _DISK_FAULT_ACTIONS)
+        name, kind = _DISK_FAULT_ACTIONS[action]
         request.reject_unknown("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
         values = request.field(name, kind)
         effect, path = request.field("effect", _OPTIONAL_STR, None), request.field("path", _OPTIONAL_STR, None)
         optional = request.field("optional", bool, False)
 
         def act(rule: Any) -> None:
-            _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
+            _ = rule.full(after_bytes=values) if action == "full" else getattr(rule, action)(values)
 
         return self._create_rule(
             self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), act, request
@@ -337,7 +341,7 @@ class Control:
             request.query.get("api"), version=request.number("version"), client_id=request.query.get("client_id")
         )
         last = request.number("last", _DEFAULT_JOURNAL_LIMIT) or 0
-        return [_entry(one) for one in result[-last:]] if last > 0 else []
+        return [_entry(entry) for entry in result[-last:]] if last > 0 else []
 
     def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}

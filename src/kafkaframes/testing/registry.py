@@ -124,9 +124,9 @@ class SchemaRegistry:
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
             Route("GET", "/schemas/types", lambda request: list(SCHEMA_TYPES)),
             Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).to_json()),
-            Route("GET", "/schemas/guids/{}", lambda request: self._of_guid(request.path[0]).to_json()),
+            Route("GET", "/schemas/guids/{}", lambda request: self._find_by_guid(request.path[0]).to_json()),
             Route("GET", "/schemas/ids/{}/schema", lambda request: _load_schema(self._of_id(request.path[0]))),
-            Route("GET", "/schemas/ids/{}/versions", self._where),
+            Route("GET", "/schemas/ids/{}/versions", self._list_schema_versions),
             Route("GET", "/config", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
             Route("PUT", "/config", _set_level),
             Route("GET", "/config/{}", lambda request: {"compatibilityLevel": _COMPATIBILITY_LEVEL}),
@@ -152,15 +152,15 @@ class SchemaRegistry:
     def _bare(self, request: HttpRequest) -> Any:
         return _load_schema(self._by_id[self._versions(request.path[0])[self._number_of(*request.path)]])
 
-    def _where(self, request: HttpRequest) -> Any:
+    def _list_schema_versions(self, request: HttpRequest) -> Any:
         number = _id_of(request.path[0])
         self._of_id(request.path[0])
         with self._lock:
             return [
                 {"subject": subject, "version": version}
                 for subject, versions in self._subjects.items()
-                for version, one in versions.items()
-                if one == number
+                for version, schema_id in versions.items()
+                if schema_id == number
             ]
 
     def _delete(self, request: HttpRequest) -> Any:
@@ -206,9 +206,9 @@ class SchemaRegistry:
         with self._lock:
             return _guid_of(self._by_id[schema_id])
 
-    def _of_guid(self, text: str) -> Schema:
+    def _find_by_guid(self, text: str) -> Schema:
         with self._lock:
-            result = next((one for one in self._by_id.values() if _guid_of(one) == text), None)
+            result = next((schema for schema in self._by_id.values() if _guid_of(schema) == text), None)
         if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
         return result

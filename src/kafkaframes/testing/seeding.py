@@ -173,12 +173,12 @@ def _map_row(row: Row, key: str | None, value: str | None) -> Row:
         if name not in (None, WHOLE_ROW) and name not in row:
             raise OptionError(f"no column {name!r} among {', '.join(row)}")
     key_column = key or "key"
-    rest = {name: content for name, content in row.items() if name != key_column}
+    value_fields = {name: content for name, content in row.items() if name != key_column}
     if value == WHOLE_ROW or (value is None and "value" not in row):
-        return {"key": _bytes(row.get(key_column)), "value": _bytes(rest)}
+        return {"key": _bytes(row.get(key_column)), "value": _bytes(value_fields)}
     value_column = value or "value"
-    content = rest.pop(value_column, row[value_column])
-    return {**rest, "key": _bytes(row.get(key_column)), "value": _bytes(content)}
+    content = value_fields.pop(value_column, row[value_column])
+    return {**value_fields, "key": _bytes(row.get(key_column)), "value": _bytes(content)}
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -26,7 +26,7 @@ UNUSUAL = (UnusualError, struct.error, IndexError, UnicodeDecodeError, DecodeErr
 class Cursor:
     """A position in a frame. If ``is_flexible``, lengths are varints and structs end with tagged fields (KIP-482)."""
 
-    __slots__ = ("_frame", "position", "blob_at", "blob_end", "is_flexible")
+    __slots__ = ("_frame", "blob_at", "blob_end", "is_flexible", "position")
 
     def __init__(self, frame: bytes | memoryview, position: int, *, is_flexible: bool) -> None:
         self._frame = frame

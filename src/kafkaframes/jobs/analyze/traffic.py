@@ -139,7 +139,7 @@ def messages_of(
         if by:
             labels, names = _labels(_facts(calls, by))
         for direction in directions:
-            times = calls.of(direction, F_END_TIME) // 1000
+            times = calls.frame_values(direction, F_END_TIME) // 1000
             for kind, rows in calls.groups(direction):
                 yield from _read_capture(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
@@ -167,7 +167,7 @@ def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
     nothing = [None] * calls.count
     clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
     connections = calls.end("label", pa.string()).to_pylist() if CONNECTION in by else nothing
-    seconds = (calls.of(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
+    seconds = (calls.frame_values(REQUEST, F_END_TIME) // 10**9).tolist() if SECOND in by else nothing
     return list(zip(clients, connections, seconds, strict=True))
 
 

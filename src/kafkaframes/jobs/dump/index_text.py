@@ -59,7 +59,7 @@ class IndexFile:
         if not 0 <= position <= self.log_size:
             raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
         raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
-        result = scan(raw, end=end - position, rules=FILE, whole=False)
+        result = scan(raw, end=end - position, rules=FILE, includes_data=False)
         if len(result) == 0:
             if result.end.corrupt:
                 raise CorruptRecordError(result.end.reason, position=position, file=self.log_path)

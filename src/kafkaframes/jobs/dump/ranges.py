@@ -134,7 +134,7 @@ def log_end_offset(file: DumpFile) -> int:
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
         raw = file.filesystem.read(file.path, position=position, length=_HEADERS_BYTES)
-        result = scan.scan(raw, end=file.size_bytes - position, rules=scan.FILE, whole=False)
+        result = scan.scan(raw, end=file.size_bytes - position, rules=scan.FILE, includes_data=False)
         if len(result) == 0:
             break
         end = int(result.column("last_offset")[-1]) + 1

@@ -48,7 +48,7 @@ def table_plan(options: ReadOptions) -> Plan:
     def plan(state: TableState | None) -> TablePlan:
         check_batch_start(options.start)
         result = discover_logs(options.paths, storage=options.storage)
-        if not result.whole:
+        if not result.has_whole_directories:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")

@@ -62,36 +62,40 @@ class Unreadable(NamedTuple):
     @property
     def failure(self) -> str:
         """The exception that Kafka throws when it reads the key and then the value."""
-        at = self._key_at
+        key_position = self._key_at
         for _ in ("key", "value"):
-            size = self._size_at(at)
+            size = self._size_at(key_position)
             if size is None:
                 return BEYOND
-            at += 4 + max(size, 0)
-            if at > len(self.message):
+            key_position += 4 + max(size, 0)
+            if key_position > len(self.message):
                 return TOO_LONG
         return TOO_LONG
 
     @property
     def value_failure(self) -> str:
         """The exception that Kafka throws when it reads the value only."""
-        at = self._key_at
-        key_size = self._size_at(at)
-        return BEYOND if key_size is None or self._size_at(at + 4 + max(key_size, 0)) is None else TOO_LONG
+        key_position = self._key_at
+        key_size = self._size_at(key_position)
+        return BEYOND if key_size is None or self._size_at(key_position + 4 + max(key_size, 0)) is None else TOO_LONG
 
-    def _size_at(self, at: int) -> int | None:
-        return int.from_bytes(self.message[at : at + 4], "big", signed=True) if at + 4 <= len(self.message) else None
+    def _size_at(self, position: int) -> int | None:
+        return (
+            int.from_bytes(self.message[position : position + 4], "big", signed=True)
+            if position + 4 <= len(self.message)
+            else None
+        )
 
 
 def unreadable_message(content: Decoded, batch: int) -> Unreadable | None:
     """Return the truncated message at which the index of a batch ends; None if it ends for another reason."""
     if not content.unreadable(batch):
         return None
-    at, number = int(content.index.wheres[batch]), int(content.index.rows[batch])
+    position, number = int(content.index.wheres[batch]), int(content.index.rows[batch])
     if content.batches.is_wrapper[batch]:
-        return _read_inner_message(content, batch, number, at + OVERHEAD_BYTES)
+        return _read_inner_message(content, batch, number, position + OVERHEAD_BYTES)
     magic, end = int(content.batches.column("magic")[batch]), int(content.sections.ends[batch])
-    return Unreadable(number, magic, False, content.sections.buf[at:end].tobytes())
+    return Unreadable(number, magic, False, content.sections.buf[position:end].tobytes())
 
 
 def mask_truncated_messages(content: Decoded) -> Flags:
@@ -105,11 +109,11 @@ def unreadable_inner_message(content: Decoded, batch: int, number: int) -> Unrea
     return _read_inner_message(content, batch, number, int(content.index.headers_at[content.starts[batch] + number]))
 
 
-def _read_inner_message(content: Decoded, batch: int, number: int, at: int) -> Unreadable:
+def _read_inner_message(content: Decoded, batch: int, number: int, position: int) -> Unreadable:
     """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
     buf = content.sections.buf
-    end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
-    return Unreadable(number, int(content.batches.column("magic")[batch]), True, buf[at:end].tobytes())
+    end = position + int.from_bytes(buf[position - 4 : position].tobytes(), "big")
+    return Unreadable(number, int(content.batches.column("magic")[batch]), True, buf[position:end].tobytes())
 
 
 def damage_error(content: Decoded, batch: int) -> AppendRefusedError | None:
@@ -129,8 +133,10 @@ def exception_of(content: Decoded, batch: int, problem: Problem) -> str | None:
         codec = int(content.sections.buf[content.index.wheres[batch] + _ATTRIBUTES_POSITION]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG
     if problem.status == UNREADABLE_FIELD:  # Kafka reads the value of a compressed message but not its key
-        at, size, magic = (int(content.batches.column(name)[batch]) for name in ("position", "size", "magic"))
-        return Unreadable(0, magic, False, content.data[at + OVERHEAD_BYTES : at + size].tobytes()).value_failure
+        position, size, magic = (int(content.batches.column(name)[batch]) for name in ("position", "size", "magic"))
+        return Unreadable(
+            0, magic, False, content.data[position + OVERHEAD_BYTES : position + size].tobytes()
+        ).value_failure
     return None
 
 

@@ -41,12 +41,12 @@ def scan_valid_batches(data: Bytes) -> tuple[Batches, int]:
     batches = scan_all(data)
     magics, sizes = batches.column("magic"), batches.column("size")
     short = (magics >= 2) & (sizes < BATCH_V2.size)
-    wrong = check_crcs(data, batches) == 0
+    has_invalid_crc = check_crcs(data, batches) == 0
     unknown = batches.codecs >= len(Codec)
-    bad = np.flatnonzero(short | wrong | unknown)
+    bad = np.flatnonzero(short | has_invalid_crc | unknown)
     if len(bad):
         row = int(bad[0])
-        if short[row] or wrong[row]:
+        if short[row] or has_invalid_crc[row]:
             reason = "is shorter than its header" if short[row] else "has a wrong CRC"
             raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
         raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")

@@ -268,12 +268,12 @@ def _append_with_own_offsets(append: _Append) -> ValidatedRecords:
     has_records = content.index.rows > 0  # compaction leaves empty batches, whose header values are preserved
     first[has_records] = content.index.offsets[content.starts[:-1][has_records]]
     largest[~has_records] = append.batches.column("max_timestamp")[~has_records]
-    before = np.concatenate(([append.offset - 1], last[:-1]))
-    if (first <= before).any():
-        row = int(np.flatnonzero(first <= before)[0])
+    previous_offsets = np.concatenate(([append.offset - 1], last[:-1]))
+    if (first <= previous_offsets).any():
+        row = int(np.flatnonzero(first <= previous_offsets)[0])
         raise AppendRefusedError(
             "InvalidRecordException",
-            f"batch {row}: offset {first[row]} follows offset {before[row]}; offsets must increase",
+            f"batch {row}: offset {first[row]} follows offset {previous_offsets[row]}; offsets must increase",
         )
     return _patch_headers(append, last, largest, int(last[-1]) + 1)
 

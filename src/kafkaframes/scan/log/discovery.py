@@ -56,12 +56,12 @@ class DiscoveredLogs:
     Attributes:
         segments: Readable segments.
         by_directory: Logs, by partition directory.
-        whole: False if paths name files, so that other segments of their partitions are unknown.
+        has_whole_directories: False if paths name files, so that other segments of their partitions are unknown.
     """
 
     segments: list[Segment]
     by_directory: dict[str, Log]
-    whole: bool
+    has_whole_directories: bool
 
 
 def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
@@ -80,7 +80,7 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, plain_paths)
-    return DiscoveredLogs(segments, by_directory, whole=not any(names_file(path) for path in paths))
+    return DiscoveredLogs(segments, by_directory, has_whole_directories=not any(names_file(path) for path in paths))
 
 
 def names_file(path: str) -> bool:
@@ -135,9 +135,11 @@ def find_boundaries(
     try:
         with filesystem.open(segment.path) as read_at:
             result = _from_index(filesystem, segment, positions, read_at)
-            missing = [position for position, boundary in zip(positions, result, strict=True) if boundary is None]
-            if missing and isinstance(filesystem, LocalFileSystem):
-                result += _walk(read_at, segment, missing)
+            unresolved_positions = [
+                position for position, boundary in zip(positions, result, strict=True) if boundary is None
+            ]
+            if unresolved_positions and isinstance(filesystem, LocalFileSystem):
+                result += _walk(read_at, segment, unresolved_positions)
     except LogDirError:
         return []
     return sorted({boundary for boundary in result if boundary is not None})
@@ -217,12 +219,12 @@ def merge_copies_of_segments(
         return DistinctSegments(discovery, list(segments_to_merge))
     by_directory, segments = dict(discovery.by_directory), []
     decisions: list[Decision] = []
-    is_named_by_partition = {(one.topic, one.partition): one.is_named for one in segments_to_merge}
+    is_named_by_partition = {(segment.topic, segment.partition): segment.is_named for segment in segments_to_merge}
     view = View(options.storage)
     with ThreadPoolExecutor(cores) as pool:
         for name, paths in directories.items():
             if len(paths) == 1:
-                segments += [one for one in segments_to_merge if (one.topic, one.partition) == name]
+                segments += [segment for segment in segments_to_merge if (segment.topic, segment.partition) == name]
                 continue
             copies = [_source(by_directory[path]) for path in paths]
             merged_log = merge_copies(copies, run=pool.map)
@@ -269,7 +271,7 @@ def _report_lost(merged_log: MergedLog, options: ReadOptions) -> None:
 
 def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
     source_segment = merged_log.segment(part.segment_range)
-    least = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
+    first_offset = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(
         path=source_segment.path,
         size_bytes=part.segment_range.end,
@@ -279,17 +281,17 @@ def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) 
         directory=directory,
         index_path=source_segment.index.path if source_segment.index else None,
         is_named=is_named,
-        log_start_offset=least if part.is_clipped or least > part.first_offset else NO_START,
+        log_start_offset=first_offset if part.is_clipped or first_offset > part.first_offset else NO_START,
         stored_files=source_segment,
         source=merged_log.copies[part.segment_range.copy].source,
         start=part.segment_range.start,
         end_offset=part.end_offset if part.is_clipped else NO_END,
-        alternates=tuple(_alternate(merged_log, one) for one in part.alternates),
+        alternates=tuple(_alternate(merged_log, segment_range) for segment_range in part.alternates),
     )
 
 
-def _alternate(merged_log: MergedLog, at: SegmentRange) -> AlternateRange:
-    return AlternateRange(merged_log.segment(at).path, at.start, at.end)
+def _alternate(merged_log: MergedLog, segment_range: SegmentRange) -> AlternateRange:
+    return AlternateRange(merged_log.segment(segment_range).path, segment_range.start, segment_range.end)
 
 
 def group_distinct_segments(

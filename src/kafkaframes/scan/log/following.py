@@ -100,19 +100,19 @@ class Follower:
         """
         result, logs = self._logs()
         resolved_offsets = resolve_offsets(self.options, logs)
-        if result.whole:
+        if result.has_whole_directories:
             check_loss(resolved_offsets, logs)
         starts = per_partition("start", resolved_offsets.start, logs)
-        offsets, ids = {name: _first(one, starts[name]) for name, one in logs.items()}, _topic_ids(logs, {})
+        offsets, ids = {name: _first(log, starts[name]) for name, log in logs.items()}, _topic_ids(logs, {})
         return StreamOffsets(offsets, ids, fingerprints=self._fingerprints(offsets, ids, logs, StreamOffsets({})))
 
     def ends(self) -> Ends:
         """Return the current end offset of each topic partition."""
-        return {name: self._end(one) for name, one in self._logs()[1].items()}
+        return {name: self._end(log) for name, log in self._logs()[1].items()}
 
     def next_offsets(
         self,
-        at: StreamOffsets,
+        start_offsets: StreamOffsets,
         *,
         ends: Ends | None = None,
         max_offsets: int | None = None,
@@ -126,7 +126,8 @@ class Follower:
         partition is read from its start.
 
         Args:
-            at: Start of the micro-batch. A topic without an id and without fingerprints in it counts as the same topic.
+            start_offsets: Start of the micro-batch. A topic without an id and without fingerprints in it counts as the
+                same topic.
             ends: Largest end. None: the current end offsets.
             max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
             max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
@@ -138,16 +139,16 @@ class Follower:
             LogDirError: A path cannot be read.
         """
         logs = self._logs()[1]
-        ids = _topic_ids(logs, at.ids)
-        start = self._drop_recreated(at.offsets, at.ids, ids)
-        start = self._drop_replaced(start, at, logs)
-        begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
+        ids = _topic_ids(logs, start_offsets.ids)
+        start = self._drop_recreated(start_offsets.offsets, start_offsets.ids, ids)
+        start = self._drop_replaced(start, start_offsets, logs)
+        begins = {name: start.get(name, log.partition.log_start_offset) for name, log in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
                 report_loss(describe_lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
         # With given ends, an open transaction may still hold back a partition at its end, which is logged as well.
-        looked_at = {name: one for name, one in logs.items() if ends is None or begins[name] == ends.get(name)}
-        own_ends = {name: self._end(one, begins[name]) for name, one in looked_at.items()}
+        looked_at = {name: log for name, log in logs.items() if ends is None or begins[name] == ends.get(name)}
+        own_ends = {name: self._end(log, begins[name]) for name, log in looked_at.items()}
         result = own_ends if ends is None else ends
         self._check_retained(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
@@ -156,8 +157,12 @@ class Follower:
         if max_bytes is not None:
             limits = _limit_by_bytes(begins, limits, max_bytes, logs)
         offsets = {**start, **limits}
-        is_same = offsets == at.offsets and start == at.offsets
-        rows = at.fingerprints if is_same else self._fingerprints(offsets, ids, logs, replace(at, offsets=start))
+        is_same = offsets == start_offsets.offsets and start == start_offsets.offsets
+        rows = (
+            start_offsets.fingerprints
+            if is_same
+            else self._fingerprints(offsets, ids, logs, replace(start_offsets, offsets=start))
+        )
         return StreamOffsets(offsets, ids, fingerprints=rows)
 
     def plan(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
@@ -173,28 +178,28 @@ class Follower:
         ends = self._drop_recreated(end.offsets, end.ids, _topic_ids(logs, {}))
         rows_before, rows_after = start.fingerprints, end.fingerprints
         ends = {
-            name: at
-            for name, at in ends.items()
-            if at != begins.get(name) or rows_before.get(name) != rows_after.get(name)
+            name: offset
+            for name, offset in ends.items()
+            if offset != begins.get(name) or rows_before.get(name) != rows_after.get(name)
         }
         ends = self._drop_replaced(ends, end, logs)
-        begins = self._drop_replaced({name: at for name, at in begins.items() if name in ends}, start, logs)
-        pending = {name: at for name, at in ends.items() if at > begins.get(name, EARLIEST)}
-        segments = [one for one in result.segments if (one.topic, one.partition) in pending]
-        there = {(one.topic, one.partition) for one in segments}
-        self._check_retained(pending, dict.fromkeys(there, 2**63))
+        begins = self._drop_replaced({name: offset for name, offset in begins.items() if name in ends}, start, logs)
+        pending = {name: offset for name, offset in ends.items() if offset > begins.get(name, EARLIEST)}
+        segments = [segment for segment in result.segments if (segment.topic, segment.partition) in pending]
+        present_partitions = {(segment.topic, segment.partition) for segment in segments}
+        self._check_retained(pending, dict.fromkeys(present_partitions, 2**63))
         batch_options = replace(
             self.options,
             subscribe=None,
             subscribe_pattern=None,
-            assign=_assignment(there),
+            assign=_assignment(present_partitions),
             partitions=None,
-            start={name: begins.get(name, EARLIEST) for name in there},
-            end={name: pending[name] for name in there},
+            start={name: begins.get(name, EARLIEST) for name in present_partitions},
+            end={name: pending[name] for name in present_partitions},
         )
         return (
             plan_discovered(replace(result, segments=segments), batch_options, cores=cores)
-            if there
+            if present_partitions
             else ReadPlan((), 0, 0)
         )
 
@@ -245,7 +250,7 @@ class Follower:
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
 
     def _fingerprints(
-        self, offsets: Mapping[Name, int], ids: Mapping[str, str], logs: Logs, before: StreamOffsets
+        self, offsets: Mapping[Name, int], ids: Mapping[str, str], logs: Logs, old_offsets: StreamOffsets
     ) -> dict[Name, Rows]:
         """Return the fingerprints of the last records before offsets, for partitions without a topic id.
 
@@ -253,15 +258,15 @@ class Follower:
             offsets: Next offset of each partition.
             ids: Topic ids.
             logs: Logs of the partitions.
-            before: Earlier offsets of the same logs. Their fingerprints are completed, since the last batches may have
-                no records.
+            old_offsets: Earlier offsets of the same logs. Their fingerprints are completed, since the last batches may
+                have no records.
         """
         result: dict[Name, Rows] = {}
         for name, offset in offsets.items():
-            rows = before.fingerprints.get(name, ()) if name in before.offsets else ()
+            rows = old_offsets.fingerprints.get(name, ()) if name in old_offsets.offsets else ()
             if name[0] in ids:
                 continue
-            if name in logs and (not rows or offset != before.offsets[name]):
+            if name in logs and (not rows or offset != old_offsets.offsets[name]):
                 by_offset = {row.offset: row for row in (*rows, *fingerprints_before(logs[name], offset))}
                 rows = tuple(by_offset[at] for at in sorted(by_offset))[-MAX_FINGERPRINTS:]
                 self._store_comparison(name, rows, logs[name])
@@ -316,7 +321,7 @@ def _topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
 
 def _files_of(entry: Log) -> object:
     """Return a value that differs after a change of a log's files."""
-    return tuple((one.path, one.size_bytes, one.log.mtime_ms) for one in entry.partition.segments)
+    return tuple((segment.path, segment.size_bytes, segment.log.mtime_ms) for segment in entry.partition.segments)
 
 
 def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
@@ -328,14 +333,14 @@ def _first(entry: Log, offset: int) -> int:
     return offsets_by_name[offset]() if offset in offsets_by_name else max(offset, entry.partition.log_start_offset)
 
 
-def _limit_by_bytes(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
+def _limit_by_bytes(begins: Ends, ends: Ends, max_bytes: int, logs: Logs) -> Ends:
     waiting = [name for name in ends if ends[name] > begins[name]]
-    share = most // max(len(waiting), 1)
+    share = max_bytes // max(len(waiting), 1)
     return {**ends, **{name: _end_by_bytes(logs[name], begins[name], ends[name], share) for name in waiting}}
 
 
-def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
-    """Return the offset after the batches from ``begin`` that fit into ``most`` bytes, at least one batch."""
+def _end_by_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
+    """Return the offset after the batches from ``begin`` that fit into ``max_bytes`` bytes, at least one batch."""
     total_bytes, reached = 0, begin
     following = [*(segment.base_offset for segment in entry.partition.segments[1:]), 2**63]
     for segment, limit in zip(entry.partition.segments, following, strict=True):
@@ -346,7 +351,7 @@ def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
                 if header.last_offset < begin:
                     continue
                 total_bytes += header.size
-                if reached > begin and total_bytes > most:
+                if reached > begin and total_bytes > max_bytes:
                     return reached
                 reached = header.last_offset + 1
                 if reached >= end:
@@ -430,10 +435,12 @@ class AppendedRows:
                 if partition.is_live and self._is_selected(partition.topic_partition):
                     yield from self._new_rows_of(directory.filesystem, partition)
 
-    def _is_selected(self, of: TopicPartition) -> bool:
-        is_hidden = not self._topics and of.topic in INTERNAL_TOPICS
+    def _is_selected(self, topic_partition: TopicPartition) -> bool:
+        is_hidden = not self._topics and topic_partition.topic in INTERNAL_TOPICS
         return (
-            is_selected(of.topic, self._topics) and self._where.has_partition(of.topic, of.partition) and not is_hidden
+            is_selected(topic_partition.topic, self._topics)
+            and self._where.has_partition(topic_partition.topic, topic_partition.partition)
+            and not is_hidden
         )
 
     def _new_rows_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
@@ -457,12 +464,12 @@ class AppendedRows:
         return offset_of_bound(self._start) or 0
 
     def _new_rows_of_segment(
-        self, filesystem: FileSystem, of: TopicPartition, segment: Segment, progress: _PartitionProgress
+        self, filesystem: FileSystem, topic_partition: TopicPartition, segment: Segment, progress: _PartitionProgress
     ) -> Iterator[pa.RecordBatch]:
         start = progress.positions.get(segment.path, 0)
         if segment.size_bytes <= start:
             return
-        origin = RowOrigin(of.topic, of.partition, segment.path)
+        origin = RowOrigin(topic_partition.topic, topic_partition.partition, segment.path)
         first = self._options.first_offset
         options = self._options._replace(first_offset=max(progress.next_offset, 0 if first is None else first))
         with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:

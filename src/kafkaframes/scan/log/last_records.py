@@ -44,15 +44,15 @@ def fingerprints_before(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     return result
 
 
-def find_fingerprints(entry: Log, expected: Sequence[Fingerprint]) -> Mapping[int, Fingerprint]:
-    """Return the fingerprints of a log's records at the offsets of ``expected``.
+def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) -> Mapping[int, Fingerprint]:
+    """Return the fingerprints of a log's records at the offsets of ``expected_fingerprints``.
 
     Records that do not exist any more, and damaged or unreadable ones, are missing.
     """
     result: dict[int, Fingerprint] = {}
-    collect = collector(expected, result)
-    for row in expected:
-        segments = [one for one in entry.partition.segments if one.base_offset <= row.offset]
+    collect = collector(expected_fingerprints, result)
+    for row in expected_fingerprints:
+        segments = [segment for segment in entry.partition.segments if segment.base_offset <= row.offset]
         if not segments or row.offset in result:
             continue
         try:

@@ -76,7 +76,7 @@ _Log = tuple[FileSystem, Partition]
 
 
 def _logs_of(directories: Iterable[LogDirectory]) -> list[_Log]:
-    return [(one.filesystem, partition) for one in directories for partition in one.partitions]
+    return [(directory.filesystem, partition) for directory in directories for partition in directory.partitions]
 
 
 def _check_names(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
@@ -105,10 +105,10 @@ def _resolve(filesystem: FileSystem, partition: Partition, start: Bound, end: Bo
         return {one: None if answer is None else answer.offset for one, answer in answers.items()}
 
     first = offsets_of("start", restrict_bound(start, {name}), [name], find=find)[name]
-    after = offsets_of("end", restrict_bound(end, {name}), [name], find=find)[name]
+    end_offset = offsets_of("end", restrict_bound(end, {name}), [name], find=find)[name]
     if first == LATEST:
         first = log_end_offset(filesystem, partition)
-    return OffsetRange(NO_START if first == EARLIEST else first, NO_END if after == LATEST else after)
+    return OffsetRange(NO_START if first == EARLIEST else first, NO_END if end_offset == LATEST else end_offset)
 
 
 def _check_loss(name: Name, copies: list[_Log], start: Bound, end: Bound) -> None:

@@ -78,8 +78,8 @@ def narrow_segment(
     first_position, end_position = start, limit
     with open_segment(filesystem, segment) as reader:
         if offsets.first_offset != NO_START:
-            first, at = _first_reaching(reader, offsets.first_offset, start)
-            first_position = at if first is None else first.position
+            first, first_position_in_file = _first_reaching(reader, offsets.first_offset, start)
+            first_position = first_position_in_file if first is None else first.position
         if offsets.end_offset != NO_END:
             last, _ = _first_reaching(reader, offsets.end_offset, limit)
             if last is not None:  # the header of a compressed message set (format 0 or 1) has only its last offset

@@ -256,20 +256,23 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
     return max(1, min(options.max_bytes_per_partition, fair, min_part_bytes))
 
 
-def split_slice(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
+def split_slice(source_slice: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
     """Split a slice at batch boundaries into about equal parts of about ``target`` bytes or less."""
-    count = -(-whole.size_bytes // target)
+    count = -(-source_slice.size_bytes // target)
     if count < 2:
-        return [whole]
-    positions = [whole.start + whole.size_bytes * part // count for part in range(1, count)]
-    cuts = [p for p in boundaries(whole.segment, positions) if whole.start < p < whole.end]
-    edges = [whole.start, *sorted(set(cuts)), whole.end]
+        return [source_slice]
+    positions = [source_slice.start + source_slice.size_bytes * part // count for part in range(1, count)]
+    cuts = [p for p in boundaries(source_slice.segment, positions) if source_slice.start < p < source_slice.end]
+    edges = [source_slice.start, *sorted(set(cuts)), source_slice.end]
     return [
         replace(
-            whole,
+            source_slice,
             start=start,
             end=end,
-            unproven=(whole.unproven[0] and start == whole.start, whole.unproven[1] and end == whole.end),
+            unproven=(
+                source_slice.unproven[0] and start == source_slice.start,
+                source_slice.unproven[1] and end == source_slice.end,
+            ),
         )
         for start, end in pairwise(edges)
     ]
@@ -295,7 +298,9 @@ def distribute_slices(
 ) -> list[tuple[Slice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
-    return pack_slices((part for whole in slices for part in split_slice(whole, target, boundaries)), target)
+    return pack_slices(
+        (part for source_slice in slices for part in split_slice(source_slice, target, boundaries)), target
+    )
 
 
 def _paths_text(options: ReadOptions) -> str:

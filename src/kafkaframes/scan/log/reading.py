@@ -144,8 +144,8 @@ def _log(errors: list[ReadError], logged_count: int) -> int:
 
 def _report_trailing_bytes(end: ScanEnd, part: Slice, level: int) -> None:
     """Log the number of bytes after the last batch. If they are damage, the reason was reported before."""
-    rest, path = part.end - end.position, part.segment.path
-    log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, rest, end.position)
+    unread_bytes, path = part.end - end.position, part.segment.path
+    log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, unread_bytes, end.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ def _proven(part: Slice, read_at: ReadAt) -> Slice:
         first = _header(read_at, start, size_bytes)
         start = start if first is not None and first.base_offset <= part.first_offset else 0
     if part.unproven[1] and end < size_bytes:
-        after = _header(read_at, end, size_bytes)
-        end = end if after is not None and after.base_offset >= part.end_offset else size_bytes
+        next_header = _header(read_at, end, size_bytes)
+        end = end if next_header is not None and next_header.base_offset >= part.end_offset else size_bytes
     if (start, end) != (part.start, part.end):
         log.warning("%s: its offset index is wrong, the segment is read without it", part.segment.path)
     return replace(part, start=start, end=end, unproven=(False, False))

@@ -136,7 +136,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     chunks_with_logs = [chunk for part, _ in cuts for chunk in part]
     notes = sum_notes([choice.notes, *(note for _, note in cuts)])
     slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
-    fetched_bytes = sum(_count_fetched_bytes(chunk, one) for chunk, one in chunks_with_logs)
+    fetched_bytes = sum(_count_fetched_bytes(chunk, log) for chunk, log in chunks_with_logs)
     boundaries = partial(find_boundaries, storage=options.storage)
     works = distribute_slices(slices, options, cores=cores, boundaries=boundaries)
     segments = [segment for part, _ in parts for segment in part.segments]
@@ -156,11 +156,16 @@ def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Ch
     """
     selected_segments = select_segments(discovery.segments, options)
     internal = tuple(
-        sorted(({one.topic for one in discovery.segments} - {one.topic for one in selected_segments}) & INTERNAL_TOPICS)
+        sorted(
+            ({segment.topic for segment in discovery.segments} - {segment.topic for segment in selected_segments})
+            & INTERNAL_TOPICS
+        )
     )
     if options.where.topics is not None or options.where.partitions is not None:
-        selected_segments = [one for one in selected_segments if options.where.has_partition(one.topic, one.partition)]
-        options = restrict_bounds({(one.topic, one.partition) for one in selected_segments}, options)
+        selected_segments = [
+            segment for segment in selected_segments if options.where.has_partition(segment.topic, segment.partition)
+        ]
+        options = restrict_bounds({(segment.topic, segment.partition) for segment in selected_segments}, options)
     _report_tiered(discovery, selected_segments, options)
     if options.replicas == "all":
         parts = [
@@ -170,7 +175,8 @@ def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Ch
     else:
         parts = [(merge_copies_of_segments(discovery, selected_segments, options, cores=cores), options)]
     partitions = [
-        discovery.by_directory[path].partition for path in dict.fromkeys(one.directory for one in selected_segments)
+        discovery.by_directory[path].partition
+        for path in dict.fromkeys(segment.directory for segment in selected_segments)
     ]
     notes = LogNotes(tuple(finding for partition in partitions for finding in swap_findings(partition)))
     return Chosen(parts, internal, notes)
@@ -205,9 +211,9 @@ def plan_part(
         OptionError: Offsets of the range are lost, or ``read_committed`` is selected for single segments.
     """
     logs = logs_of(part)
-    options = with_isolation(options, is_whole=part.logs.whole)
+    options = with_isolation(options, is_whole=part.logs.has_whole_directories)
     resolved_offsets = resolve_offsets(options, logs)
-    if part.logs.whole:
+    if part.logs.has_whole_directories:
         check_loss(resolved_offsets, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
@@ -256,7 +262,7 @@ def _count_fetched_bytes(part: Slice, entry: Log) -> int:
 
 def logs_of(part: DistinctSegments) -> Logs:
     """Return the log of each selected topic partition."""
-    return {(one.topic, one.partition): part.logs.by_directory[one.directory] for one in part.segments}
+    return {(segment.topic, segment.partition): part.logs.by_directory[segment.directory] for segment in part.segments}
 
 
 def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
@@ -276,7 +282,7 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
 
     starts = offsets_of("start", options.start, logs, find=find, no_match=options.no_match)
     if isinstance(options.start, AtTime):
-        starts = {name: end_of(logs[name]) if at == LATEST else at for name, at in starts.items()}
+        starts = {name: end_of(logs[name]) if offset == LATEST else offset for name, offset in starts.items()}
     ends = offsets_of("end", options.end, logs, find=find)
 
     def bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -310,7 +316,7 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
 def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
-    return {name: transactions_of(one.filesystem, one.partition) for name, one in logs.items()}
+    return {name: transactions_of(log.filesystem, log.partition) for name, log in logs.items()}
 
 
 def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:
@@ -324,7 +330,7 @@ def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPa
         hidden_records.append(
             find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end)
         )
-    return LogNotes(findings, tuple(one for one in hidden_records if one is not None))
+    return LogNotes(findings, tuple(record for record in hidden_records if record is not None))
 
 
 def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
@@ -357,8 +363,10 @@ def _with_aborted(
 ) -> list[Slice]:
     """Return the slices with the aborted transactions that may have batches in their segments."""
     following = {
-        (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
-        for before, after in pairwise(segments)
+        (segment.path, segment.start): next_segment.base_offset
+        if next_segment.directory == segment.directory
+        else NO_END
+        for segment, next_segment in pairwise(segments)
     }
     slices_with_transactions = []
     for part in slices:
@@ -367,7 +375,9 @@ def _with_aborted(
         aborted_transactions: tuple[AbortedTransaction, ...] = ()
         if state is not None:
             aborted_transactions = tuple(
-                one for one in state.aborted_transactions if one.last_offset > first and one.first_offset < limit
+                transaction
+                for transaction in state.aborted_transactions
+                if transaction.last_offset > first and transaction.first_offset < limit
             )
         slices_with_transactions.append(replace(part, aborted_transactions=aborted_transactions))
     return slices_with_transactions

@@ -135,10 +135,10 @@ class LogSource(Source):
             raise not_a_segment(filesystem, path)
 
     def read(
-        self, work: LogWork, columns: Sequence[str], where: Where, errors: list[ReadError]
+        self, work: LogWork, columns: Sequence[str], conditions_of_scan: Where, errors: list[ReadError]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of slices, in order."""
-        return read_rows(work.slices, columns, replace(self.options, where=where), errors)
+        return read_rows(work.slices, columns, replace(self.options, where=conditions_of_scan), errors)
 
     def count(self, work: LogWork, where: Where) -> int | None:
         """Count records by batch headers. Checksums are verified unless ``verify_crc`` is false."""
@@ -176,7 +176,11 @@ class LogSource(Source):
             counting = Counting(part.first_offset, part.end_offset, where, options.verify_crc, options.include_control)
             for run in slice_reader.runs(options.on_damage, gaps.append):
                 chunks = Chunks(
-                    slice_reader.segment.source, rules=FILE, start=run.start, end=part.end, whole=options.verify_crc
+                    slice_reader.segment.source,
+                    rules=FILE,
+                    start=run.start,
+                    end=part.end,
+                    includes_data=options.verify_crc,
                 )
                 for chunk in chunks:
                     aborted_transactions = (

@@ -124,7 +124,7 @@ def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: R
 def _read_slice(
     planned_slice: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    whole = options.verify_crc or options.deep
+    needs_data = options.verify_crc or options.deep
     with open_slice(planned_slice, options) as slice_reader:
         if slice_reader is None:
             return
@@ -135,7 +135,12 @@ def _read_slice(
                 yield _rest(segment_end, planned_slice, schema, end_position=run.start)
             source = slice_reader.segment.source
             chunks = Chunks(
-                source, rules=FILE, start=run.start, end=planned_slice.end, chunk_bytes=TARGET_BYTES, whole=whole
+                source,
+                rules=FILE,
+                start=run.start,
+                end=planned_slice.end,
+                chunk_bytes=TARGET_BYTES,
+                includes_data=needs_data,
             )
             for chunk in chunks:
                 for part in split_chunk(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BYTES):
@@ -333,9 +338,9 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
     if on_damage == "fail":
         _refuse(batch, internal_records)
     if on_damage == "drop":
-        whole = [one.error is None for one in internal_records]
-        batch = batch.filter(pa.array(whole, pa.bool_()))
-        internal_records = [one for one in internal_records if one.error is None]
+        is_valid = [internal_record.error is None for internal_record in internal_records]
+        batch = batch.filter(pa.array(is_valid, pa.bool_()))
+        internal_records = [internal_record for internal_record in internal_records if internal_record.error is None]
     columns_by_name = (
         dict(zip(DECODED_COLUMNS, zip(*internal_records, strict=True), strict=True))
         if internal_records

@@ -77,19 +77,19 @@ class TopicFollower:
             self._sleep(_LISTING_RETRY_SECONDS)
         return Listing(partitions, self._lookups.ids({partition.topic for partition in partitions}))
 
-    def resume(self, at: StreamOffsets, listing: Listing) -> tuple[Offsets, Absent]:
+    def resume(self, start_offsets: StreamOffsets, listing: Listing) -> tuple[Offsets, Absent]:
         """Return the offsets at which a stream continues, and the partitions that are still not listed.
 
         Args:
-            at: Offsets of its checkpoint.
+            start_offsets: Offsets of its checkpoint.
             listing: Current metadata.
 
         Raises:
             OptionError: A topic was created again, and ``failOnDataLoss`` is set.
         """
-        begins = self.still_there(by_partition(at.offsets), at.ids, listing.ids)
+        begins = self.still_there(by_partition(start_offsets.offsets), start_offsets.ids, listing.ids)
         listed_partitions, absent = set(listing.partitions), {}
-        for name, entry in at.absent.items():
+        for name, entry in start_offsets.absent.items():
             partition = TopicPartition(*name)
             if _is_other(entry.topic_id, listing.ids.get(partition.topic)):
                 problem = was_made_anew(partition.topic, entry.topic_id, listing.ids[partition.topic])
@@ -173,7 +173,10 @@ class TopicFollower:
         begins = {**{partition: start[partition] for partition in ends if partition in start}, **earliest}
         absent = [partition for partition in start if partition not in ends]
         truncated_partitions = [partition for partition, end in ends.items() if begins[partition] > end]
-        for partition in (*(one for one in absent if one not in self._reported_partitions), *truncated_partitions):
+        for partition in (
+            *(absent_partition for absent_partition in absent if absent_partition not in self._reported_partitions),
+            *truncated_partitions,
+        ):
             problem = was_cut(partition, start.get(partition, begins.get(partition, 0)), ends.get(partition))
             report_loss(problem, fail=fails)
         self._reported_partitions = set(absent)
@@ -190,12 +193,12 @@ class TopicFollower:
         The first batch of a run does not wait. The delay restarts after it, even if it has no rows, as in Spark's
         connector (``KafkaMicroBatchStream.delayBatch``).
         """
-        least = self.options.min_offsets_per_trigger
-        if least is None:
+        min_offsets = self.options.min_offsets_per_trigger
+        if min_offsets is None:
             return False
         now, since = self._clock(), self._triggered_at
         is_late = since is None or (now - since) * 1000 >= self.options.max_trigger_delay_ms
-        if not is_late and waiting < least:
+        if not is_late and waiting < min_offsets:
             return True
         self._triggered_at = now
         return False
@@ -208,12 +211,12 @@ class TopicFollower:
             limits = self._limit_by_bytes(begins, limits, options.max_bytes_per_trigger)
         return limits
 
-    def _limit_by_bytes(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
-        """Limit a micro-batch to ``most`` bytes in equal shares, estimated by the batches at its start."""
+    def _limit_by_bytes(self, begins: Offsets, limits: Offsets, max_bytes: int) -> Offsets:
+        """Limit a micro-batch to ``max_bytes`` bytes in equal shares, estimated by the batches at its start."""
         waiting = [partition for partition in limits if limits[partition] > begins[partition]]
         if not waiting:
             return limits
-        share = most / len(waiting)
+        share = max_bytes / len(waiting)
         with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as look:
             for partition in waiting:
                 self._density[partition] = density(look, partition, begins[partition]) or self._density.get(

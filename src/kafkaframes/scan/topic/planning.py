@@ -78,11 +78,13 @@ class TopicLookups:
         """
         options = self.options
         if options.assign is not None:
-            assigned_partitions = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
+            assigned_partitions = [
+                TopicPartition(topic, partition) for topic, all_ in options.assign.items() for partition in all_
+            ]
             existing_partitions = set(self._client.partitions_for(*options.assign))
-            missing = [str(one) for one in assigned_partitions if one not in existing_partitions]
-            if missing:
-                raise OptionError(f"assign: unknown topic partition {', '.join(missing)}")
+            missing_partitions = [str(partition) for partition in assigned_partitions if partition not in existing_partitions]
+            if missing_partitions:
+                raise OptionError(f"assign: unknown topic partition {', '.join(missing_partitions)}")
             return sorted(assigned_partitions, key=_name_of)
         if options.subscribe_pattern is not None:
             topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]
@@ -91,8 +93,8 @@ class TopicLookups:
         partitions = self._client.partitions_for(*sorted(topics))
         if options.partitions is None:
             return partitions
-        selected_partitions = [one for one in partitions if one.partition in options.partitions]
-        check_partitions(options.partitions, {one.partition for one in selected_partitions})
+        selected_partitions = [partition for partition in partitions if partition.partition in options.partitions]
+        check_partitions(options.partitions, {partition.partition for partition in selected_partitions})
         return selected_partitions
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -125,36 +127,44 @@ class TopicLookups:
     def _offsets(
         self, setting: str, bound: Bound, partitions: Sequence[TopicPartition], *, no_match: str = "latest"
     ) -> Offsets:
-        names = [_name_of(one) for one in partitions]
+        names = [_name_of(partition) for partition in partitions]
         offsets = offsets_of(setting, bound, names, find=self._at_times, no_match=no_match)
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
-        first = [one for one, offset in by_partition.items() if offset == EARLIEST]
-        last = [one for one, offset in by_partition.items() if offset == LATEST]
+        first = [partition for partition, offset in by_partition.items() if offset == EARLIEST]
+        last = [partition for partition, offset in by_partition.items() if offset == LATEST]
         named_offsets = {**by_partition, **self.earliest(first), **self.latest(last)}
         return for_all(bound, named_offsets, lambda: (self.earliest(partitions), self.latest(partitions)))
 
     def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
         answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
-        return {_name_of(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
+        return {
+            _name_of(partition): None if answer.offset < 0 else answer.offset for partition, answer in answers.items()
+        }
 
     def has_records_from(self, time_ms: int, ends: Offsets) -> bool:
         """Return whether a partition has a record with this or a later timestamp, before its end offset in ``ends``."""
-        offsets = self._at_times({_name_of(one): time_ms for one in ends})
+        offsets = self._at_times({_name_of(partition): time_ms for partition in ends})
         return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
 
     def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return starts moved to the first record in the time range of the options, up to the end offsets."""
-        least = self.options.where.timestamps_ms[0]
-        if least is None or not starts:
+        min_timestamp_ms = self.options.where.timestamps_ms[0]
+        if min_timestamp_ms is None or not starts:
             return starts
-        firsts = self._at_times({_name_of(one): least for one in starts})
-        return {one: min(max(start, firsts[_name_of(one)] or start), ends[one]) for one, start in starts.items()}
+        firsts = self._at_times({_name_of(partition): min_timestamp_ms for partition in starts})
+        return {
+            partition: min(max(start, firsts[_name_of(partition)] or start), ends[partition])
+            for partition, start in starts.items()
+        }
 
     def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
             result = consumer.committed(partitions)
-        missing = [one for one in partitions if one not in result]
-        return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
+        uncommitted_partitions = [partition for partition in partitions if partition not in result]
+        return {
+            **{partition: answer.offset for partition, answer in result.items()},
+            **self.earliest(uncommitted_partitions),
+        }
 
     def limit_to_stable(self, bounds: Bounds) -> Bounds:
         """Return the bounds of a ``read_committed`` read without offsets that an open transaction hides.
@@ -164,13 +174,13 @@ class TopicLookups:
         if not self.options.read_committed or self.options.end == LATEST:
             return bounds
         stable = self.latest(bounds)
-        beyond = [one for one, (_, end) in bounds.items() if end > stable[one]]
-        if not beyond:
+        unstable_partitions = [partition for partition, (_, end) in bounds.items() if end > stable[partition]]
+        if not unstable_partitions:
             return bounds
         with TopicLookupClient({**self.options.client, **_READER_SETTINGS, **_UNCOMMITTED_SETTINGS}) as client:
-            high_watermarks = client.end_offsets(beyond)
-        hidden = [one for one, high in high_watermarks.items() if bounds[one][1] <= high]
-        return bounds | {one: (bounds[one][0], stable[one]) for one in hidden}
+            high_watermarks = client.end_offsets(unstable_partitions)
+        hidden = [partition for partition, high in high_watermarks.items() if bounds[partition][1] <= high]
+        return bounds | {partition: (bounds[partition][0], stable[partition]) for partition in hidden}
 
     def open_transactions(self, bounds: Bounds) -> list[HiddenRecords]:
         """Return the records in the ranges that open transactions hide from ``read_committed`` readers."""
@@ -217,21 +227,23 @@ class TopicLookups:
 
     def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
         """Return the ranges of the tasks, split by ``minPartitions`` and ``maxRecordsPerPartition``."""
-        whole = [
+        offset_ranges = [
             Range(partition.topic, partition.partition, starts[partition], end)
             for partition, end in sorted(ends.items(), key=lambda item: _name_of(item[0]))
             if starts.get(partition, end) < end
         ]
-        most = self.options.max_records_per_partition
-        if most is not None:
-            whole = [part for entry in whole for part in _evenly(entry, -(-(entry.end - entry.first) // most))]
+        max_records = self.options.max_records_per_partition
+        if max_records is not None:
+            offset_ranges = [
+                part for entry in offset_ranges for part in _evenly(entry, -(-(entry.end - entry.first) // max_records))
+            ]
         min_partitions = self.options.min_partitions or 0
-        if not whole or len(whole) >= min_partitions:
-            return whole
-        weights = {entry: self._bytes_along(entry) for entry in whole}
+        if not offset_ranges or len(offset_ranges) >= min_partitions:
+            return offset_ranges
+        weights = {entry: self._bytes_along(entry) for entry in offset_ranges}
         total = sum(sum(size for _, size in steps) for steps in weights.values()) or 1
         parts: list[Range] = []
-        for entry in whole:
+        for entry in offset_ranges:
             share = sum(size for _, size in weights[entry]) / total
             parts += _by_bytes(entry, weights[entry], max(round(share * min_partitions), 1))
         return parts
@@ -295,13 +307,18 @@ def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | Non
 
 def _bounds(lookups: TopicLookups) -> Bounds:
     where, end = lookups.options.where, lookups.options.end
-    every = lookups.partitions()
-    partitions = [one for one in every if where.has_partition(one.topic, one.partition)]
-    starts, ends = ({one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every)))
+    all_partitions = lookups.partitions()
+    partitions = [
+        partition for partition in all_partitions if where.has_partition(partition.topic, partition.partition)
+    ]
+    starts, ends = (
+        {partition: bound[partition] for partition in partitions}
+        for bound in (lookups.starts(all_partitions), lookups.ends(all_partitions))
+    )
     if end != LATEST:  # an end at LATEST below the start is data loss, which check_kept reports
         check_order(starts, ends)
     starts = lookups.in_time(lookups.check_kept(starts), ends)
-    return {one: where.limit_range(starts[one], ends[one]) for one in partitions}
+    return {partition: where.limit_range(starts[partition], ends[partition]) for partition in partitions}
 
 
 def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
@@ -316,9 +333,15 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
     Raises:
         OptionError: A start is after its end. As in Spark's source, ``failOnDataLoss`` does not matter.
     """
-    wrong = [f"{one} starts at {starts[one]}, after its end {end}" for one, end in ends.items() if starts[one] > end]
-    if wrong:
-        raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read; has retention deleted the rest?")
+    problems = [
+        f"{partition} starts at {starts[partition]}, after its end {end}"
+        for partition, end in ends.items()
+        if starts[partition] > end
+    ]
+    if problems:
+        raise OptionError(
+            f"topic partition {', '.join(problems)}: nothing can be read; has retention deleted the rest?"
+        )
 
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:

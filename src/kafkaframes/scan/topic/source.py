@@ -55,9 +55,11 @@ class TopicSource(Source):
         ranges = plan_topic(options, report=hidden_records.append)
         return SourcePlan(ranges, tuple(hidden_records))
 
-    def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, work: Range, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``."""
-        return read_rows(work, columns, replace(self.options, where=where), errors)
+        return read_rows(work, columns, replace(self.options, where=conditions_of_scan), errors)
 
     def count(self, work: Range, where: Where) -> int | None:
         """Count records by batch headers. The batches are still fetched whole."""

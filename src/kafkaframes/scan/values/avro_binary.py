@@ -238,12 +238,12 @@ def convert_with(read: Read, convert: Convert | None) -> Read:
 
 def encode_long(value: int) -> bytes:
     """Return a number as a zigzag varint."""
-    rest = (value << 1) ^ (value >> MAX_VARINT_BITS - 1)
+    remaining_bits = (value << 1) ^ (value >> MAX_VARINT_BITS - 1)
     result = bytearray()
-    while rest >= 0x80:
-        result.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    result.append(rest)
+    while remaining_bits >= 0x80:
+        result.append(remaining_bits & 0x7F | 0x80)
+        remaining_bits >>= 7
+    result.append(remaining_bits)
     return bytes(result)
 
 

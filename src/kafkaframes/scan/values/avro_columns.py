@@ -112,17 +112,17 @@ def _plan(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: Col
 
 def _plan_branch(
     schema: AvroType,
-    whole: AvroType,
+    union: AvroType,
     path: str,
     within: tuple[AvroType, ...],
     budget: ColumnBudget,
     is_nullable: bool = False,
 ) -> AvroColumn:
-    named_type = next((one for one in (schema, *reversed(within)) if one.name), schema)
+    named_type = next((candidate for candidate in (schema, *reversed(within)) if candidate.name), schema)
     budget.add(path, named_type.label, len(within))
     if schema.kind == RECORD:
         if schema in within or not schema.fields:
-            return _text(whole, is_nullable)
+            return _text(union, is_nullable)
         inner = (*within, schema)
         parts = {field.name: _plan(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
         names = column_names(parts, reserved_names=())
@@ -137,7 +137,7 @@ def _plan_branch(
         return AvroColumn(LIST if is_array else ENTRIES, kind, schema, {"": part}, {}, is_nullable)
     if schema.digits is not None:
         if schema.digits.precision > MAX_DECIMAL_DIGITS:
-            return _text(whole, is_nullable)
+            return _text(union, is_nullable)
         return AvroColumn(
             SCALAR, pa.decimal128(schema.digits.precision, schema.digits.scale), schema, {}, {}, is_nullable
         )

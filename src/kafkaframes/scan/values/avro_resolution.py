@@ -193,11 +193,11 @@ class Resolver:
     ) -> Read:
         """Return a reader of a record's fields as a dictionary, with ``names`` as keys."""
         targets: dict[str, AvroField] = {}
-        missing: list[AvroField] = []
+        missing_fields: list[AvroField] = []
         for field in reader.fields:
             source = _find_source(writer, field)
             if source is None:
-                missing.append(field)
+                missing_fields.append(field)
             elif source.name in targets:
                 return fail_with(
                     f"{reader.label}: fields {targets[source.name].name} and {field.name} are both "
@@ -206,7 +206,7 @@ class Resolver:
             else:
                 targets[source.name] = field
         defaults: dict[str, Any] = {}
-        for field in missing:
+        for field in missing_fields:
             if field.default is NO_DEFAULT:
                 return fail_with(f"{reader.label}: the writer's schema has no field {field.name}, which has no default")
             try:

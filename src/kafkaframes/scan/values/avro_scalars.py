@@ -159,8 +159,8 @@ def _decimal_converter(digits: DecimalDigits, scale: int) -> Convert:
         if shift >= 0:
             number *= 10**shift
         else:
-            number, rest = divmod(number, 10**-shift)
-            if rest:
+            number, remainder = divmod(number, 10**-shift)
+            if remainder:
                 raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
         if not -limit < number < limit:
             raise BadValueError(f"a decimal of more than {digits.precision} digits")

@@ -255,7 +255,7 @@ def _full_name(name: str, namespace: Json) -> str:
 
 def _texts(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
     names = schema.get(key, [])
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise AvroSchemaError(f"{key} are not a list of names")
     return tuple(names)
 

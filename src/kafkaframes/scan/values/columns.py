@@ -113,12 +113,15 @@ def column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESE
         reserved_names: Names of the table's own columns; empty inside of a struct.
     """
     field_names = list(names)
-    own, others = {name.lower() for name in reserved_names}, {name.lower() for name in field_names}
+    lower_reserved_names, lower_field_names = (
+        {name.lower() for name in reserved_names},
+        {name.lower() for name in field_names},
+    )
     used_names: set[str] = set()
     result = {}
     for name in field_names:
-        column = f"value_{name}" if name.lower() in own else name
-        if column.lower() in used_names or _is_path_into(column.lower(), others):
+        column = f"value_{name}" if name.lower() in lower_reserved_names else name
+        if column.lower() in used_names or _is_path_into(column.lower(), lower_field_names):
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             column = next(
                 longer for size in range(4, 64) if (longer := f"{column}_{digest[:size]}").lower() not in used_names
@@ -153,7 +156,7 @@ def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
-    prefix = next((one["value"] for one in headers or () if one["key"] == VALUE_SCHEMA_ID), None)
+    prefix = next((header["value"] for header in headers or () if header["key"] == VALUE_SCHEMA_ID), None)
     return value if value is None or prefix is None else prefix + value
 
 
@@ -175,8 +178,8 @@ def separate_rows(
     reasons: dict[int, str] = {}
     columns = {name: batch.column(name) for name in batch.schema.names}
     if needs_key:
-        missing = np.flatnonzero(flag_values(batch.column("key").is_null()))
-        reasons |= dict.fromkeys(missing.tolist(), "no key: a table of the latest value by key needs one")
+        keyless_rows = np.flatnonzero(flag_values(batch.column("key").is_null()))
+        reasons |= dict.fromkeys(keyless_rows.tolist(), "no key: a table of the latest value by key needs one")
     if decoder is not None:
         values = (prepend_schema_ids(batch) if has_prefix else batch).column("value")
         del columns["value"]
@@ -200,10 +203,12 @@ def decode_to_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray
     """
     reasons: dict[int, str] = {}
     columns = _decode_columns(values, decoder, reasons)
-    missing = flag_values(values.is_null())
-    missing[list(reasons)] = True
+    is_missing = flag_values(values.is_null())
+    is_missing[list(reasons)] = True
     reasons = {row: reason[:_MAX_REASON_LENGTH] for row, reason in reasons.items()}
-    return pa.StructArray.from_arrays(list(columns.values()), fields=list(decoder.fields), mask=flags(missing)), reasons
+    return pa.StructArray.from_arrays(
+        list(columns.values()), fields=list(decoder.fields), mask=flags(is_missing)
+    ), reasons
 
 
 def _decode_columns(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:

@@ -118,8 +118,8 @@ class _PrefixParser:
         """
         if not self._decoding.has_prefix:
             return value
-        number, rest = split_prefix(value)
-        indexes, payload = split_indexes(rest)
+        number, body = split_prefix(value)
+        indexes, payload = split_indexes(body)
         name = self._parsed_schemas.get((number, indexes))
         if name is None:
             name = self._parsed_schemas[number, indexes] = message_name(self._protobuf_files(number), indexes)
@@ -173,7 +173,7 @@ def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -
             return _inline_names(names[schema], names, seen_names)
         return schema
     if isinstance(schema, list):
-        return [_inline_names(one, names, seen_names) for one in schema]
+        return [_inline_names(item, names, seen_names) for item in schema]
     if not isinstance(schema, dict):
         return schema
     inlined_schema = dict(schema)
@@ -181,7 +181,7 @@ def _inline_names(schema: Any, names: Mapping[str, Any], seen_names: set[str]) -
         if key in inlined_schema:
             inlined_schema[key] = _inline_names(inlined_schema[key], names, seen_names)
     if isinstance(inlined_schema.get("fields"), list):
-        inlined_schema["fields"] = [_inline_names(one, names, seen_names) for one in inlined_schema["fields"]]
+        inlined_schema["fields"] = [_inline_names(item, names, seen_names) for item in inlined_schema["fields"]]
     return inlined_schema
 
 
@@ -205,7 +205,7 @@ def _files_of_registered(registered_schema: RegisteredSchema) -> list[bytes]:
 def _imports(files: list[bytes]) -> list[bytes]:
     """Return Google's own files that are imported, because registries do not contain them."""
     descriptor_pb2, _, _ = load_library()
-    imported_names = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
+    imported_names = {name for file in files for name in descriptor_pb2.FileDescriptorProto.FromString(file).dependency}
     result = []
     for name in sorted(imported_names):
         if name.startswith("google/protobuf/"):

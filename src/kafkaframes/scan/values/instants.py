@@ -26,13 +26,13 @@ def iso_local(nanoseconds: int) -> str:
     >>> iso_local(1_700_000_000_250_000_000), iso_local(-62_135_596_801 * 10**9)
     ('2023-11-14T22:13:20.250', '-62135596801000')
     """
-    seconds, rest = divmod(nanoseconds, NANOSECONDS_PER_SECOND)
+    seconds, fraction = divmod(nanoseconds, NANOSECONDS_PER_SECOND)
     if not _MIN_EPOCH_SECOND <= seconds <= _MAX_EPOCH_SECOND:
         return str(nanoseconds // NANOSECONDS_PER_MILLISECOND)
     text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
-    if not rest:
+    if not fraction:
         return text
-    digits = f"{rest:09}"
+    digits = f"{fraction:09}"
     while digits.endswith("000"):
         digits = digits[:-3]
     return f"{text}.{digits}"

@@ -81,7 +81,10 @@ class _Simplifier:
             return ColumnSchema(ARRAY, items=self.simplify(schema["items"], root, f"{path}[]", inner))
         properties = schema.get("properties")
         if kind == OBJECT and isinstance(properties, dict) and (properties or not within):
-            fields = {name: self.simplify(one, root, f"{path}.{name}", inner) for name, one in properties.items()}
+            fields = {
+                name: self.simplify(property_schema, root, f"{path}.{name}", inner)
+                for name, property_schema in properties.items()
+            }
             return ColumnSchema(OBJECT, fields)
         return _TEXT_SCHEMA if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
 
@@ -137,8 +140,8 @@ class _Simplifier:
         """Return one schema for the schemas of ``allOf``, with the properties of all."""
         result: dict[str, Any] = {}
         for part in parts:
-            schema, where = self._resolve_schema(part, root)
-            if where is not root:
+            schema, schema_root = self._resolve_schema(part, root)
+            if schema_root is not root:
                 return {}
             properties = {**result.get("properties", {}), **(schema.get("properties") or {})}
             result = {**result, **schema}
@@ -153,7 +156,14 @@ def _item(schema: Any, step: str) -> Any:
 
 def _find_anchor(root: Any, name: str) -> Any:
     definitions = {**(root.get("$defs") or {}), **(root.get("definitions") or {})} if isinstance(root, dict) else {}
-    return next((one for one in definitions.values() if isinstance(one, dict) and one.get("$anchor") == name), None)
+    return next(
+        (
+            definition
+            for definition in definitions.values()
+            if isinstance(definition, dict) and definition.get("$anchor") == name
+        ),
+        None,
+    )
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Any]:
@@ -177,7 +187,7 @@ def _one_kind(schema: Any) -> str:
     kind = schema.get("type")
     if kind is None:
         return _kind_of_values(schema)
-    kinds = {one for one in (kind if isinstance(kind, list) else [kind]) if one != NULL}
+    kinds = {name for name in (kind if isinstance(kind, list) else [kind]) if name != NULL}
     if kinds == {INTEGER, NUMBER}:
         return NUMBER
     (only,) = kinds if len(kinds) == 1 else (TEXT,)

@@ -90,7 +90,7 @@ class JsonDecoder:
             raise BadValueError(f"$: expected an object, found {_name_type(document)}")
         else:
             row = _fields_of(document, self._readers, "$", extras)
-            row = {self._names[name]: one for name, one in row.items()}
+            row = {self._names[name]: value for name, value in row.items()}
         if extras and self._keeps_other:
             row[OTHER] = _text(extras)
         return row
@@ -160,7 +160,7 @@ def _plan_column(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
 
 
 def _fields_planned(plan: ColumnSchema) -> dict[str, tuple[pa.DataType, Reader]]:
-    return {name: _plan_column(one) for name, one in plan.properties.items()}
+    return {name: _plan_column(property_plan) for name, property_plan in plan.properties.items()}
 
 
 def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
@@ -169,7 +169,7 @@ def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
             return None
         if not isinstance(value, list):
             raise _wrong(value, path, "an array")
-        return [read(one, f"{path}[{index}]", extras) for index, one in enumerate(value)]
+        return [read(item, f"{path}[{index}]", extras) for index, item in enumerate(value)]
 
     return pa.list_(pa.field("element", kind)), read_array
 
@@ -182,7 +182,7 @@ def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataT
             return None
         if not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        return {names[name]: one for name, one in _fields_of(value, readers, path, extras).items()}
+        return {names[name]: item for name, item in _fields_of(value, readers, path, extras).items()}
 
     return pa.struct([pa.field(names[name], kind) for name, (kind, _) in readers.items()]), read_object
 
@@ -352,9 +352,12 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
     if kinds == {"array"}:
         return {"type": "array", "items": _merge_schemas(first["items"], right["items"])}
     if kinds == {"object"}:
-        before, after = first["properties"], right["properties"]
-        names = dict.fromkeys([*before, *after])
-        fields = {name: _merge_schemas(before.get(name, _NULL_SCHEMA), after.get(name, _NULL_SCHEMA)) for name in names}
+        left_properties, right_properties = first["properties"], right["properties"]
+        names = dict.fromkeys([*left_properties, *right_properties])
+        fields = {
+            name: _merge_schemas(left_properties.get(name, _NULL_SCHEMA), right_properties.get(name, _NULL_SCHEMA))
+            for name in names
+        }
         return {"type": "object", "properties": fields}
     return _ANY_SCHEMA
 

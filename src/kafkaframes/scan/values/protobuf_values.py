@@ -65,7 +65,7 @@ def files_of_set(data: bytes) -> list[bytes]:
         raise OptionError(_NO_DESCRIPTOR_SET) from error
     if not files:
         raise OptionError(_NO_DESCRIPTOR_SET)
-    return [one.SerializeToString() for one in files]
+    return [file.SerializeToString() for file in files]
 
 
 _NO_DESCRIPTOR_SET: Final = (
@@ -160,11 +160,13 @@ class _MessagePlanner:
                 self._plan_element(value, path, within),
             )
             return pa.map_(key_type, value_type), lambda message: [
-                (of_key(one), of_value(getattr(message, name)[one])) for one in getattr(message, name)
+                (of_key(item), of_value(getattr(message, name)[item])) for item in getattr(message, name)
             ]
         kind, convert = self._plan_element(field, path, within)
         if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
-            return pa.list_(pa.field("element", kind)), lambda message: [convert(one) for one in getattr(message, name)]
+            return pa.list_(pa.field("element", kind)), lambda message: [
+                convert(item) for item in getattr(message, name)
+            ]
         if field.has_presence:
             return kind, lambda message: convert(getattr(message, name)) if message.HasField(name) else None
         return kind, lambda message: convert(getattr(message, name))
@@ -175,7 +177,7 @@ class _MessagePlanner:
         message_type = field.containing_type if descriptor is None else descriptor
         self._budget.add(path, message_type.full_name, len(within))
         if field.type == _ENUM:
-            names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
+            names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
             return pa.string(), lambda number: names.get(number, str(number))
         if descriptor is None:
             kind = _ARROW_TYPES[field.type]
@@ -193,9 +195,9 @@ class _MessagePlanner:
         if not descriptor.fields:
             return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)
-        names = column_names((one.name for one in descriptor.fields), reserved_names=())
-        parts = [(names[one.name], *self.field(one, f"{path}.{one.name}", inner)) for one in descriptor.fields]
-        kind = pa.struct([pa.field(name, one) for name, one, _ in parts])
+        names = column_names((field.name for field in descriptor.fields), reserved_names=())
+        parts = [(names[field.name], *self.field(field, f"{path}.{field.name}", inner)) for field in descriptor.fields]
+        kind = pa.struct([pa.field(name, field) for name, field, _ in parts])
         return kind, lambda message: {name: take(message) for name, _, take in parts}
 
 

@@ -185,7 +185,7 @@ def _scan(
     end = None
     with open_source(filesystem, segment) as source:
         for run in OpenSegment(filesystem, segment.path, source).runs(on_damage=KEEP, on_gap=lose):
-            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, whole=False,
+            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, includes_data=False,
                             allocate=allocate, end=segment.size_bytes)  # fmt: skip
             for chunk in chunks:
                 table = chunk.batches.table.copy()
@@ -329,7 +329,12 @@ def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...
     headers: dict[int, list[tuple[int, ...]]] = {}
     with open_planned(alternate.path, alternate.end, options=dict(options)) as segment:
         walk = Chunks(
-            segment.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
+            segment.source,
+            rules=FILE,
+            start=alternate.start,
+            end=alternate.end,
+            chunk_bytes=_WINDOW_BYTES,
+            includes_data=False,
         )
         for chunk in walk:
             columns = [chunk.batches.column(name).tolist() for name in _HEADER_FIELDS]

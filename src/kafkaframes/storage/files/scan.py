@@ -63,7 +63,9 @@ def scan_segment(
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes``.
     """
     source = _FileSource(read_at, size_bytes, file)
-    chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=includes_data)
+    chunks = Chunks(
+        source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, includes_data=includes_data
+    )
     end, start = ScanEnd(position, MORE), position
     for chunk in chunks:
         start, end = chunk.base, _end_of(chunk, size_bytes)

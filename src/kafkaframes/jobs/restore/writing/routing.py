@@ -159,7 +159,7 @@ class Router:
         partitions: Ints = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
-            partition_numbers = int64_values(column.cast(pa.int64()), missing=NO_PARTITION).copy()
+            partition_numbers = int64_values(column.cast(pa.int64()), null_value=NO_PARTITION).copy()
             self._check(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = partition_numbers
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
