@@ -36,12 +36,12 @@ def by_scan(raw: bytes, **options):
 
 
 @pytest.mark.parametrize("window_bytes", [100, 1000, 1 << 20])
-@pytest.mark.parametrize("whole", [False, True])
-def test_walk_and_scan_agree_on_real_segments(window_bytes, whole):
+@pytest.mark.parametrize("includes_data", [False, True])
+def test_walk_and_scan_agree_on_real_segments(window_bytes, includes_data):
     for path in SEGMENTS[::4]:
         raw = path.read_bytes()
         expected_headers = by_walk(raw)
-        assert by_scan(raw, window_bytes=window_bytes, whole=whole) == expected_headers
+        assert by_scan(raw, window_bytes=window_bytes, includes_data=includes_data) == expected_headers
         assert by_walk(raw, window_bytes=window_bytes) == expected_headers
         assert expected_headers[1] == len(raw)
 
@@ -55,7 +55,7 @@ def test_walk_and_scan_agree_on_damaged_segments(data):
     window_bytes = data.draw(st.sampled_from([64, 300, 4096]))
     expected_headers = by_walk(bytes(raw))
     assert by_scan(bytes(raw), window_bytes=window_bytes) == expected_headers
-    assert by_scan(bytes(raw), window_bytes=window_bytes, whole=True) == expected_headers
+    assert by_scan(bytes(raw), window_bytes=window_bytes, includes_data=True) == expected_headers
     assert by_walk(bytes(raw), window_bytes=window_bytes) == expected_headers
 
 
