@@ -59,7 +59,7 @@ def test_options_that_say_what_is_read_owe_nothing_to_a_comment():
 
 @pytest.mark.parametrize("comment", ["", "about this topic", "kafka-capture?path=/x"])
 def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
-    with pytest.raises(OptionError, match=r"^kafka-log does not know what to read: .*CREATE TEMPORARY VIEW name USING"):
+    with pytest.raises(OptionError, match=r"^kafka-log has no path or topics: .*CREATE TEMPORARY VIEW name USING"):
         resolve_read_options("kafka-log", {}, schema_with(comment))
 
 
@@ -156,7 +156,7 @@ def test_options_beside_a_table_count_as_well(spark, database):
 @pytest.mark.spark
 def test_a_table_with_a_list_of_columns_says_what_to_do(spark, database):
     spark.sql(f"CREATE TABLE {database}.listed (topic string) USING `kafka-log` OPTIONS (path '{SHOP}')")
-    with pytest.raises(Exception, match=r"kafka-log does not know what to read: .*CREATE TEMPORARY VIEW"):
+    with pytest.raises(Exception, match=r"kafka-log has no path or topics: .*CREATE TEMPORARY VIEW"):
         spark.table(f"{database}.listed").collect()
 
 

@@ -76,5 +76,5 @@ def test_a_session_of_spark_connect_is_refused_by_name(monkeypatch, tmp_path):
     from kafkaframes.spark.progress import checkpoint_files
 
     monkeypatch.setattr(checkpoint_files, "is_connect", lambda spark: True)
-    with pytest.raises(OptionError, match="export_topics needs a classic session of Spark, not Spark Connect"):
+    with pytest.raises(OptionError, match="export_topics requires a classic Spark session, not Spark Connect"):
         kafkaframes.spark.export_topics(None, "t", tmp_path, options={"kafka.bootstrap.servers": "h:1"})

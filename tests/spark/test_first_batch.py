@@ -26,7 +26,7 @@ def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_re
     if not is_refused:
         batch.check(start, end)
         return
-    with pytest.raises(OptionError, match=r"Give startingOffsets as JSON where it began"):
+    with pytest.raises(OptionError, match=r"Set startingOffsets to its start as JSON"):
         batch.check(start, end)
     batch.note_look_up()
     batch.check(start, end)  # planned by this run

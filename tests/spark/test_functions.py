@@ -32,7 +32,7 @@ def expected_fields(value):
 
 
 def test_a_registry_that_is_none():
-    with pytest.raises(OptionError, match="no schema registry 'gleu': one of confluent, apicurio, glue"):
+    with pytest.raises(OptionError, match="unknown schema registry 'gleu'; expected one of confluent, apicurio, glue"):
         schema_id("value", "gleu")
 
 

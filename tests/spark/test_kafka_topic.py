@@ -50,7 +50,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "one of subscribe, subscribePattern, assign"),
+        ({}, "one of the options subscribe, subscribePattern and assign"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "not subscribe and assign together"),
         ({"subscribe": "t", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets determines where a query starts"),

@@ -24,15 +24,15 @@ TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
     ],
 )
 def test_a_number_that_is_none_is_told_alike_everywhere(parse, options):
-    with pytest.raises(OptionError, match="Partitions=many: must be a whole number above 0"):
+    with pytest.raises(OptionError, match="Partitions=many: must be an integer greater than 0"):
         parse(options)
 
 
 def test_a_text_that_is_no_whole_number_is_told_in_plain_words():
-    with pytest.raises(OptionError, match="option level=high: must be a whole number"):
+    with pytest.raises(OptionError, match="option level=high: must be an integer"):
         parse_write({"path": "/x", "level": "high"})
     for name in ("recordFormat", "driverPort"):
-        with pytest.raises(OptionError, match=f"option {name}=v2: must be a whole number"):
+        with pytest.raises(OptionError, match=f"option {name}=v2: must be an integer"):
             topic_write_options({"kafka.bootstrap.servers": "localhost:9092", name: "v2"})
 
 
@@ -55,5 +55,5 @@ def test_letter_case_does_not_count_and_the_option_is_named():
     assert choice_parser(("PERMISSIVE", "FAILFAST"))("failfast") == "FAILFAST"
     with pytest.raises(OptionError, match="option table=rows: must be one of records, batches"):
         parse_value("table", choice_parser(("records", "batches")), "rows")
-    with pytest.raises(OptionError, match="option x=0: must be a whole number above 0"):
+    with pytest.raises(OptionError, match="option x=0: must be an integer greater than 0"):
         parse_value("x", positive, "0")

@@ -158,7 +158,7 @@ def test_no_table_is_described_with_it(name):
     secret = {name: TEXTS[1] if "jaas" in name else MARK}
     table = {"provider": "kafka-topic", "kafka.bootstrap.servers": "h:1", "subscribe": "flights"}
     source = KafkaTopicDataSource(table | secret)
-    with pytest.raises(OptionError, match=f"option {name} would be kept in the catalog") as caught:
+    with pytest.raises(OptionError, match=f"option {name} would be visible to all users of the catalog") as caught:
         source.schema()
     assert MARK not in str(caught.value)
 
@@ -173,6 +173,6 @@ def test_a_catalog_keeps_none(spark, servers):
 
 def check_refused(spark, source, table_options):
     options_sql = ", ".join(f"`{name}` '{text}'" for name, text in table_options.items())
-    with pytest.raises(Exception, match="would be kept in the catalog") as caught:
+    with pytest.raises(Exception, match="would be visible to all users of the catalog") as caught:
         spark.sql(f"CREATE TABLE hidden USING `{source}` OPTIONS ({options_sql})")
     assert MARK not in str(caught.value)

@@ -172,7 +172,7 @@ def test_all_clients_of_a_write_have_a_connection_setting_under_each_of_its_name
 
 @pytest.mark.parametrize("name", ["kafka.request.required.acks", "kafka.enable_idempotence", "kafka.transactional_id"])
 def test_an_exactly_once_write_refuses_the_settings_that_it_determines_under_each_of_their_names(name):
-    with pytest.raises(OptionError, match=r"an exactly-once write sets this itself"):
+    with pytest.raises(OptionError, match=r"an exactly-once write sets this option itself"):
         check_exactly_once(topic_write_options({**BASE, "topic": "t", name: "1"}))
 
 

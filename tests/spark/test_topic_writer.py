@@ -48,18 +48,16 @@ def test_names_of_other_columns_are_logged_once_and_those_of_readers_never(caplo
     types = {"keyy": "binary", "value": "binary", "vlaue": "binary", "offset": "bigint", "timestampType": "int"}
     for _ in range(3):  # to check the columns, to commit, in each micro-batch
         assert columns_to_write(types, options) == ["value"]
-    assert [record.getMessage() for record in caplog.records] == [
-        "columns that are not written to topic logged: keyy, vlaue"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["columns not written to topic logged: keyy, vlaue"]
 
 
 @pytest.mark.parametrize(
     ("select", "options", "reason"),
     [
         ("1 AS value", {"topic": "t"}, "column value is int and must be binary or string"),
-        ("'v' AS value", {}, "give the option topic, or a column topic"),
+        ("'v' AS value", {}, "set the option topic, or add a column topic"),
         ("'v' AS value, 1 AS timestamp", {"topic": "t", "timestamps": "column"}, "column timestamp is int"),
-        ("'v' AS value", {"topic": "t", "timestamps": "column"}, "timestamps=column: there is no column timestamp"),
+        ("'v' AS value", {"topic": "t", "timestamps": "column"}, "timestamps=column requires the column timestamp"),
         ("'v' AS value", {"topic": "t", "kafka.transactional.id": "x"}, "option kafka.transactional.id: only"),
         ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),
         ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),

@@ -11,7 +11,7 @@ NOW_MS = 1_700_000_100_000
 
 def test_a_group_needs_the_name_of_its_query_and_settings_are_checked(servers):  # noqa: F811
     for options, watch_settings, message in (
-        ({"kafka.bootstrap.servers": servers}, {"group_id": "g"}, "two queries must not commit to one group"),
+        ({"kafka.bootstrap.servers": servers}, {"group_id": "g"}, "two queries must not commit to the same group"),
         ({}, {}, "kafka.bootstrap.servers is missing"),
         ({"kafka.bootstrap.servers": servers, "kafka.clientid": "x"}, {}, "did you mean client_id"),
     ):

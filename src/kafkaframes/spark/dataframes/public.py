@@ -89,13 +89,15 @@ def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **opt
     from kafkaframes.spark.sessions.builder import register
 
     if mode not in MODES:
-        raise OptionError(f"no mode {mode!r}: one of {', '.join(MODES)}")
+        raise OptionError(f"unknown mode {mode!r}; expected one of {', '.join(MODES)}")
     if mode not in ("append", "overwrite"):
         target = Target.look(path)
         if target.exists and mode == "ignore":
             return
         if target.exists:
-            raise LogDirError("exists already (mode errorifexists)", file=target.path)
+            raise LogDirError(
+                "already exists, and mode is errorifexists; use mode append or overwrite", file=target.path
+            )
     register(frame.sparkSession)
     writer = frame.write.format("kafka-log").options(**options)
     writer.mode("overwrite" if mode == "overwrite" else "append").save(path)
@@ -134,11 +136,13 @@ def watch_topics(
     from kafkaframes.spark.progress.topic_listener import TopicListener
 
     if group_id is not None and query_name is None:
-        raise OptionError("group_id needs query_name: two queries must not commit to one group")
+        raise OptionError("group_id requires query_name, because two queries must not commit to the same group")
     values = {name.lower(): value for name, value in options.items()}
     client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
     if "bootstrap.servers" not in client:
-        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing; expected host:port, or several separated by commas"
+        )
     ConsumerSettings.from_options(client)  # rejects invalid consumer settings
     listener = TopicListener(client, query_name=query_name, group_id=group_id, report=report, samples=samples)
     spark.streams.addListener(listener)
@@ -234,10 +238,10 @@ def export_topics(
     from kafkaframes.spark.runtime.jobs import create_runner
 
     if format not in FORMATS:
-        raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
+        raise OptionError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     if is_connect(spark):
         raise OptionError(
-            "export_topics needs a classic session of Spark, not Spark Connect: run it where the driver is, or use "
+            "export_topics requires a classic Spark session, not Spark Connect: run it on the driver, or use "
             "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
         )
     names = [topics] if isinstance(topics, str) else list(topics)
@@ -271,7 +275,9 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
 
     for name in options:
         if not name.lower().startswith("kafka."):
-            raise OptionError(f"option {name}: only kafka.* settings; a table begins at the earliest record")
+            raise OptionError(
+                f"option {name}: only kafka.* options are supported; a table starts at the earliest record"
+            )
     return {_ISOLATION_OPTION if name.lower() == _ISOLATION_OPTION else name: value for name, value in options.items()}
 
 

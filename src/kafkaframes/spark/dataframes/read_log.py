@@ -97,7 +97,7 @@ class LogQuery:
     def load(self) -> DataFrame:
         """Return a new DataFrame. Segments are listed at its first action."""
         if self.spark is None:
-            raise OptionError("read_log(None, ...) can only plan(); load() needs a session")
+            raise OptionError("read_log(None, ...) supports only plan(); load() requires a Spark session")
         return self.spark.read.format("kafka-log").options(**self.options).load(list(self.paths))
 
     def plan(self, *, cores: int | None = None) -> ReadPlan:

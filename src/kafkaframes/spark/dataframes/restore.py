@@ -68,7 +68,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     def write(directory: Path) -> None:
         report.partitions += _write_rows(_group_by_partition(df, restore_settings), directory, restore_settings)
         if not report.partitions:
-            raise OptionError("nothing to restore: the frame has no rows that are selected")
+            raise OptionError("nothing to restore: the DataFrame contains no selected rows")
         ids = dict(restore_settings.topic_ids)
         for topic in sorted({partition_report.topic for partition_report in report.partitions}):
             report.topic_ids[topic] = ids.get(topic) or new_id()

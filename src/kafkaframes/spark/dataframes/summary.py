@@ -63,10 +63,11 @@ def summarize(
     read = Observation()
     records = _load(spark, log_paths, {**values, "columns": ",".join((*SPARK_COLUMNS, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
-    with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
+    with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:
+        # headers are scanned while Parquet is written
         scan = pool.submit(_scan_counts, spark, log_paths, values)
         records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
-        # with the schema that was written: Spark would infer an integer from the directory name of a topic 2024
+        # without a schema, Spark would infer an integer from the directory name of a topic 2024
         written_counts = _dicts(
             spark.read.schema(records.schema).parquet(to).groupBy(*_GROUP_COLUMNS).agg(*_count_columns())
         )
@@ -78,7 +79,7 @@ def summarize(
 
 def plan_summary(paths: Sequence[str], options: Mapping[str, str]) -> ReadPlan:
     """Return the plan of the read, without a session. Exceptions are those of ``summarize``."""
-    read = replace(log_options(options, paths=tuple(paths)), replicas="all")  # copies are merged once, by who reads
+    read = replace(log_options(options, paths=tuple(paths)), replicas="all")  # copies are merged once, by the reader
     return plan_log(read, cores=1)
 
 

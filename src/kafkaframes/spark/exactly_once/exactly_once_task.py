@@ -63,7 +63,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
         task = context.partitionId() if context else 0
         try:
             if context is not None and context.attemptNumber():
-                if work.is_written_anew:  # what failed twice may fail for its rows: then Spark tells of that
+                if work.is_written_anew:  # rows that failed twice may be invalid; Spark then reports the error
                     deque(rows, maxlen=0)
                 raise LostTaskError(repetition_refused(task))
             counts = write_rows(work, task, rows)
@@ -98,7 +98,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         leases = Leases(work.address, task, work.batch)
         stack.callback(leases.close)
         if leases.transaction is None:
-            deque(batches, maxlen=0)  # Spark wants them to be taken
+            deque(batches, maxlen=0)  # Spark requires that all rows are consumed
             return counts
         producer = open_producer(work.options, transactional_id=leases.transaction.transactional_id)
         stack.callback(producer.close, flush=False)
@@ -139,7 +139,7 @@ def _create_packer(options: TopicWriteOptions, producer: Producer, task: int) ->
 
     def count_of(topic: str) -> int:
         if topic not in partition_counts:
-            partition_counts[topic] = len(producer.partitions_for(topic))  # may create the topic
+            partition_counts[topic] = len(producer.partitions_for(topic))  # this request may create the topic
         return partition_counts[topic]
 
     return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

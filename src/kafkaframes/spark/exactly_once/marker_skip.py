@@ -71,10 +71,10 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
     if mark.ends is not None:
         if not all(offsets_of(line) for line in mark.ends):
             raise OptionError(
-                f"onForeignMarker=skip: not all sources of the query have offsets of topics; {_OTHER_REMEDIES}"
+                f"onForeignMarker=skip: some sources of the query have no topic offsets; {_OTHER_REMEDIES}"
             )
         text = "\n".join((_LOG_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
-        if number and files.read(f"offsets/{number - 1}") is None:  # Spark looks at it too
+        if number and files.read(f"offsets/{number - 1}") is None:  # Spark also reads the previous batch
             files.write(f"offsets/{number - 1}", text)
         files.write(f"offsets/{number}", text)
     files.write(f"commits/{number}", _COMMIT_CONTENT)
@@ -84,7 +84,7 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
 
 
 _OTHER_REMEDIES: Final = (
-    "use another sink name, sink=..., or a new checkpoint with startingOffsets at which to continue"
+    "use another sink name, sink=..., or a new checkpoint and startingOffsets at which to continue"
 )
 
 

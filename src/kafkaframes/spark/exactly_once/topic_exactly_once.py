@@ -88,7 +88,7 @@ def write(
         write_frame(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
         return None
     if checkpoint is None:
-        raise OptionError("a stream needs checkpoint=")
+        raise OptionError("a stream requires the argument checkpoint")
     if write_options.on_foreign_marker == "skip":
         _skip_to_marker(frame, write_options, checkpoint)
     name, id_of_query = query_id_lookup(frame.sparkSession, query_name)
@@ -105,7 +105,7 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
     """If the checkpoint does not match the newest marker, move the checkpoint to the end of the marker's batch."""
     if is_connect(frame.sparkSession):
         raise OptionError(
-            "onForeignMarker=skip writes the checkpoint, which requires a classic session instead of Spark Connect"
+            "onForeignMarker=skip changes the checkpoint, which requires a classic session instead of Spark Connect"
         )
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
@@ -122,7 +122,7 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
 def _create_batch_writer(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
-    queries: list[Query] = []  # made by the first batch: the function travels under Spark Connect
+    queries: list[Query] = []  # created by the first batch, because Spark Connect pickles the function
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession

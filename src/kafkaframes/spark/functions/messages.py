@@ -167,7 +167,7 @@ def _apply_arrow_udf(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array],
     version = _compat.require_pyspark("kafkaframes.spark.functions")
     if version < (4, 1):
         raise OptionError(
-            f"these functions are Arrow UDFs, which PySpark {version[0]}.{version[1]} does not have: 4.1 has"
+            f"PySpark {version[0]}.{version[1]} has no Arrow UDFs; these functions require PySpark 4.1 or later"
         )
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type

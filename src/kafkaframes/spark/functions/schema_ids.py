@@ -85,7 +85,7 @@ def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool 
 
 def _find_header(registry: str) -> _Header:
     if registry not in REGISTRIES:
-        raise OptionError(f"no schema registry {registry!r}: one of {', '.join(REGISTRIES)}")
+        raise OptionError(f"unknown schema registry {registry!r}; expected one of {', '.join(REGISTRIES)}")
     return REGISTRIES[registry]
 
 

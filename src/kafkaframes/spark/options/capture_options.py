@@ -27,7 +27,7 @@ _WAIT_FILES: Final = 3
 
 def _parse_number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise ValueError("must be a whole number")
+        raise ValueError("must be an integer")
     return int(text)
 
 
@@ -36,8 +36,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 OPTIONS: Final = (
-    Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
-    Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
+    Option("path", "", str, "captures or request logs: file, directory or glob"),
+    Option("paths", "", str, "JSON list, which Spark creates from load([...])"),
     Option(
         "table",
         "table",
@@ -47,12 +47,17 @@ OPTIONS: Final = (
     ),
     Option("columns", "columns", _names, "columns of the result, in this order; others are not decoded"),
     Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
-    Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
+    Option(
+        "ports",
+        "ports",
+        ports_of,
+        "listener ports of the brokers: 9092,9094-9096; by default recognized by their bytes",
+    ),
     Option(
         "secrets",
         "secrets",
         boolean,
-        "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs",
+        "true returns credentials (SASL tokens, SCRAM, HMACs, passwords in configs) unmasked",
         "false",
     ),
     Option("specs", "apis", Apis, "your own specs (a file or a folder), read on the driver, before the catalog's"),
@@ -60,36 +65,36 @@ OPTIONS: Final = (
         "namesOf",
         "names_of",
         str,
-        "a release of Kafka: requestNamed and responseNamed have the names that it gave to fields",
+        "Kafka release whose field names requestNamed and responseNamed use",
     ),
     Option(
         "mode",
         "on_damage",
         mode_parser(*ON_DAMAGE),
-        "PERMISSIVE logs what was not read and may hide a call; FAILFAST ends the query with it",
+        "PERMISSIVE logs unread data that may contain calls; FAILFAST raises an error",
         "PERMISSIVE",
     ),
     Option(
         "minPartitions",
         "min_partitions",
         positive,
-        "the least number of tasks; by default as many as are worth it, up to the cores",
+        "minimum number of tasks; by default chosen by size, at most the number of cores",
     ),
     Option(
         "quietSeconds",
         "quiet_seconds",
         _parse_number,
-        "streams: the newest file is read after this many seconds without a write (10)",
+        "streams: seconds without a write after which the newest file is read (10)",
         "10",
     ),
     Option(
         "waitFiles",
         "wait_files",
         positive,
-        "streams: for how many files a call may wait for its answer and be one row (3)",
+        "streams: number of later files in which the response of a call is awaited (3)",
         "3",
     ),
-    Option("maxFilesPerTrigger", "max_files", positive, "streams: the most files of a micro-batch"),
+    Option("maxFilesPerTrigger", "max_files", positive, "streams: maximum number of files in a micro-batch"),
 )
 _OPTION_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 

@@ -91,7 +91,7 @@ def split_options(
             raise OptionError(f"option decode must be one of {', '.join((*MODES, *other_modes))}, not {mode}")
         if choice:
             names = ", ".join(option.name for option in DECODE_ROWS if option.field in choice)
-            raise OptionError(f"option {names} is for decode={'|'.join(MODES)}")
+            raise OptionError(f"option {names} requires decode={'|'.join(MODES)}")
         return None, source_options
     del source_options[next(name for name in source_options if name.lower() == DECODE_OPTION)]
     if not choice.keys() & {"schema", "registry"}:
@@ -124,7 +124,7 @@ def refuse_decoding(names: Iterable[str]) -> None:
     for name in names:
         if name in _OPTION_BY_NAME:
             raise OptionError(
-                f"option {_OPTION_BY_NAME[name].name}: values are decoded by spark.read and spark.readStream"
+                f"option {_OPTION_BY_NAME[name].name}: only spark.read and spark.readStream decode values"
             )
 
 

@@ -202,7 +202,7 @@ class _Parser:
 
     def _consume_char(self) -> _Char:
         if self._position >= len(self._chars):
-            self._raise_error("it ends too early")
+            self._raise_error("the expression is incomplete")
         self._position += 1
         return self._chars[self._position - 1]
 

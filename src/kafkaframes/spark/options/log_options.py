@@ -90,7 +90,7 @@ def refuse_stream_end(options: Mapping[str, str]) -> None:
 
 _ROWS = (
     Option("path", "paths", str, "log directory, topic partition directory, segment file or glob"),
-    Option("paths", "paths", str, "the JSON list that Spark makes of load([...])"),
+    Option("paths", "paths", str, "JSON list, which Spark creates from load([...])"),
     Option("subscribe", "subscribe", topics_value, "topics to read, comma-separated"),
     Option(
         "subscribePattern",
@@ -240,7 +240,7 @@ def _index_by_option_name(options: Mapping[str, str]) -> dict[str, str]:
 
 def _describe_unknown_option(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
-        return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
+        return f"option {name} applies to brokers only; kafka-log reads log files"
     return describe_unknown_option(name, OPTIONS, "kafka-log", others=NAMES)
 
 

@@ -108,7 +108,7 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError("must be a whole number") from None
+        raise ValueError("must be an integer") from None
 
 
 def positive(text: str) -> int:
@@ -118,7 +118,7 @@ def positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise ValueError("must be a whole number above 0")
+        raise ValueError("must be an integer greater than 0")
     return number
 
 
@@ -219,7 +219,8 @@ def describe_unknown_option(
     if near:
         suggestion = options_by_name[near[0]].name if near[0] in options_by_name else near[0]
         return f"unknown option {name}: did you mean {suggestion}?"
-    return f"unknown option {name}; {source} knows {', '.join(option.name for option in options_by_name.values())}"
+    names = ", ".join(option.name for option in options_by_name.values())
+    return f"unknown option {name}; {source} has the options {names}"
 
 
 def parse_value(name: str, parse: Callable[[str], Any], text: str) -> Any:

@@ -83,7 +83,7 @@ def format_table_comment(source: str, options: Mapping[str, str]) -> str:
     for name, text in schema_options.items():
         if is_secret(name) or redact_text(text) != text:
             raise OptionError(
-                f"option {name} would be kept in the catalog for all to see: give it when reading, "
+                f"option {name} would be visible to all users of the catalog: pass it when reading, "
                 f"SELECT ... FROM table WITH (`{name}` = ...), or use CREATE TEMPORARY VIEW instead of CREATE TABLE"
             )
     return f"{source}?{urlencode(schema_options, safe='/:,')}"
@@ -105,7 +105,7 @@ def resolve_read_options(source: str, options: Mapping[str, str], schema: Struct
             result = parse_qsl(text, keep_blank_values=True)
             return {name: value for name, value in result if name.lower() not in names} | values
     raise OptionError(
-        f"{source} does not know what to read: Spark passes no options of CREATE TABLE to a query, and a table "
+        f"{source} has no path or topics: Spark does not pass the options of CREATE TABLE to a query, and a table "
         "created with a list of columns keeps none; create it without that list, or use "
         f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...)"
     )

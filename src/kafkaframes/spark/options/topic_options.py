@@ -41,7 +41,7 @@ GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
 # Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
 FORBIDDEN: Final[Mapping[str, str]] = {
-    "kafka.auto.offset.reset": "startingOffsets determines where a query starts",
+    "kafka.auto.offset.reset": "the option startingOffsets sets the start of a query",
     "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
     "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
     "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
@@ -70,7 +70,9 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
         values.pop(name, None)
     selections = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in source_options]
     if len(selections) != 1:
-        raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(selections))
+        raise OptionError(
+            "kafka-topic requires one of the options subscribe, subscribePattern and assign" + _got(selections)
+        )
     _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
@@ -126,7 +128,7 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
     """
     forbidden = sorted(_FIXED_SETTINGS & set(options.client))
     if forbidden:
-        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
+        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this option itself; remove it")
 
 
 def check_speculation(value: str | None) -> None:
@@ -325,7 +327,9 @@ def _separate_options(
             raise OptionError(describe_unknown_option(name, options_by_name, "kafka-topic"))
     client = use_kafka_names(client)
     if "bootstrap.servers" not in client:
-        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+        raise OptionError(
+            "option kafka.bootstrap.servers is missing; expected host:port, or several separated by commas"
+        )
     return client, values
 
 

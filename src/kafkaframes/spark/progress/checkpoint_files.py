@@ -89,12 +89,12 @@ class ConnectFiles:
         """
         try:
             rows = self._spark.read.format("binaryFile").load(f"{self.path}/{name}").select("content").collect()
-        except Exception as error:  # its class differs between Spark versions
+        except Exception as error:  # its class depends on the Spark version
             raise KafkaframesError(f"{self.path}/{name} cannot be read: {error}") from error
         return "".join(bytes(row.content).decode() for row in rows)
 
 
-_LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # that the server gives to its processes
+_LOCAL_CONNECT_VARIABLE = "SPARK_CONNECT_LOCAL_URL"  # the server sets it for its processes
 
 
 def is_connect(spark: Any) -> bool:

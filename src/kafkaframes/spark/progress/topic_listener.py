@@ -89,7 +89,7 @@ class TopicListener(StreamingQueryListener):
             try:
                 self._process_progress(text)
             except Exception as error:  # a failed lag report must not end the query
-                log.warning("the lag of a stream cannot be found: %s", error)
+                log.warning("the lag of a stream cannot be determined: %s", error)
         if self._consumer is not None:
             self._consumer.close()
 

@@ -91,7 +91,7 @@ class TopicMetrics(StreamingQueryListener):
             "rows of the last micro-batch",
             [(q, p.rows) for q, p, _ in labeled_queries],
         )
-        words = "when the last micro-batch ended, in seconds since 1970"
+        words = "end time of the last micro-batch, in seconds since 1970"
         yield from metric(
             _METRIC_PREFIX + "batch_end_seconds",
             "gauge",

@@ -10,7 +10,7 @@ from typing import Any
 from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 # Spark's documentation of each release, "Spark runs on Java ...". Java 24 and later removed what Hadoop's login
-# used before Spark 4.2, so an old Spark on a new Java fails deep inside; we say so before it starts.
+# used before Spark 4.2, so an old Spark on a new Java would fail with an obscure error.
 SUPPORTED_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
     (4, 0): (17, 21),
     (4, 1): (17, 21),
@@ -25,7 +25,7 @@ def pyspark_version() -> tuple[int, int] | None:
 
     ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) carry the same package under other names.
     """
-    import importlib.metadata  # expensive: it also imports the package email
+    import importlib.metadata  # expensive: imports also imports the package email
     import importlib.util
 
     if importlib.util.find_spec("pyspark") is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
 BYTES_PER_TASK = 64 << 20
-MAX_TASKS = 2000  # a task costs about 35 ms before it does anything
+MAX_TASKS = 2000  # the overhead of a task is about 35 ms
 
 
 def run_on_spark(

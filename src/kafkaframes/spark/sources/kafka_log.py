@@ -104,7 +104,7 @@ class KafkaLogDataSource(DataSource):
         """Return the exactly-once writer of a stream. ``overwrite`` is set for output mode complete."""
         try:
             from kafkaframes.spark.sinks.log_stream_writer import KafkaLogStreamWriter
-        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+        except ImportError as error:  # DataSourceStreamArrowWriter requires a later Spark
             raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
         from kafkaframes.spark.options.write_options import parse_stream_write
 
@@ -116,7 +116,7 @@ class KafkaLogDataSource(DataSource):
         freeze_objects()
         try:
             from kafkaframes.spark.sources.log_stream import KafkaLogStreamReader
-        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+        except ImportError as error:  # pyspark.sql.streaming.datasource requires Spark 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
         return KafkaLogStreamReader(*self._reader_arguments(schema, is_stream=True))
 
@@ -160,7 +160,7 @@ def large_read_hint(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = 
     return (
         f"kafka-log reads {count_text(len(topics), 'topic')}, {plan.bytes_to_read / _BYTES_PER_GIB:.1f} "
         "GiB: Spark applies a WHERE on topic, "
-        f"partition, offset or timestamp afterwards; what narrows the read itself: {', '.join(names)}"
+        f"partition, offset or timestamp afterwards; options that limit the read: {', '.join(names)}"
     )
 
 

@@ -77,7 +77,7 @@ class KafkaTopicDataSource(DataSource):
         freeze_objects()
         try:
             from kafkaframes.spark.sources.topic_stream import KafkaTopicStreamReader
-        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+        except ImportError as error:  # pyspark.sql.streaming.datasource requires Spark 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
         return KafkaTopicStreamReader(*self._reader_arguments(schema, is_stream=True))
 
@@ -104,8 +104,8 @@ class KafkaTopicDataSource(DataSource):
             raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
         if not self._options.keys() - {"path"}:
             raise OptionError(
-                "tables are for reading: Spark passes a table's options to no Python writer, so INSERT INTO knows no "
-                'brokers; write with df.write.format("kafka-topic").mode("append") and the options'
+                "tables are read-only, because Spark does not pass the options of a table to a Python writer; "
+                'write with df.write.format("kafka-topic").mode("append") and the options'
             )
         return KafkaTopicWriter(topic_write_options(remove_catalog_additions(self._options)), column_types(schema))
 
@@ -117,7 +117,7 @@ class KafkaTopicDataSource(DataSource):
                 KafkaTopicStreamWriter,
             )
             from kafkaframes.spark.options.topic_options import topic_write_options
-        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+        except ImportError as error:  # DataSourceStreamArrowWriter requires a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
         options = topic_write_options(remove_catalog_additions(self._options))

@@ -38,7 +38,7 @@ log = logging.getLogger("kafkaframes.spark")
 MAX_CACHE_BYTES: Final = 64 << 20
 HEARTBEAT_SECONDS: Final = 5.0
 FIRST_REQUEST_TIMEOUT_SECONDS: Final = 60.0
-_ENTRY_OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
+_ENTRY_OVERHEAD_BYTES: Final = 500  # size of the key and the Python objects of an entry
 Key = tuple[int | str, str]  # execution id or plan id, and the digest of the options
 
 
@@ -76,8 +76,7 @@ class ExecutionMemory:
         name = key[0]
         if name in self._evicted_plans or (isinstance(name, int) and name <= self._last_evicted_execution):
             raise KafkaframesError(
-                f"the offsets of query execution {name} are no longer remembered, after many newer executions; run the "
-                "action again"
+                f"the offsets of query execution {name} were evicted by newer executions; run the action again"
             )
         return None
 
@@ -189,7 +188,7 @@ class OffsetService:
             rename_to_options(error)
             return {"failed": str(error)}
         except Exception as error:  # the task reports the reason from this answer
-            log.exception("offsets cannot be looked up")
+            log.exception("the offset lookup failed")
             return {"failed": repr(error)}
 
     async def _look_up(self, key: Key, options: bytes) -> None:
