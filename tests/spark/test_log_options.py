@@ -71,7 +71,7 @@ def test_offsets_are_sparks_json():
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"topic": "orders"}, "unknown option topic: did you mean subscribe"),
         ({"includeheader": "true"}, "did you mean includeHeaders"),
-        ({"zzz": "1"}, "unknown option zzz; kafka-log knows path"),
+        ({"zzz": "1"}, "unknown option zzz; kafka-log has the options path"),
         ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
         ({"groupIdPrefix": "x"}, "asks no broker"),
         ({"mode": "lenient"}, "PERMISSIVE, DROPMALFORMED, FAILFAST"),

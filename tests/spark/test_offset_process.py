@@ -133,7 +133,7 @@ def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
     for execution in range(3, 5):
         memory.add((execution, "d"), {ONE: (0, execution)})
     for key in ((1, "d"), (1, "e"), (2, "d")):
-        with pytest.raises(KafkaframesError, match=rf"execution {key[0]} are no longer remembered"):
+        with pytest.raises(KafkaframesError, match=rf"execution {key[0]} were evicted by newer executions"):
             memory.find(key)
     assert memory.find((0, "d")) is not None
     assert memory.find((9, "d")) is None

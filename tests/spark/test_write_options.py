@@ -11,7 +11,7 @@ from kafkaframes.spark.options.write_options import check_columns, parse_write
     ("options", "message"),
     [
         ({"codek": "lz4"}, "unknown option codek: did you mean codec"),
-        ({"colour": "red"}, "unknown option colour; to write, kafka-log knows topic, numPartitions"),
+        ({"colour": "red"}, "unknown option colour; to write, kafka-log has the options topic, numPartitions"),
         ({"numPartitions": "0"}, "option numPartitions=0: must be an integer greater than 0"),
         ({"recordFormat": "v3"}, "option recordFormat=v3: must be v2, v1 or v0"),
         ({"topicIds": "[1]"}, "option topicIds="),

@@ -67,12 +67,10 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     if value is None:
         return unset
     if isinstance(value, Mapping):
-        by_partition = {
-            (topic, number): offset for topic, numbers in value.items() for number, offset in numbers.items()
-        }
-        if all(isinstance(offset, int) for offset in by_partition.values()):
-            return {name: _offset(setting, offset) for name, offset in by_partition.items()}
-        return AtTime({name: milliseconds(offset) for name, offset in by_partition.items()})
+        by_partition = {(topic, number): limit for topic, numbers in value.items() for number, limit in numbers.items()}
+        if all(isinstance(limit, int) for limit in by_partition.values()):
+            return {name: _offset(setting, limit) for name, limit in by_partition.items()}
+        return AtTime({name: milliseconds(limit) for name, limit in by_partition.items()})
     if isinstance(value, int):
         return _offset(setting, value)
     if value in (_EARLIEST, _LATEST):

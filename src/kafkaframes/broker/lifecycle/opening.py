@@ -95,7 +95,8 @@ def find_unserved(logs: LogManager) -> tuple[Remark, ...]:
             lines.append(f"{loss_text}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
         for path, position in log.torn.items():
             loss_text = f"error: {key}: {path} cannot be read from byte {position:,} on"
-            lines.append(f"{loss_text}: a batch there is longer than the file; `kafkaframes repair` keeps the data after it")
+            remedy = "`kafkaframes repair` keeps the data after it"
+            lines.append(f"{loss_text}: a batch there is longer than the file; {remedy}")
     warnings = [f"warning: not served: {problem}" for problem in logs.problems]
     return (
         *(Remark(Severity.ERROR, line) for line in lines),

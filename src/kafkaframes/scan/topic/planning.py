@@ -82,7 +82,7 @@ class TopicLookups:
                 TopicPartition(topic, partition) for topic, all_ in options.assign.items() for partition in all_
             ]
             existing_partitions = set(self._client.partitions_for(*options.assign))
-            missing_partitions = [str(partition) for partition in assigned_partitions if partition not in existing_partitions]
+            missing_partitions = [str(name) for name in assigned_partitions if name not in existing_partitions]
             if missing_partitions:
                 raise OptionError(f"assign: unknown topic partition {', '.join(missing_partitions)}")
             return sorted(assigned_partitions, key=_name_of)

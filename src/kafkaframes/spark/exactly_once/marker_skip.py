@@ -83,9 +83,7 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
     log.warning("%s continues after micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
 
 
-_OTHER_REMEDIES: Final = (
-    "use another sink name, sink=..., or a new checkpoint and startingOffsets at which to continue"
-)
+_OTHER_REMEDIES: Final = "use another sink name, sink=..., or a new checkpoint and startingOffsets at which to continue"
 
 
 def check_stateless(frame: DataFrame) -> None:

@@ -148,6 +148,6 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
     if "value" not in columns:
         raise OptionError("a column named value is required; nulls in it are tombstones")
     if settings.topic is None and "topic" not in columns:
-        raise OptionError("the topic; set the option topic, or add a column topic")
+        raise OptionError("the topic is missing; set the option topic, or add a column topic")
     if settings.keep_offsets and "offset" not in columns:
         raise OptionError("offsets=keep requires the column offset")

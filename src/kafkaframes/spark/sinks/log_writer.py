@@ -126,7 +126,7 @@ def check_files_visible(runs: Iterable[WrittenRun]) -> None:
         path = Path(run.path)
         if not path.exists() or path.stat().st_size != run.size_bytes:
             reason = (
-                "differs from the file that a task wrote; workers and driver must share the same files at the output path"
+                "differs from the file that a task wrote; workers and driver must see the same files at the output path"
             )
             raise LogDirError(reason, file=run.path)
 

@@ -59,7 +59,7 @@ def columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> li
     if "value" not in names:
         raise OptionError("a column named value is required")
     if "topic" not in names and options.topic is None:
-        raise OptionError("the topic; set the option topic, or add a column topic")
+        raise OptionError("the topic is missing; set the option topic, or add a column topic")
     if options.timestamps == "column" and "timestamp" not in names:
         raise OptionError("timestamps=column requires a column timestamp")
     _log_ignored_columns(options.topic, tuple(name for name in types if name not in _READER_COLUMNS))
