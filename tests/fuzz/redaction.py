@@ -203,7 +203,7 @@ def every_api() -> list[tuple[int, int]]:
 class Hidden:
     """Pseudonyms that do not differ, so that two captures that differ in their secrets alone become the same."""
 
-    def of(self, text: bytes) -> bytes:
+    def pseudonym(self, text: bytes) -> bytes:
         """Return as many letters."""
         return b"x" * len(text)
 

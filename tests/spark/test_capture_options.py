@@ -20,7 +20,7 @@ def test_options_are_checked_before_anything_is_read():
         ({"path": "x", "columns": "nonsense"}, "no column"),
         ({"path": "x", "api": "Nonsense"}, "api=Nonsense"),
         ({"path": "x", "api": "Metadata", "table": "gaps"}, "table=calls"),
-        ({"path": "x", "minPartitions": "0"}, "above 0"),
+        ({"path": "x", "minPartitions": "0"}, "greater than 0"),
         ({"path": "x", "mode": "DROPMALFORMED"}, "one of PERMISSIVE, FAILFAST"),
     ]:
         with pytest.raises(OptionError, match=words):

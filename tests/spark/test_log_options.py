@@ -29,7 +29,7 @@ def test_defaults():
 @given(st.sampled_from(sorted(OPTIONS.keys() - DECODING)), st.randoms(use_true_random=False))
 def test_names_count_in_any_letter_case(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
-    text |= {"decode": "internal", "replicas": "all"}
+    text |= {"decode": "internal", "replicas": "all", "timestamperrors": "null"}
     text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
     text |= dict.fromkeys(("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"), '{"t": {"0": 5}}')
     text |= dict.fromkeys(("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger"), "5")
@@ -72,12 +72,12 @@ def test_offsets_are_sparks_json():
         ({"topic": "orders"}, "unknown option topic: did you mean subscribe"),
         ({"includeheader": "true"}, "did you mean includeHeaders"),
         ({"zzz": "1"}, "unknown option zzz; kafka-log has the options path"),
-        ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
-        ({"groupIdPrefix": "x"}, "asks no broker"),
+        ({"kafka.bootstrap.servers": "localhost:9092"}, "applies to brokers only"),
+        ({"groupIdPrefix": "x"}, "applies to brokers only"),
         ({"mode": "lenient"}, "PERMISSIVE, DROPMALFORMED, FAILFAST"),
         ({"includeHeaders": "yes"}, "true or false"),
-        ({"minPartitions": "0"}, "above 0"),
-        ({"minPartitions": "two"}, "above 0"),
+        ({"minPartitions": "0"}, "greater than 0"),
+        ({"minPartitions": "two"}, "greater than 0"),
         ({"maxBytesPerPartition": "0"}, "128m"),
         ({"maxBytesPerPartition": "many"}, "128m"),
         ({"subscribePattern": "("}, "regular expression"),

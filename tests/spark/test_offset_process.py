@@ -139,7 +139,7 @@ def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
     assert memory.find((9, "d")) is None
     for execution in range(10, 15):
         memory.add((execution, "d"), {ONE: (0, execution)})
-    with pytest.raises(KafkaframesError, match="execution plan are no longer"):
+    with pytest.raises(KafkaframesError, match="execution plan were evicted"):
         memory.find(("plan", "d"))
     assert memory.find(("other plan", "d")) is None
     memory = ExecutionMemory(10)

@@ -47,9 +47,9 @@ def test_bad_columns_are_named(columns, message):
 
 
 def test_a_topic_and_offsets_to_keep_are_wanted():
-    with pytest.raises(OptionError, match="no topic"):
+    with pytest.raises(OptionError, match="the topic is missing"):
         check_columns({"value": "binary"}, WriteSettings(now_ms=0))
-    with pytest.raises(OptionError, match="needs a column offset"):
+    with pytest.raises(OptionError, match="requires the column offset"):
         check_columns({"value": "binary"}, WriteSettings(now_ms=0, topic="t", keep_offsets=True))
 
 
