@@ -63,7 +63,7 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     """
     check_batch_start(options.start)
     result = discover_logs(options.paths, storage=options.storage)
-    options = with_isolation(options, is_whole=result.whole)
+    options = with_isolation(options, is_whole=result.has_whole_directories)
     chosen = choose(result, options, cores=os.cpu_count() or 1)
     tasks: list[ExportTask] = []
     notes = chosen.notes
