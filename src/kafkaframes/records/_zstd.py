@@ -94,8 +94,8 @@ class ZstdStream:
                 return bytes(memoryview(part)[:count])
             if self._position > len(self._payload) and not self._unread_output:
                 # The library's reader withholds the decoded bytes of a truncated frame; its decompressobj returns them.
-                decompressed = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
-                self._unread_output = memoryview(decompressed)[self._frame_bytes :]
+                output = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
+                self._unread_output = memoryview(output)[self._frame_bytes :]
         except zstandard.ZstdError as error:
             raise DamagedStreamError(f"zstd: {error}") from None
         part_of_rest, self._unread_output = self._unread_output[:size], self._unread_output[size:]

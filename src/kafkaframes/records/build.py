@@ -262,16 +262,16 @@ def build_batches(
     table = _table(rows, starts, codec, BatchFields())
     _set_headers(table, fields, codec)
     _check_deltas(rows, table)
-    encoded = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
-    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(encoded, len(starts))
-    return [bytes(encoded[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    batches = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
+    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(batches, len(starts))
+    return [bytes(batches[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _ends_of(encoded: memoryview, count: int) -> list[int]:
+def _ends_of(batches: memoryview, count: int) -> list[int]:
     """Return the end of each compressed batch, from its size field."""
     ends, position = [], 0
     for _ in range(count):
-        (size,) = struct.unpack_from(">i", encoded, position + BATCH_V2.position_of("size"))
+        (size,) = struct.unpack_from(">i", batches, position + BATCH_V2.position_of("size"))
         position += OVERHEAD_BYTES + size
         ends.append(position)
     return ends

@@ -25,7 +25,7 @@ def pyspark_version() -> tuple[int, int] | None:
 
     ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) carry the same package under other names.
     """
-    import importlib.metadata  # expensive: imports also imports the package email
+    import importlib.metadata  # expensive: it also imports the package email
     import importlib.util
 
     if importlib.util.find_spec("pyspark") is None:
