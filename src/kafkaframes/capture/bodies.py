@@ -123,7 +123,7 @@ def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
 
 
 def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColumns:
-    """Return the JSON of messages. The kernel handles most of them; the others are decoded one by one."""
+    """Return the JSON of messages. The kernel handles most of them; the other ones are decoded one by one."""
     count = len(starts) - 1
     hides = not secrets and has_secrets(kind.api_key)
     headers = bodies = pa.nulls(count, pa.string())

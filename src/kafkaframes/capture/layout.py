@@ -61,7 +61,7 @@ SIDE = 16  # first column of side A; the columns of side B start SIDE_COLUMNS la
     LOST_FROM,  # offset from which the next frame is searched
     FRAMES,
     GAPS,
-    CUT_SEGMENTS,  # segments whose payload is cut by the snap length
+    CUT_SEGMENTS,  # segments with a payload that the snap length truncated
     STRAY_SEGMENTS,  # segments whose sequence number is far from all others
 ) = range(16)
 SIDE_COLUMNS = 16

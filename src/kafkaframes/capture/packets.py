@@ -37,7 +37,7 @@ MAX_PROBLEMS: Final = 10_000
 MAX_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
 _MAX_DATAGRAM_BYTES: Final = 65535
 _FRAGMENT_UNIT_BYTES: Final = 8  # unit of fragment offsets, in bytes
-# IP protocols whose datagrams may contain TCP segments. Tunnels over UDP are not fragmented.
+# IP protocols with datagrams that may contain TCP segments. Tunnels over UDP are not fragmented.
 _PROTOCOLS_WITH_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
@@ -309,7 +309,7 @@ class PacketReader:
         try:
             walk.open()
         except DecodeError as error:
-            if not self._is_alone:  # report this file as unread and continue with the others
+            if not self._is_alone:  # report this file as unread and continue with the other files
                 self._note(0, -1, error.reason)
                 return
             raise
@@ -439,7 +439,7 @@ class PacketReader:
         return CaptureWindow(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, end: int, rows: Ints) -> tuple[Bytes, Ints]:
-        """Reassemble fragments and add the rows of their segments after the others. Datagrams may nest fragments."""
+        """Reassemble fragments and add the rows of their segments after the rest. Datagrams may nest fragments."""
         while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
             datagrams = []
             for index in np.flatnonzero(is_fragment).tolist():

@@ -181,7 +181,7 @@ class CaptureBatches:
                 yield from maker.rows(traffic)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of connections. Ended ones are yielded once they are forgotten, the others at the end."""
+        """Yield the table of connections. Ended ones are yielded once they are forgotten, the other ones at the end."""
         columns = choose("calls", ("softwareName", "principal"))
         maker = CallMaker(columns, self.files, apis=self.options.apis)
 

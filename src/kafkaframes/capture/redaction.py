@@ -75,7 +75,7 @@ class RedactionResult:
 
     Attributes:
         calls: number of calls of Kafka's APIs.
-        frames_zeroed: number of frames whose bytes were replaced by zeros: SASL tokens and undecodable frames.
+        frames_zeroed: number of frames with bytes that were replaced by zeros: SASL tokens and undecodable frames.
         frames_not_decoded: number of whole messages among these that cannot be decoded.
         frames_left_out: number of omitted frames: of no known API, or responses without their request.
         bytes_written: size of the file.
@@ -275,7 +275,7 @@ class _Redaction:
 
 
 class _MaskedField(NamedTuple):
-    """A field whose values may contain sensitive data."""
+    """A field with values that may contain sensitive data."""
 
     name: str
     attribute: str

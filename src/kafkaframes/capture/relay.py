@@ -258,6 +258,6 @@ class ResponseRewriter:
             body = with_local_addresses(frame[4:], self._answer, self.local_of)
         except KafkaframesError as error:
             name = self.addresses.label(self._answer.cls.spec.api_key or 0, self._answer.version)
-            self.on_unknown(f"{name}: a response whose addresses cannot be replaced: {error}")
+            self.on_unknown(f"{name}: a response with addresses that cannot be replaced: {error}")
             return frame
         return frame if body is None else len(body).to_bytes(4, "big") + body

@@ -187,7 +187,7 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
 
 
 def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
-    """Return a mask of connections whose client sent no data although the capture contains the TCP handshake.
+    """Return a mask of connections without data from the client although the capture contains the TCP handshake.
 
     A Kafka client sends first, so these connections use other protocols.
     """

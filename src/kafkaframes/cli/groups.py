@@ -303,7 +303,7 @@ def _note_outside(admin: Admin, offsets: Offsets) -> None:
 
 
 def _check_inactive(group: str, description: AnyDescription | None) -> None:
-    """Reject a commit for a group whose members would overwrite or ignore it, as kafka-consumer-groups does."""
+    """Reject a commit for a group if its members would overwrite or ignore it, as kafka-consumer-groups does."""
     members = () if description is None else description.members
     if description is None or not members:
         return
@@ -330,7 +330,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         description = _describe_group(admin, group)
         is_share = isinstance(description, ShareGroupDescription)
         if is_share and (parts := next((text for text in topics if ":" in text), None)) is not None:
-            raise OptionError(f"{parts}: {group} is a share group, whose offsets are deleted for whole topics only")
+            raise OptionError(f"{parts}: {group} is a share group; its offsets are deleted for whole topics only")
         committed_offsets = _read_offsets(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:

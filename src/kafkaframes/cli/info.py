@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_UNREAD = 1
-MAX_UNREAD = 20  # largest number of unreadable segments whose reasons are shown
+MAX_UNREAD = 20  # largest number of unreadable segments to show with their reasons
 MAX_PARTITIONS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that narrower ones omit

@@ -23,8 +23,8 @@ def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings with the values that their placeholders stand for. Values are not resolved again.
 
     Raises:
-        OptionError: a variable is not set, a file cannot be read or can be read by others, or a key is missing. The
-            message contains no value.
+        OptionError: a variable is not set, a file cannot be read or can be read by other users, or a key is missing.
+            The message contains no value.
     """
     return {name: _PLACEHOLDER.sub(partial(_value_of, name), text) for name, text in settings.items()}
 

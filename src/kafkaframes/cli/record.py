@@ -33,7 +33,10 @@ EXIT_UNREAD = 1
     help="Where clients connect. Without HOST only clients on this machine can.",
 )
 @click.option(
-    "--upstream", required=True, metavar="HOST:PORT", help="One broker; the others are learnt from its answers."
+    "--upstream",
+    required=True,
+    metavar="HOST:PORT",
+    help="One broker; the addresses of the other brokers are learnt from its answers.",
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
 @click.option(

@@ -33,7 +33,7 @@ from kafkaframes.protocol.spec.model import MessageSpec
 def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> None:
     """Check message specs by the rules of Kafka's generator, and warn of mistakes that it accepts.
 
-    A response whose errors are tagged fields, as `spec rewrite kip-636` writes it, is also checked for error codes and
+    A response with errors in tagged fields, as `spec rewrite kip-636` writes it, is also checked for error codes and
     messages that were added later without a tag. --tagged-errors checks all responses for untagged errors.
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
@@ -93,9 +93,9 @@ def _between(specs: list[MessageSpec]) -> Iterator[str]:
 def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
     """List the tags of Kafka's messages: the field that has each, its versions, its first release.
 
-    PATTERN keeps the messages whose name contains it. With --specs, list the tags of proposals and compare them with
-    the releases and with each other: a struct's tag belongs to one field for ever. Exit status 1 if two fields claim
-    one tag.
+    PATTERN keeps the messages with names that contain it. With --specs, list the tags of proposals and compare them
+    with the releases and with each other: a struct's tag belongs to one field for ever. Exit status 1 if two fields
+    claim one tag.
     """
     proposals = {source: list(load_specs(source).values()) for source in sources}
     own = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]

@@ -104,7 +104,8 @@ def rewrite_specs(
 
     Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it, with
     the next free tag of its struct and, for messages, null as its default. OffsetDelete turns flexible with it. Left
-    out: SaslHandshake, as the document says, and ApiVersions, whose code every client must find (KIP-511). Other specs
+    out: SaslHandshake, as the document says, and ApiVersions, because every client must find its error code (KIP-511).
+        Other specs
     are copied.
 
     The same input gives the same files, and rewriting a rewritten folder changes nothing. Use them with --specs, with

@@ -140,7 +140,7 @@ def _replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
 )
 @as_json_option
 def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: str, as_json: bool) -> None:
-    """Elect leaders. Default: of every partition whose leader is not the preferred replica."""
+    """Elect leaders. Default: of every partition without its preferred replica as leader."""
     from kafkaframes.client import TopicPartition
 
     topic_partitions = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
@@ -286,7 +286,7 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @with_admin
 def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect) -> None:
-    """Change settings and leave the others as they are; KEY= (no value) resets to the default.
+    """Change settings and leave the remaining ones as they are; KEY= (no value) resets to the default.
 
     \b
     kafkaframes configs set topic orders retention.ms=86400000

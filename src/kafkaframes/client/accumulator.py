@@ -107,7 +107,7 @@ class Accumulator:
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # size of the open batches
         self.built_bytes = 0  # size of the unacknowledged batches, maintained by the sender
-        self.callback_bytes = 0  # size of the records whose on_delivery has not returned
+        self.callback_bytes = 0  # size of the records with an on_delivery that has not returned
         self.is_in_callback: Callable[[], bool] = lambda: False  # whether the current thread runs an on_delivery
 
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
@@ -152,7 +152,7 @@ class Accumulator:
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
     def hold_for_callbacks(self, size: int) -> None:
-        """Add the bytes of records whose ``on_delivery`` is pending. A negative size releases them."""
+        """Add the bytes of records with a pending ``on_delivery``. A negative size releases them."""
         with self._lock:
             self.callback_bytes += size
 

@@ -197,9 +197,9 @@ class AsyncAdmin(
 ):
     """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
 
-    If a method has several items and some of them fail, the others take effect. It then raises ``PartialFailureError``
-    with the result of each item. All methods raise ``NetworkError`` if no broker responds within
-    ``default_api_timeout_ms``.
+    If a method has several items and some of them fail, the remaining ones take effect. It then raises
+    ``PartialFailureError`` with the result of each item. All methods raise ``NetworkError`` if no broker responds
+    within ``default_api_timeout_ms``.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -470,7 +470,7 @@ class AsyncAdmin(
         subtract: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Change settings of a resource; the others keep their values (KIP-339).
+        """Change settings of a resource; all other settings keep their values (KIP-339).
 
         Brokers before 2.3 accept whole configurations only: the current settings are read and sent again.
 
@@ -533,7 +533,7 @@ class AsyncAdmin(
         raise_response_error(await self._retry(step), f"{kind} {name}")
 
     async def _send_about_resource(self, kind: str, name: str, body: Message) -> Any:
-        """Send a request about a broker's settings to that broker, and others to any broker."""
+        """Send a request about a broker's settings to that broker, and other requests to any broker."""
         broker = None
         if kind.startswith("broker") and name:
             if not name.isdecimal():
@@ -737,7 +737,7 @@ class AsyncAdmin(
         """Return the tokens that the principal may describe.
 
         Args:
-            owners: principals whose own or renewable tokens are returned; None is every principal.
+            owners: principals that own or may renew the returned tokens; None is every principal.
 
         Raises:
             OptionError: a principal is not of the form ``User:name``.

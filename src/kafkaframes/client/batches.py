@@ -136,8 +136,8 @@ class Batch:
         order: position among the partition's batches, in the order of ``enqueue``.
         in_doubt: whether the batch was written to a connection and its result is unknown.
         last_error: rejection or connection error after which the batch was last retried.
-        is_reported: whether the caller has the result. A batch whose ``delivery_timeout_ms`` has expired in flight
-            stays in flight until the leader responds, because the response is needed for the sequences.
+        is_reported: whether the caller has the result. A batch with an expired ``delivery_timeout_ms`` stays
+            in flight until the leader responds, because the response is needed for the sequences.
     """
 
     partition: TopicPartition

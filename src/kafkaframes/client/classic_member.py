@@ -54,7 +54,7 @@ class MemberHost(Protocol):
 
     @property
     def owned_partitions(self) -> list[TopicPartition]:
-        """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
+        """The partitions that the caller owns, including those with a running ``on_assign`` or ``on_revoke``."""
 
     @property
     def owned_by_id(self) -> TopicPartitionsById:
@@ -78,7 +78,7 @@ class MemberHost(Protocol):
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
 
     def forget_unclaimed(self) -> None:
-        """Clear the assigned partitions that the caller does not own, because the group may assign them to others."""
+        """Clear the assigned partitions that the caller does not own: the group may assign them to other members."""
 
     def refresh_topics(self) -> None:
         """Refresh the metadata of the subscribed topics."""
@@ -156,7 +156,7 @@ class ClassicMember:
 
     @property
     def topics_of_interest(self) -> frozenset[str]:
-        """The topics whose changes require a rejoin: the topics of all members if this member is the leader."""
+        """The topics with changes that require a rejoin: the topics of all members if this member is the leader."""
         return self._group_topics or frozenset()
 
     # ----------------------------------------------------------------------------------------------------- requests
@@ -238,7 +238,7 @@ class ClassicMember:
         self._generation = answer.generation
         is_claim_old = not set(request.owned_partitions).issubset(
             self._host.owned_partitions
-        )  # the request claimed partitions that are revoked now, and others wait for them
+        )  # the request claimed partitions that are revoked now, and other members wait for them
         self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)

@@ -219,7 +219,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         *,
         ends: PartitionMapping[int] | None = None,
     ) -> None:
-        """Read these partitions and no others.
+        """Read only these partitions.
 
         Args:
             partitions: partitions to read. With a mapping, the start offset of each; otherwise the start is the
@@ -293,7 +293,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         on_assign: Listener | None = None,
         on_revoke: Listener | None = None,
     ) -> None:
-        """Join the group ``group_id``, whose members share the partitions of the topics. The first read waits for that.
+        """Join the group ``group_id``. Its members share the partitions of the topics. The first read waits for that.
 
         Args:
             topics: topic names. A topic that does not exist is read at most ``metadata_max_age_ms`` after its creation.

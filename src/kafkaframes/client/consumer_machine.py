@@ -69,7 +69,7 @@ class ConsumerMachine:
     Attributes:
         cluster: cluster metadata. ``process_metadata`` must be called after each change.
         positions: positions of the partitions.
-        lost_partitions: lost partitions whose ``on_revoke`` was not called yet. Other members may own them.
+        lost_partitions: lost partitions before the call of their ``on_revoke``. Other members may own them.
         is_waiting: whether the caller waits for records, which counts as polling.
     """
 
@@ -174,7 +174,7 @@ class ConsumerMachine:
 
     @property
     def owned_partitions(self) -> list[TopicPartition]:
-        """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
+        """The partitions that the caller owns, including those with a running ``on_assign`` or ``on_revoke``."""
         states = self.positions.states.values()
         return [state.partition for state in states if state.ownership is not Ownership.PENDING]
 
@@ -314,7 +314,7 @@ class ConsumerMachine:
         self._fill_target()
 
     def forget_unclaimed(self) -> None:
-        """Clear the assigned partitions that the caller does not own, because the group may assign them to others.
+        """Clear the assigned partitions that the caller does not own: the group may assign them to other members.
 
         If the group assigns one to this consumer again, its committed offset is looked up again: another member may
         have owned it in the meantime.
@@ -330,7 +330,7 @@ class ConsumerMachine:
         self.positions.stale_topics.update(self.topics)
 
     def _fill_target(self) -> None:
-        """Add new partitions, whose positions are then looked up."""
+        """Add new partitions. Their positions are then looked up."""
         for entry, topic_id in sorted((self._target or {}).items()):
             if entry not in self.positions.states:
                 self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)

@@ -148,7 +148,7 @@ class ConsumerMember:
             self._resolve()
 
     def _resolve(self) -> None:
-        """Pass the assignment to the consumer, without the topics whose names are missing in the metadata."""
+        """Pass the assignment to the consumer, without the topics that have no name in the metadata."""
         assert self._assignment is not None
         names = {topic_id: self._host.cluster.topic_name(topic_id) for topic_id, _ in self._assignment}
         self._is_resolved = None not in names.values()
@@ -230,6 +230,6 @@ class ConsumerMember:
         self.process_revocation(now)
 
     def process_metadata(self, now: float) -> None:
-        """Pass on assigned topics whose names were missing in the metadata."""
+        """Pass on assigned topics that had no name in the metadata."""
         if self._assignment is not None and not self._is_resolved:
             self._resolve()

@@ -265,7 +265,7 @@ class ConsumerTask:
         return answers
 
     def _select_partitions(self, request: FetchRecords) -> dict[TopicPartition, FetchFields]:
-        """Return the partitions to fetch, without those whose position changed while the connection was opened."""
+        """Return the partitions to fetch, without those that changed their position while the connection was opened."""
         cluster, result = self._cluster.cluster, {}
         for partition, version in request.versions.items():
             state = self._machine.positions.states.get(partition)

@@ -29,7 +29,7 @@ _PART_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
 # This takes 25 ns a value, like to_numpy, which imports pandas and so delays a first poll by a second. Older versions
 # take 600 ns.
 _LISTS_ARE_FAST: Final = int(pa.__version__.partition(".")[0]) >= 26
-_STEP_ROWS: Final = 4_096  # rows whose values are created at once and read while they are in the processor's cache
+_STEP_ROWS: Final = 4_096  # rows with values that are created at once and read while they are in the processor's cache
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
@@ -151,7 +151,7 @@ class FetchedBatches:
 
     @property
     def transactions(self) -> TransactionState:
-        """The transactions in ``data`` whose records read_committed excludes."""
+        """The transactions in ``data`` that read_committed excludes."""
         from kafkaframes.storage.log.transactions import transactions_of_fetched  # takes 15 ms; few tasks need it
 
         return transactions_of_fetched(self.data, self.batches, self.aborted_transactions or ())
@@ -229,7 +229,7 @@ class RecordIterator:
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
-        self._taken_before_drop: int | None = None  # number of taken records when the others were dropped
+        self._taken_before_drop: int | None = None  # number of taken records when the other ones were dropped
         self._counted_records = 0
         self._restart()
 

@@ -77,7 +77,7 @@ class LoopThread:
             while not self._is_stopped:
                 with contextlib.suppress(
                     SystemExit, KeyboardInterrupt
-                ):  # raised by a task, whose caller gets the exception
+                ):  # raised by a task; the caller of the task gets the exception
                     self._loop.run_forever()
         finally:
             self._fail_calls()

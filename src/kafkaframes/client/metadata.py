@@ -290,7 +290,7 @@ class Cluster:
         return [] if result is None else [TopicPartition(topic, index) for index in sorted(result.partitions)]
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Node | None, list[TopicPartition]]]:
-        """Group partitions by their leaders. The leader is None for partitions whose leader is unknown.
+        """Group partitions by their leaders. The leader is None for partitions with an unknown leader.
 
         Args:
             partitions: partitions to group.

@@ -401,7 +401,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
     *_sensor_metrics(
-        "metrics", _ALL_CLIENTS, "failed-authentication", "connections whose authentication failed",
+        "metrics", _ALL_CLIENTS, "failed-authentication", "connections with failed authentication",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
     *_network_metrics("node-metrics"),
@@ -598,11 +598,11 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     ),
     *_gauge_metrics("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
     *_sensor_metrics(
-        "fetch-manager-metrics", (SHARE,), "acknowledgements", "records whose acknowledgement a broker has confirmed",
+        "fetch-manager-metrics", (SHARE,), "acknowledgements", "records with a confirmed acknowledgement",
         total="acknowledgements-send-total", rate="acknowledgements-send-rate",
     ),
     *_sensor_metrics(
-        "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records whose acknowledgement failed",
+        "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records with a failed acknowledgement",
         total="acknowledgements-error-total", rate="acknowledgements-error-rate",
     ),
 )  # fmt: skip

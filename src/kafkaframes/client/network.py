@@ -75,7 +75,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_InFlightRequest] = deque()
-        self._decoding: set[_InFlightRequest] = set()  # requests whose responses are being decoded in threads
+        self._decoding: set[_InFlightRequest] = set()  # requests with responses that are being decoded in threads
         self.end_error: Exception | None = None
         self._is_retired = False
         self.hint = ""  # addition to the error if the broker closes the connection before its next response

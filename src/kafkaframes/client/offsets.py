@@ -27,7 +27,7 @@ MAX_TIMESTAMP: Final = -3
 """Timestamp that ``list_offsets`` resolves to the offset of the record with the largest timestamp."""
 EARLIEST_LOCAL: Final = -4
 """Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
-_OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets whose response has a list of offsets
+_OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets with a list of offsets in its response
 _LOCAL_OFFSET_VERSION: Final = (
     8  # first version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage
 )

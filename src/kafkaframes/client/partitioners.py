@@ -2,7 +2,8 @@
 
 A partitioner chooses the partition of each record that does not specify one. The default is Java's built-in one. It
 hashes keys, and keeps records without a key on one partition (the *sticky* partition) for one batch size in bytes
-(KIP-480, KIP-794). The accumulator implements it. All others are functions, which are called once for each record.
+(KIP-480, KIP-794). The accumulator implements it. All other partitioners are functions, which are called once for each
+record.
 """
 
 from __future__ import annotations

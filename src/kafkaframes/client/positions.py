@@ -234,7 +234,7 @@ class Positions:
     Attributes:
         states: partition states, by partition.
         errors: errors that the next polls raise.
-        stale_topics: topics whose metadata must be refreshed.
+        stale_topics: topics that need fresh metadata.
         busy_nodes: ids of nodes with a Fetch in flight.
         is_subscribed: whether the group assigns the partitions.
     """
@@ -333,7 +333,7 @@ class Positions:
         return next((state.error for state in stuck if state.ownership is not Ownership.PENDING), None)
 
     def new_states(self) -> list[PartitionState]:
-        """Return the states of the partitions whose ``on_assign`` has not returned."""
+        """Return the states of the partitions with an ``on_assign`` that has not returned."""
         if not self._may_have_new:
             return []
         new = [entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
@@ -622,7 +622,7 @@ class Positions:
         state.error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
 
     def _current(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
-        """Return the partitions whose position has not changed since the request, and clear their request."""
+        """Return the partitions that have kept their position since the request, and clear their request."""
         states = [self.states[entry] for entry in versions if entry in self.states]
         current = [state for state in states if state.version == versions[state.partition]]
         for state in current:

@@ -320,7 +320,7 @@ class AsyncProducer(TelemetryMethods):
             cause = self._cluster.unreachable.describe() or str(self._cluster.last_error or "")
             if not cause and self._accumulator.callback_bytes:
                 size = self._accumulator.callback_bytes
-                cause = f"{size} bytes of `buffer_memory` belong to records whose `on_delivery` has not returned"
+                cause = f"{size} bytes of `buffer_memory` belong to records with an `on_delivery` that has not returned"
             reason = f"{action} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
             raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
@@ -540,11 +540,11 @@ class AsyncProducer(TelemetryMethods):
             data: complete batches, one after the other.
 
         Returns:
-            The base offset of each batch: a list, whose ``divided_count`` is the number of batches that were divided.
+            The base offset of each batch: a list. Its ``divided_count`` is the number of batches that were divided.
 
         Raises:
-            BrokerError: a broker rejected a batch; others may have been written.
-            NetworkError: the result of a batch is missing; others may have been written.
+            BrokerError: a broker rejected a batch; other records may have been written.
+            NetworkError: the result of a batch is missing; other records may have been written.
             CorruptRecordError: ``data`` is not complete batches of format 2. Nothing is written.
             OptionError: an interceptor needs records, which this method does not decode.
         """

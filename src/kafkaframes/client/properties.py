@@ -195,7 +195,7 @@ _REJECTED: Final = {
     "pass `on_delivery` to `send`; other errors are raised": "on.delivery dr.cb error.cb stats.cb throttle.cb",
     "`commit` raises its errors": "on.commit",
     "`end_offsets` returns the end of a partition": "enable.partition.eof",
-    "specify the topic's settings next to the others": "default.topic.config",
+    "specify the topic's settings next to the other settings": "default.topic.config",
     "set sasl.oauthbearer.token.provider to a function that returns a token": "oauth.cb sasl.oauth.token.provider",
     "set ssl_context to an ssl.SSLContext": "ssl.crl.location ssl.crlfile ssl.engine.location ssl.providers",
     "the client stores a position when `poll` returns the record": "enable.auto.offset.store",

@@ -9,7 +9,7 @@ to ``finished_batches``. The rules for each partition:
    most four batches are therefore written after one that has no result, or the leader would not recognize its retry.
 3. The first batch under a producer id is sent alone, because a leader that does not know the id accepts any first
    sequence.
-4. A batch whose sequence is out of order is retried while earlier batches are open.
+4. A batch with an out-of-order sequence is retried while earlier batches are open.
 5. A batch that was written and has no response is *in doubt*. If it fails in this state, its error says that it may be
    written (``MaybeWrittenError``). It never gets a new sequence, except if an earlier batch is known to be absent for
    good: the leader's "out of order" response then proves that this batch is absent, too.
@@ -324,7 +324,7 @@ class Sequencer:
         self._retry(self._queues[batch.partition], batch, error, now, retriable=True)
 
     def fail(self, batch: Batch, error: Exception, *, was_written: bool) -> None:
-        """Fail a batch that cannot be sent, or whose response cannot be decoded."""
+        """Fail a batch that cannot be sent, or that got an undecodable response."""
         queue = self._queues[batch.partition]
         if batch in queue.in_flight:
             batch.in_doubt = batch.in_doubt or was_written
@@ -346,7 +346,7 @@ class Sequencer:
             self._delay_retry(first, error, now)
 
     def expire(self, now: float) -> None:
-        """Fail the batches whose ``delivery_timeout_ms`` has expired."""
+        """Fail the batches with an expired ``delivery_timeout_ms``."""
         for queue in self._queues.values():
             for batch in queue.in_flight:
                 if not batch.is_reported and batch.created_at + self._timeout_s <= now:

@@ -142,7 +142,7 @@ class Completion:
 
 
 class _Renewal(NamedTuple):
-    """Records of one node whose locks are extended, and the object that collects the results."""
+    """Records of one node with locks to extend, and the object that collects the results."""
 
     kinds: Acknowledgements
     completion: Completion
@@ -194,7 +194,7 @@ class ShareMachine:
 
     Attributes:
         member: membership in the group.
-        assignment: assigned partitions whose topic names are known.
+        assignment: assigned partitions with known topic names.
         lock_s: lock duration of a record as brokers last reported it, in seconds; None before the first fetch.
     """
 
@@ -492,7 +492,7 @@ class ShareMachine:
     def _assign_to_nodes(self) -> dict[int, list[PartitionId]]:
         """Return the assigned partitions by leader; an empty list for nodes that lead none.
 
-        Leaders without a state get one, and the others their current addresses.
+        Leaders without a state get one, and the other leaders their current addresses.
         """
         result: dict[int, list[PartitionId]] = {node_id: [] for node_id in self._nodes}
         for partition_id, partition in self.assignment.items():
@@ -515,7 +515,7 @@ class ShareMachine:
 
     @property
     def _stale_topics(self) -> frozenset[str]:
-        """The topics whose metadata are refreshed: those of partitions without a known leader or topic name."""
+        """The topics with metadata to refresh: those of partitions without a known leader or topic name."""
         if len(self.assignment) < len(self.member.partition_ids):
             return frozenset(self.topics)
         if not self._must_fetch:

@@ -119,7 +119,7 @@ class ShareTask:
         self._wake.set()
 
     def _log_refusal(self, request: ShareRequest, error: Exception) -> None:
-        """Log the first of several equal refusals that are retried. Polls raise the others, or callers get them."""
+        """Log the first of several equal refusals that are retried. Polls raise the other ones, or callers get them."""
         if isinstance(request, ShareAcknowledge) or not (isinstance(error, BrokerError) and is_retriable(error)):
             return
         if isinstance(request, ShareFetch) and request.epoch != INITIAL_EPOCH:

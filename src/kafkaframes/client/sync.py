@@ -444,7 +444,7 @@ class Admin(SyncClient):
     """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
 
     Any thread may use it. ``AsyncAdmin`` does the same with asyncio. If a method has several items and some of them
-    fail, the others take effect. It then raises ``PartialFailureError`` with the result of each item.
+    fail, the remaining ones take effect. It then raises ``PartialFailureError`` with the result of each item.
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:

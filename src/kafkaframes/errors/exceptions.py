@@ -203,7 +203,7 @@ class BrokerError(KafkaframesError):
 
 
 class PartialFailureError(BrokerError):
-    """Some items of an administrative request failed. The others took effect.
+    """Some items of an administrative request failed. The remaining items took effect.
 
     If all failed items have errors of one class, such as ``TopicExistsError``, an ``except`` of this class catches the
     failure, too.
@@ -335,7 +335,7 @@ class UnknownOutcomeError(KafkaframesError):
 # ---------------------------------------------------------------------------------------------------------------------
 # Rejections by a broker, with Kafka's error codes.
 
-# Kafka's exception -> error code in the response to the producer; UNKNOWN_SERVER_ERROR for all others.
+# Kafka's exception -> error code in the response to the producer; UNKNOWN_SERVER_ERROR for all other exceptions.
 _CODE_OF_KAFKA_EXCEPTION = {
     "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
     "InvalidRecordException": ErrorCode.INVALID_RECORD,

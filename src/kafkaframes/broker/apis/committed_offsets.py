@@ -303,7 +303,7 @@ def _row(struct: Any, index: int, offset: CommittedOffset) -> Any:
     name="OffsetDelete",
     tier="T1",
     behaviour="Deletes committed offsets of topics to which no member is subscribed (else "
-    "GROUP_SUBSCRIBED_TO_TOPIC). A group whose members are not consumers must be empty.",
+    "GROUP_SUBSCRIBED_TO_TOPIC). A group with members that are not consumers must be empty.",
     rights=(
         Right("DELETE", "GROUP", "group_id"),
         Right("READ", "TOPIC", each="each topic"),

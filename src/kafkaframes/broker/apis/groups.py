@@ -131,7 +131,7 @@ class OffsetRows:
         return check_denied(self._request, broker.access, "TOPIC", name)
 
     def answer(self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int) -> list[Any]:
-        """Return the topics of the response. As in Kafka, partitions that were rejected first precede the others.
+        """Return the topics of the response. As in Kafka, partitions that were rejected first precede the rest.
 
         Args:
             codes: error code of each valid offset, or one for all.

@@ -299,7 +299,7 @@ _TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or m
 _FIRST_VERSION_WITH_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
-# Errors whose response has no log start offset (ReplicaManager.appendToLocalLog).
+# Errors with a response that has no log start offset (ReplicaManager.appendToLocalLog).
 _ERRORS_WITHOUT_LOG_START = frozenset(
     {"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"}
 )
@@ -346,7 +346,7 @@ def read_sent_records(records: Raw | None) -> SentRecords:
 
 
 def check_form(version: int, sent_records: SentRecords) -> AppendOutcome | None:
-    """Return the error of records whose form the version does not allow; None if it does.
+    """Return the error of records in a form that the version does not allow; None if it does.
 
     See Kafka's ProduceRequest.validateRecords.
     """

@@ -40,7 +40,7 @@ class _TopicCreations:
     Attributes:
         metrics_names: names of the topics that existed before the request, by their name in metrics. A request may
             create two topics with the same name in metrics, as in Kafka 4.3.1.
-        created_topics: topics whose logs exist, and whose metadata is not stored yet.
+        created_topics: topics with logs, but without stored metadata yet.
     """
 
     metrics_names: dict[str, str]

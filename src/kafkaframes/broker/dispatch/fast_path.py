@@ -299,7 +299,7 @@ class FastPath:
         return join_short_parts((begin, *parts))
 
     def _answer_repeated(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
-        """Answer a Produce that is in the cache; return None for all others."""
+        """Answer a Produce that is in the cache; return None for all other requests."""
         try:
             repeat = self._repeats.take(frame, session)
         except UNUSUAL:

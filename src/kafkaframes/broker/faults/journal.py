@@ -27,7 +27,7 @@ from kafkaframes.protocol.messages.structs import Struct
 _MAX_ENTRIES = 10_000
 _MAX_JOURNAL_BYTES = 64 << 20
 _ENTRY_OVERHEAD_BYTES = 512  # size of an entry without its bodies
-_SAMPLED_ELEMENTS = 32  # elements of a long list whose size is measured
+_SAMPLED_ELEMENTS = 32  # elements of a long list that are measured for its size
 
 
 @dataclass(slots=True)

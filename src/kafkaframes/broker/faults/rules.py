@@ -26,7 +26,7 @@ class RuleHistory:
     is_strict: bool = False
 
     def list_unused(self) -> list[RuleOccurrences]:
-        """Return the rules whose fault never happened. Optional rules and reported rules are excluded."""
+        """Return the rules with a fault that never happened. Optional rules and reported rules are excluded."""
         return [rule for rule in self.rules if rule.is_unused and not rule.is_reported]
 
 
@@ -127,7 +127,7 @@ def describe_unused(rules: Sequence[RuleOccurrences], count_requests: Callable[[
     """Return a failure message for faults that never happened.
 
     Args:
-        rules: rules whose fault never happened.
+        rules: rules with a fault that never happened.
         count_requests: returns the number of requests of an API that the broker has received.
     """
     subject = "a fault" if len(rules) == 1 else f"{len(rules)} faults"

@@ -226,7 +226,7 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
 
 
 def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[str, StoredTopic]) -> None:
-    """Delete the logs of topics whose deletion was interrupted by a crash."""
+    """Delete the logs of topics with a deletion that was interrupted by a crash."""
     deleting = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
         if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored_topics:

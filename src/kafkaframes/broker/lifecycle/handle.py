@@ -685,7 +685,7 @@ class Broker:
         return controls.tear_tail(self._data_dir, topic, partition, count)
 
     def unused_rules(self) -> list[Rule | DiskRule]:
-        """Return the rules whose fault never happened, oldest first.
+        """Return the rules with a fault that never happened, oldest first.
 
         Optional rules and rules without a fault are excluded.
         """

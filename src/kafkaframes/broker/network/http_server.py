@@ -339,7 +339,7 @@ class _SocketServer(ThreadingHTTPServer):
                 self._open[connection] = time.monotonic() + seconds
 
     def service_actions(self) -> None:
-        """Close connections whose deadline has passed."""
+        """Close connections after their deadline."""
         now = time.monotonic()
         with self._lock:
             late = [connection for connection, deadline in self._open.items() if deadline < now]

@@ -117,7 +117,7 @@ def shorten_texts(answer: Struct) -> None:
 
 
 def flip_bytes(answer: Answer) -> Answer:
-    """Return a response whose records have a wrong CRC. Responses without records are unchanged."""
+    """Return a response with a wrong CRC in its records. Responses without records are unchanged."""
     flipped_answer: Answer = map_answer(answer, _flip_crcs)
     return flipped_answer
 

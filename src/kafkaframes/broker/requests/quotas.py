@@ -29,7 +29,7 @@ _USER_PREFIX = "User:"
 _MAX_BUCKETS = 10_000  # limited, because clients choose their client ids
 _SamplesT = TypeVar("_SamplesT")
 _Entity: TypeAlias = frozenset[tuple[str, "str | None"]]
-_Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id whose usage is counted together
+_Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id that share one usage count
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ def is_counted(request: Request) -> bool:
 
 
 def _entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
-    """Yield the entities whose quota may apply to a request, most specific first, with the payer of each."""
+    """Yield the entities with quotas that may apply to a request, most specific first, with the payer of each."""
     user = session.principal.removeprefix(_USER_PREFIX)
     for of_user in (user, None):
         for of_client in (client, None):

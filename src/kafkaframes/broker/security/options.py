@@ -232,7 +232,7 @@ class Security:
         if (OAUTHBEARER in self.mechanisms) != (self.check_token is not None):
             raise OptionError(
                 "OAUTHBEARER among the mechanisms and a check of its tokens go together: of signed ones by "
-                "sasl.oauthbearer.jwks.endpoint.url, of unsecured ones, which anybody can write, by "
+                "sasl.oauthbearer.jwks.endpoint.url, of unsecured ones, which any client can write, by "
                 "kafkaframes.sasl.oauthbearer.allow.unsecured=true; in Python by check_token"
             )
         if (GSSAPI in self.mechanisms) != (self.kerberos is not None):

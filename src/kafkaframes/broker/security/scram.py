@@ -179,7 +179,7 @@ class DelegationToken:
 
     Attributes:
         owner: principal (``User:alice``) that the token authenticates.
-        requester: principal that requested the token: the owner, or one that may create tokens for others.
+        requester: principal that requested the token: the owner, or one that may create tokens for other users.
         renewers: further principals that may renew the token.
         issued_ms: time of creation.
         expires_ms: expiry, unless the token is renewed.

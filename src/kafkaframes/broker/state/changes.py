@@ -166,7 +166,7 @@ class Changes:
             self.next_turn(self._turn)
 
     def stop(self) -> None:
-        """Abandon the current change, and start no others."""
+        """Abandon the current change, and start no further changes."""
         waiting, self._waiting = self._waiting, deque()
         for steps, _ in waiting:
             steps.close()

@@ -53,7 +53,7 @@ def _explicit_values(
     """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
 
     Args:
-        nodes: ids of the nodes whose own settings count. By default the node whose setting has effect.
+        nodes: ids of the nodes with settings of their own that count. By default the node whose setting has effect.
     """
     values = []
     if nodes is None:

@@ -151,7 +151,7 @@ def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecor
 
 
 def _restore_markers(state: BrokerState) -> None:
-    """Append the transaction markers of earlier starts of a read-only broker, whose logs do not contain them."""
+    """Append the transaction markers of earlier starts of a read-only broker. Its logs do not contain them."""
     for topic_partition, marker in tuple(state.records_in_memory.markers()):
         partition = state.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:

@@ -72,12 +72,12 @@ class BrokerState:
         features: supported and finalized levels by feature name (KIP-584).
         unflushed: partitions with appends since the last group commit (``fsync`` only).
         counters: counters for the metrics, by name.
-        store: reader of a served store whose reads may be slow; None for local disks.
+        store: reader of a served store with reads that may be slow; None for local disks.
         remarks: findings about the copies of served partitions.
         records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
         waits: clock of long polls. It is real, monotonic time, even if a test advances ``clock``.
         changes: queue of topic changes. They run one after the other; other requests run between their steps.
-        in_change: topics whose creation, extension or deletion is in progress, by name.
+        in_change: topics with a creation, extension or deletion in progress, by name.
         on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
         disk_problems: log of disk errors.
         is_unsaved: whether the last write of ``metadata`` failed; maintenance retries it.

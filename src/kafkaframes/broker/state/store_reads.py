@@ -3,8 +3,8 @@
 The broker's state and the handlers belong to the thread of the event loop. Code that reads logs therefore runs as an
 *attempt* (``run_when_read``). If it needs bytes of a store that have not been read, the attempt is cancelled, threads
 read the bytes, and the attempt is repeated from its start with these bytes. A connection still has one request at a
-time. Files on local disks are read directly. With a store whose reads take 200 ms, other requests are answered in 1 ms
-instead of 180 ms (``benchmarks/results/store_reads.md``).
+time. Files on local disks are read directly. With a store that takes 200 ms for a read, other requests are answered in
+1 ms instead of 180 ms (``benchmarks/results/store_reads.md``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _File:
 
 
 class StoreReads(FileSystemOver):
-    """A file system whose files are read in threads during an attempt, and directly at other times."""
+    """A file system that reads its files in threads during an attempt, and directly at other times."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner

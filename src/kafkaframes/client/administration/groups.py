@@ -93,7 +93,7 @@ class StreamsGroupMember:
         client_tags: tags of the client, by name, for the assignment of standby tasks.
         active_tasks: tasks that the member runs.
         standby_tasks: tasks of which the member keeps a copy of the state.
-        warmup_tasks: tasks whose state the member restores before they are moved to it.
+        warmup_tasks: tasks that are moved to the member after it has restored their state.
     """
 
     member_id: str

@@ -101,7 +101,7 @@ class ReplicaMethods(AdminRequests):
                 only to partitions without a leader.
 
         Returns:
-            True for a partition whose leader changed, False if no election was needed (ELECTION_NOT_NEEDED).
+            True for a partition with a changed leader, False if no election was needed (ELECTION_NOT_NEEDED).
 
         Raises:
             BrokerError: a replica is not available, or the principal may not alter the cluster.

@@ -258,7 +258,7 @@ class TransactionMethods(AdminRequests):
         """Fence the producers of transactional ids. Coordinators abort their open transactions.
 
         Args:
-            transactional_ids: ids whose producers are fenced.
+            transactional_ids: ids of the producers to fence.
 
         Returns:
             The new producer id and epoch of each transactional id.

@@ -63,7 +63,7 @@ class QuotaMatch(Enum):
 
 
 DEFAULT_ENTITY: Final = QuotaMatch.DEFAULT
-"""Entity whose quota applies to every name of a kind without a quota of its own."""
+"""Entity with a quota that applies to every name of a kind without a quota of its own."""
 ANY_ENTITY: Final = QuotaMatch.ANY
 """Filter of ``describe_client_quotas`` that matches every name of a kind."""
 

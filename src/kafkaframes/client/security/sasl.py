@@ -47,7 +47,7 @@ def authenticate_oauthbearer(token: str) -> Exchange:
 
 
 def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
-    """Return an unsigned JSON web token, for development brokers whose listeners accept these (KIP-255)."""
+    """Return an unsigned JSON web token, for development brokers with listeners that accept these (KIP-255)."""
     claims = {"sub": principal, "iat": now_s, "exp": now_s + lifetime_s}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."

@@ -68,7 +68,7 @@ class TelemetrySchedule:
     """
 
     def __init__(self, uniform: Callable[[float, float], float]) -> None:
-        """Create a schedule whose first request is due at once.
+        """Create a schedule with a first request that is due at once.
 
         Args:
             uniform: returns a random number between two bounds.
@@ -101,7 +101,10 @@ class TelemetrySchedule:
 
     @property
     def max_payload_bytes(self) -> int:
-        """The largest uncompressed payload. Some releases of Kafka limit this size, others the compressed one."""
+        """The largest uncompressed payload.
+
+        Some releases of Kafka limit this size, other releases the compressed one.
+        """
         max_reported_bytes = 0 if self.subscription is None else self.subscription.max_bytes
         return min(self._max_bytes, max_reported_bytes or self._max_bytes)
 

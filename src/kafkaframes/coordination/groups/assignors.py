@@ -51,7 +51,7 @@ def _assign_equal_subscriptions(
         )
         for member_id in subscriptions
     }
-    # The members with the most partitions get one more than the others. Kafka's assignor gives the additional ones to
+    # The members with the most partitions get one more than the rest. Kafka's assignor gives the additional ones to
     # the first members, and moves partitions that could have stayed.
     by_load = sorted(subscriptions, key=lambda member_id: -len(current_partitions[member_id]))
     for number, member_id in enumerate(by_load):

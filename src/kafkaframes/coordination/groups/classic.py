@@ -195,7 +195,7 @@ class ClassicGroup(Group):
         return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. Consumers whose topics are unknown count as subscribed."""
+        """Whether a member subscribes to the topic. Consumers with unknown topics count as subscribed."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -296,7 +296,7 @@ class ClassicGroup(Group):
         return new
 
     def elect_joined_leader(self) -> bool:
-        """Elect a leader whose JoinGroup is waiting. Return False if no JoinGroup is waiting."""
+        """Elect a leader with a waiting JoinGroup. Return False if no JoinGroup is waiting."""
         if self.leader is None:
             return False
         if self.members[self.leader].joining is None:

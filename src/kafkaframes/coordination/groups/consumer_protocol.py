@@ -108,7 +108,7 @@ class _ConsumerPlan:
 
     @property
     def previous_member(self) -> ConsumerMember | None:
-        """The member whose subscription this heartbeat replaces; None for a new member."""
+        """The member with the subscription that this heartbeat replaces; None for a new member."""
         return self.old or self.replaced_member
 
     def members(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
@@ -429,7 +429,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return HeartbeatResult(member.member_id, LEAVE)
 
     def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
-        """Remove members. The next heartbeats of the others distribute their partitions."""
+        """Remove members. The next heartbeats of the other members distribute their partitions."""
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
         removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash

@@ -260,7 +260,7 @@ class GroupCoordinator:
         return answer
 
     def share_group_for_offsets(self, group_id: str, *, may_create: bool = False) -> ShareGroup:
-        """Return a share group whose offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
+        """Return a share group if its offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
         if may_create and group_id not in self.groups:
             return ShareGroup(group_id)
         group = self.group(group_id, ShareGroup)
@@ -284,7 +284,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- streams groups
 
     def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsHeartbeatResult:
-        """Handle a StreamsGroupHeartbeat whose fields do not contradict each other."""
+        """Handle a StreamsGroupHeartbeat with consistent fields."""
         group = self.groups.get(request.group_id)
         if request.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
             if group is not None:
@@ -328,7 +328,7 @@ class GroupCoordinator:
         return codes
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Commit or drop the pending offsets of a transaction whose marker is in this partition of the log."""
+        """Commit or drop the pending offsets of a transaction with a marker in this partition of the log."""
         self.commits.store.end_transaction((partition, producer_id), commit=commit)
 
     # ---------------------------------------------------------------------------------------------- administration

@@ -45,7 +45,7 @@ def find_topic_ids(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
 
 
 def reject_invalid(checks: Iterable[tuple[object, str]]) -> None:
-    """Reject a request with INVALID_REQUEST and the reason of the first check whose condition is true."""
+    """Reject a request with INVALID_REQUEST and the reason of the first check with a true condition."""
     for is_invalid, reason in checks:
         if is_invalid:
             raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
@@ -83,7 +83,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         return self.clock.monotonic_ms >= group.assignment_time_ms + interval_ms
 
     def fence(self, group: GroupT, *member_ids: str) -> None:
-        """Remove members. The next heartbeats of the others distribute their partitions."""
+        """Remove members. The next heartbeats of the other members distribute their partitions."""
         tombstones = [
             row for member_id in member_ids for row in self.records.member_tombstones(group.group_id, member_id)
         ]
@@ -115,7 +115,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
             group.rebalances[key] = self.clock.call_later(member.rebalance_timeout_ms, expire_rebalance)
 
     def expire(self, group: GroupT, member_id: str) -> None:
-        """Remove a member whose session or rebalance timeout is over."""
+        """Remove a member after its session or rebalance timeout."""
         if member_id in group.members:
             with suppress(KafkaframesError):  # the log is offline; the member is removed after its next heartbeat
                 self.fence(group, member_id)

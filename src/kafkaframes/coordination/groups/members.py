@@ -158,7 +158,7 @@ MemberT = TypeVar("MemberT", bound=GroupMember[Any])
 
 @dataclass(slots=True, eq=False)
 class EpochGroup(Group, Generic[MemberT, KeyT]):
-    """A group whose members have epochs.
+    """A group of members with epochs.
 
     Attributes:
         epoch: group epoch, incremented when members need another assignment. A new group starts at 1, as in Kafka 4.3.

@@ -131,7 +131,7 @@ class Group(Protocol):
         """Whether a member subscribes to the topic."""
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Reject a commit of a client that is not a member, or whose epoch is stale."""
+        """Reject a commit of a client that is not a member, or has a stale epoch."""
 
     def check_fetch(self, committer: Committer) -> None:
         """Reject an OffsetFetch of a client that is no longer a member. By default every client may fetch."""

@@ -154,7 +154,7 @@ class Rebalances:
     def _replace_static(
         self, group: ClassicGroup, request: JoinRequest, old_id: str, new_id: str, reply: Callable[[JoinResult], None]
     ) -> None:
-        """Replace a returning static member, without a rebalance if nothing changes for the others (KIP-345)."""
+        """Replace a returning static member, without a rebalance if nothing changes for the other members (KIP-345)."""
         assert request.instance_id is not None
         old_leader = group.leader
         member = group.replace_static(request.instance_id, old_id, new_id)
@@ -242,7 +242,10 @@ class Rebalances:
             self._complete_join(group)
 
     def _complete_join(self, group: ClassicGroup) -> None:
-        """End the join phase. Dynamic members that did not rejoin are removed; the others get the next generation."""
+        """End the join phase.
+
+        Dynamic members that did not rejoin are removed; the other members get the next generation.
+        """
         _cancel_timer(group.join_timer)
         for member in [
             member for member in group.members.values() if member.joining is None and member.instance_id is None

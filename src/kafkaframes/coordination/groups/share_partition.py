@@ -3,7 +3,7 @@
 A fetch acquires whole batches of the log. It can therefore acquire more records than the member's maximum, except in
 ``record_limit`` mode (KIP-1206). An acquired record becomes available again when its lock times out. It is archived
 once its delivery count has reached the limit. Records that have had half of their deliveries are acquired in smaller
-runs, and a record's last delivery is on its own. One bad record therefore does not cause others to be archived.
+runs, and a record's last delivery is on its own. One bad record therefore does not cause other records to be archived.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ class SharePartition:
         return lock
 
     def release_all(self, member_id: str) -> None:
-        """Release all records of a member whose session ends. The delivery is still counted."""
+        """Release all records of a member at the end of its session. The delivery is still counted."""
         self._release(self._flights, lambda row: row.member_id == member_id)
 
     def _release(self, flights: Iterable[InFlightRun], matches: Callable[[Delivery], bool]) -> None:

@@ -28,7 +28,7 @@ class ShareHeartbeatRequest(NamedTuple):
 
 
 def check_request(request: ShareHeartbeatRequest) -> None:
-    """Reject a request whose fields contradict each other (INVALID_REQUEST)."""
+    """Reject a request with contradictory fields (INVALID_REQUEST)."""
     wrong = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),

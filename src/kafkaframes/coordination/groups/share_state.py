@@ -113,7 +113,7 @@ class ShareStates:
     def open(
         self, key: ShareKey, find_start: Callable[[], int], limits: ShareLimits = DEFAULT_LIMITS
     ) -> SharePartition:
-        """Return the state of a partition that the group reads. Raise UNKNOWN_SERVER_ERROR for others, as Kafka does.
+        """Return the state of a partition that the group reads. Else raise UNKNOWN_SERVER_ERROR, as Kafka does.
 
         Args:
             find_start: returns the start offset for a partition from which the group has not fetched yet.

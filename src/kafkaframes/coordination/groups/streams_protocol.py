@@ -92,7 +92,7 @@ class StreamsHeartbeatResult(NamedTuple):
 
 
 def check_request(request: StreamsHeartbeatRequest) -> None:
-    """Reject a request whose fields contradict each other with INVALID_REQUEST, before its topology is checked."""
+    """Reject a request with contradictory fields with INVALID_REQUEST, before its topology is checked."""
     joins = request.epoch == 0
     active, standby, warmup = request.owned_tasks
     wrong = (

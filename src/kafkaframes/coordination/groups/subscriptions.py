@@ -64,7 +64,7 @@ def has_user_data(data: bytes) -> bool:
 
 
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
-    """Write an assignment for a consumer whose subscription has this ``version``."""
+    """Write an assignment for a consumer with this ``version`` of the subscription."""
     assignment_class: Any = message("ConsumerProtocolAssignment")
     topics = by_topic(sorted(partitions))
     rows = [assignment_class.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]

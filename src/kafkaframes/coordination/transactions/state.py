@@ -146,7 +146,7 @@ class Transaction:
     def prepare(
         self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_empty: bool = False
     ) -> Transaction:
-        """Return the decided transaction, whose markers are to be written.
+        """Return the decided transaction. Its markers are to be written.
 
         Args:
             version: transaction version. In version 2 each transaction bumps the epoch, and markers have the new one
@@ -169,7 +169,7 @@ class Transaction:
         )
 
     def complete(self, now_ms: int) -> Transaction:
-        """Return the completed transaction, whose markers are written."""
+        """Return the completed transaction. Its markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= 2 and self.next_producer_id != NONE:
             producer_id, epoch = self.next_producer_id, 0
