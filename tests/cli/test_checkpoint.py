@@ -21,9 +21,9 @@ def call(*arguments: str) -> str:
 
 def test_where_a_query_stands(checkpoint):  # noqa: F811
     state = read_checkpoint(checkpoint)
-    assert (state.planned, state.done, state.is_in_flight) == (0, 0, False)
+    assert (state.planned_batch, state.committed_batch, state.is_in_flight) == (0, 0, False)
     assert state.operators == ("stateStoreSave",)
-    assert state.sources[0].planned == state.sources[0].done == {"in": {"0": 21, "1": 29}}
+    assert state.sources[0].planned_offsets == state.sources[0].committed_offsets == {"in": {"0": 21, "1": 29}}
     assert state.sources[0].begins == {"in": {"0": 0, "1": 0}}
     assert starting_offsets(state) == {}
     result = call("show", str(checkpoint))
@@ -54,7 +54,7 @@ def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp
     before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
     call("convert", str(checkpoint), str(tmp_path / "to"), "--for", "kafka", "--topic", "in=out")
     new_state = read_checkpoint(tmp_path / "to")
-    assert new_state.sources[0].planned == {"out": {"0": 21, "1": 29}}
+    assert new_state.sources[0].planned_offsets == {"out": {"0": 21, "1": 29}}
     assert new_state.sources[0].begins == {"out": {"0": 0, "1": 0}}
     assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
     delta = next((tmp_path / "to" / "state").rglob("1.delta"))

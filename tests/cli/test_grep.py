@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.chunks import SEARCHED, Pattern, matching
+from kafkaframes.jobs.dump.chunks import SEARCHED_FIELDS, Pattern, matching
 
 SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -37,7 +37,7 @@ def ask(*arguments):
     ),
     text=st.sampled_from(["abc", "a", "ab.", "^a", "c$", "b+c", "", "B"]),
     ignores_case=st.booleans(),
-    places=st.sets(st.sampled_from(SEARCHED), min_size=1),
+    places=st.sets(st.sampled_from(SEARCHED_FIELDS), min_size=1),
     skip=st.integers(0, 3),
 )
 def test_the_rows_are_those_of_a_search_in_plain_python(rows, text, ignores_case, places, skip):

@@ -31,7 +31,9 @@ def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatc
     def command():
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", terminal)
-            assert [*workers.in_order(str, [3, 4], size_of=lambda _: workers.SMALL_BYTES // 4, workers=1)] == ["3", "4"]
+            assert [
+                *workers.in_order(str, [3, 4], size_of=lambda _: workers.MAX_SINGLE_PROCESS_BYTES // 4, workers=1)
+            ] == ["3", "4"]
             note("starting")
             demand.print_progress("compiling")
 

@@ -75,7 +75,7 @@ def transaction(options):
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
-    monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.GATHER_BYTES", 1)  # each round has a lease of its own
+    monkeypatch.setattr("kafkaframes.jobs.write_topic.packing.MIN_PACKED_BYTES", 1)  # each round has a lease of its own
     batches_by_task = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
     with transaction(options) as (producer, ledger, work):
         with ThreadPoolExecutor(4) as pool:

@@ -207,7 +207,7 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
         OptionError, match=r"is 60001; the brokers' transaction\.max\.timeout\.ms is 60000, nothing was"
     ):
         TransactionTime.of(options)
-    with pytest.raises(OptionError, match="is 60001: more than the brokers'"):  # who may not ask for settings
+    with pytest.raises(OptionError, match="is 60001, which exceeds the brokers'"):  # who may not ask for settings
         write(options, 0, monkeypatch, times=TransactionTime(chosen_ms=60_001))
 
 

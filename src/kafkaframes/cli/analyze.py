@@ -54,12 +54,12 @@ def records(
     coverage = Coverage()
     if captures:
         result |= _measure_captures(captures, ports, specs, coverage, on_spark=on_spark, jobs=jobs)
-    for what, sizes in result.items():
+    for part_name, sizes in result.items():
         if as_json:
-            say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
+            say(json.dumps({"source": part_name} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
             continue
         if captures:
-            say(f"Records {what}:" if what != "log" else "Records of logs:")
+            say(f"Records {part_name}:" if part_name != "log" else "Records of logs:")
         _print(sizes)
     exit_if_unread(coverage)
 
@@ -107,8 +107,8 @@ def _measure_captures(
         partial(measure_share, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs
     ):
         coverage.update(part.coverage.entries)
-        for what, sizes in part.sizes.items():
-            result[what].merge(sizes)
+        for part_name, sizes in part.sizes.items():
+            result[part_name].merge(sizes)
     return result
 
 
@@ -167,7 +167,7 @@ def tag_headers(
     """
     from kafkaframes.jobs.analyze import scale
 
-    lengths, tags = lengths or scale.LENGTHS, tags or scale.TAGS
+    lengths, tags = lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS
     text_bytes = scale.TEXT_BYTES if text_bytes is None else text_bytes
     headers = scale.header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
@@ -231,15 +231,18 @@ def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
 
     click.echo("\nWhole messages in bytes, one element in each array\n")
     rows = [
-        [f"{one.message} {one.version}", written, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
+        [f"{one.message} {one.version}", has_tags, *(str(by_scheme[scheme]) for scheme in SCHEMES)]
         for one in (sizes if each else ())
-        for written, by_scheme in (("no", one.bare), ("yes", one.filled))
+        for has_tags, by_scheme in (("no", one.bare), ("yes", one.filled))
     ]
-    for written, result in (("no", [one.bare for one in sizes]), ("yes", [one.filled for one in sizes])):
+    for has_tags, result in (
+        ("no", [one.bare for one in sizes]),
+        ("yes", [one.filled for one in sizes]),
+    ):
         totals = [sum(by_scheme[scheme] for by_scheme in result) for scheme in SCHEMES]
-        rows.append([f"all {len(sizes)}", written, *(f"{n} ({_percent(n, totals[0])})" for n in totals)])
+        rows.append([f"all {len(sizes)}", has_tags, *(f"{n} ({_percent(n, totals[0])})" for n in totals)])
     print_table(["messages", "tagged fields written", *SCHEMES], rows)
 
 
-def _percent(size: int, adopted: int) -> str:
-    return f"{100 * (size - adopted) / adopted:+.1f} %" if adopted else "-"
+def _percent(size: int, adopted_bytes: int) -> str:
+    return f"{100 * (size - adopted_bytes) / adopted_bytes:+.1f} %" if adopted_bytes else "-"

@@ -38,14 +38,14 @@ def show(path: str, as_json: bool) -> None:
         say(json.dumps(_as_json(result), indent=2))
         return
     state = "in flight: the next run repeats it" if result.is_in_flight else "done"
-    say(f"query {result.query_id}, micro-batch {result.planned} {state}")
+    say(f"query {result.query_id}, micro-batch {result.planned_batch} {state}")
     if result.operators:
         say(f"state of {', '.join(result.operators)}")
     for source in result.sources:
-        if source.planned is None:
+        if source.planned_offsets is None:
             say(f"source {source.number}: no offsets of topics")
             continue
-        say(f"source {source.number}: up to {json.dumps(source.planned)}")
+        say(f"source {source.number}: up to {json.dumps(source.planned_offsets)}")
     _advise(result)
 
 
@@ -58,18 +58,19 @@ def _advise(result: Checkpoint) -> None:
     offset_texts = starting_offsets(result)
     for number, text in offset_texts.items():
         say(f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done")
-    if len(offset_texts) < len([one for one in result.sources if one.planned is not None]):
+    if len(offset_texts) < len([one for one in result.sources if one.planned_offsets is not None]):
         say("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
 
 
 def _as_json(result: Checkpoint) -> dict[str, object]:
     sources = [
-        {"number": one.number, "begins": one.begins, "planned": one.planned, "done": one.done} for one in result.sources
+        {"number": one.number, "begins": one.begins, "planned": one.planned_offsets, "done": one.committed_offsets}
+        for one in result.sources
     ]
     return {
         "queryId": result.query_id,
-        "planned": result.planned,
-        "done": result.done,
+        "planned": result.planned_batch,
+        "done": result.committed_batch,
         "operators": list(result.operators),
         "sources": sources,
     }
@@ -94,7 +95,7 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
     conversion = convert_checkpoint(
         path, to, target=target, topics=new_names, begins=dict(enumerate(map(_offsets, begins)))
     )
-    say(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.done}")
+    say(f"{to}: query {conversion.query_id} goes on after micro-batch {conversion.committed_batch}")
     if target != "kafka":
         _advise(conversion)
 

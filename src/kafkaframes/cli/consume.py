@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.dump.kcat import Range
 
 _MAX_OFFSET = 2**63 - 1
-_UNSET = {"start": EARLIEST, "end": LATEST}
+_DEFAULT_RANGE = {"start": EARLIEST, "end": LATEST}
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
@@ -79,7 +79,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     offset_range = parse_offsets(flags["offsets"])
     has_range = flags["start"] is not None or flags["end"] is not None
     if has_range:
-        offset_range = _selected_range(flags)
+        offset_range = _select_range(flags)
     client = {
         "isolation": {"isolation.level": flags["isolation"]},
         "offsets": {"auto.offset.reset": _reset(offset_range)},
@@ -99,7 +99,7 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
             _write_rows(tables, write)
 
 
-def _selected_range(flags: dict[str, Any]) -> Range:
+def _select_range(flags: dict[str, Any]) -> Range:
     """Return the start of ``--start``, and the end of ``--end`` if that is a time."""
     from kafkaframes.jobs.dump.kcat import Range
 
@@ -107,7 +107,7 @@ def _selected_range(flags: dict[str, Any]) -> Range:
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     if flags["start"] is not None and flags["group"] is not None:
         raise OptionError("--start cannot be combined with -g: a group continues at its committed offsets")
-    start, end = (log_bound(name, flags[name], unset=unset) for name, unset in _UNSET.items())
+    start, end = (log_bound(name, flags[name], unset=unset) for name, unset in _DEFAULT_RANGE.items())
     start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
     return Range(start_offset, time_of_bound(start), time_of_bound(end))
 
@@ -169,7 +169,7 @@ def _starts(consumer: Consumer, partitions: list[TopicPartition], offset_range: 
     first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     if offset_range.start_timestamp is not None:
         result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.start_timestamp))
-        return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
+        return {one: offset.offset if offset.offset >= 0 else last[one] for one, offset in result.items()}
     if offset_range.start_offset is None:
         return first
     start = offset_range.start_offset
@@ -181,7 +181,7 @@ def _ends(consumer: Consumer, partitions: list[TopicPartition], offset_range: Ra
     if offset_range.end_timestamp is None:
         return last
     result = consumer.offsets_for_times(dict.fromkeys(partitions, offset_range.end_timestamp))
-    return {one: at.offset if at.offset >= 0 else last[one] for one, at in result.items()}
+    return {one: offset.offset if offset.offset >= 0 else last[one] for one, offset in result.items()}
 
 
 def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound) -> dict[TopicPartition, int]:
@@ -261,7 +261,7 @@ def _writer(pattern: str | None, form: str) -> Writer:
     if pattern is not None:
         from kafkaframes.jobs.dump.kcat import format_parts
 
-        parts = list(format_parts(pattern, _RENDER))
+        parts = list(format_parts(pattern, _ROW_WRITERS))
         return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)
     if form == "jsonl":
         return _json_line
@@ -277,7 +277,7 @@ def _header_pairs(row: Row) -> bytes:
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in pairs)
 
 
-_RENDER: dict[str, Writer] = {
+_ROW_WRITERS: dict[str, Writer] = {
     "t": lambda row: str(row["topic"]).encode(),
     "p": lambda row: b"%d" % row["partition"],
     "o": lambda row: b"%d" % row["offset"],

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, Proof
     from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.jobs.convert.job import JobReport
-    from kafkaframes.jobs.convert.segment import PartitionReport
+    from kafkaframes.jobs.convert.segment import ConvertedPartition
 
 
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
@@ -55,8 +55,8 @@ def run_options(
     kind: type[SourceSettings], *leave_out: str, complete: Callable[[dict[str, Any]], None] = lambda flags: None
 ) -> Callable[[Command], Command]:
     """Add the flags of a job's settings, and the flags that select local processes or Spark."""
-    shared = (json_option, workers_option, master_option, opens_batches)
-    return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out, complete=complete))
+    shared_options = (json_option, workers_option, master_option, opens_batches)
+    return with_options(*shared_options, reads("sources", kind=kind, leave_out=leave_out, complete=complete))
 
 
 def choose_split(master: str | None, jobs: int | None) -> Split:
@@ -285,7 +285,7 @@ def _proof_json(proof: Proof) -> dict[str, Any]:
     return {"gone": proof.is_gone, "files": proof.files, "found": proof.records, "unread": proof.unread}
 
 
-def _say_notes(partitions: Sequence[PartitionReport | CompactedPartition]) -> None:
+def _say_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) -> None:
     """Print the notes of partitions on standard error."""
     for partition in partitions:
         for note in partition.notes:

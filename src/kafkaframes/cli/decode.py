@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
 
 
-_HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
+_HEX_CHARACTERS = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
 
 
 def read_bytes(source: str) -> bytes:
@@ -48,13 +48,13 @@ def read_bytes(source: str) -> bytes:
             return _maybe_hex(Path(source).read_bytes())
     except OSError:
         pass  # hex digits can be too long for a file name
-    if not set(source.encode()) <= _HEX:
+    if not set(source.encode()) <= _HEX_CHARACTERS:
         raise OptionError(f"{NO_SUCH_PATH} (at {source[:60]}), and not hex digits")
     return _from_hex(source)
 
 
 def _maybe_hex(raw: bytes) -> bytes:
-    return _from_hex(raw.decode()) if raw and set(raw) <= _HEX else raw
+    return _from_hex(raw.decode()) if raw and set(raw) <= _HEX_CHARACTERS else raw
 
 
 def _from_hex(text: str) -> bytes:
@@ -93,24 +93,24 @@ def annotate(
     """Return the annotated runs of ``data`` according to the options. Contradictory options are rejected."""
     apis = Apis(specs)
     if api is None and name is None:
-        annotated = annotate_request(data, mode=mode, apis=apis)
+        annotation = annotate_request(data, mode=mode, apis=apis)
     elif version is None:
         raise OptionError("--version is needed: only a request contains its version")
     elif name is not None:
-        annotated = annotate_body(data, message_of(name, specs), version, mode=mode)
+        annotation = annotate_body(data, message_of(name, specs), version, mode=mode)
     else:
         key = apis.find_api(str(api)).key
         if body or request:
             cls = apis.message_class(key, "request" if request else "response", version)
-            annotated = annotate_body(data, cls, version, mode=mode)
+            annotation = annotate_body(data, cls, version, mode=mode)
         else:
-            annotated = annotate_response(data, key, version, mode=mode, apis=apis)
+            annotation = annotate_response(data, key, version, mode=mode, apis=apis)
     if names_of is not None:
         names = ReleaseNames(names_of)
-        annotated.runs = [
-            dataclasses.replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs
+        annotation.runs = [
+            dataclasses.replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotation.runs
         ]
-    return annotated
+    return annotation
 
 
 def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
@@ -119,7 +119,7 @@ def _with_former_name(path: str, names: ReleaseNames, release: str) -> str:
     return path if former is None else f"{path} = {former} in {release}"
 
 
-_WIDTH: Final = 38
+_HEX_WIDTH: Final = 38
 
 
 @click.command("diff")
@@ -133,14 +133,14 @@ def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
     Bytes are compared, so two encodings of the same value differ, too.
     """
     data = read_bytes(left), read_bytes(right)
-    annotated = [annotate(one, **which) for one in data]
+    annotations = [annotate(one, **which) for one in data]
     differ = False
-    for entry, other in compare(*annotated):
-        same = entry is not None and other is not None and _raw(data[0], entry) == _raw(data[1], other)
+    for entry, other_entry in compare(*annotations):
+        same = entry is not None and other_entry is not None and _raw(data[0], entry) == _raw(data[1], other_entry)
         differ |= not same
         if show_all or not same:
-            click.echo(_diff_line(data, entry, other, same))
-    for side, result in zip(("left", "right"), annotated, strict=True):
+            click.echo(_diff_line(data, entry, other_entry, same))
+    for side, result in zip(("left", "right"), annotations, strict=True):
         if result.error is not None:
             differ = True
             click.echo(f"! {side}: {result.error}")
@@ -152,12 +152,12 @@ def _raw(data: bytes, run: AnnotatedRange) -> bytes:
 
 
 def _diff_line(
-    data: tuple[bytes, bytes], entry: AnnotatedRange | None, other: AnnotatedRange | None, same: bool
+    data: tuple[bytes, bytes], entry: AnnotatedRange | None, other_entry: AnnotatedRange | None, same: bool
 ) -> str:
-    run = entry or other
+    run = entry or other_entry
     assert run is not None
-    sides = [_side(raw, side) for raw, side in zip(data, (entry, other), strict=True)]
-    return f"{' ' if same else '*'} {sides[0]:<{_WIDTH}} | {sides[1]:<{_WIDTH}} {run.path} ({run.what})"
+    sides = [_side(raw, side) for raw, side in zip(data, (entry, other_entry), strict=True)]
+    return f"{' ' if same else '*'} {sides[0]:<{_HEX_WIDTH}} | {sides[1]:<{_HEX_WIDTH}} {run.path} ({run.what})"
 
 
 def _side(data: bytes, run: AnnotatedRange | None) -> str:
@@ -165,7 +165,7 @@ def _side(data: bytes, run: AnnotatedRange | None) -> str:
         return "-"
     raw = _raw(data, run)
     text = f"{run.start:06x} {raw[:6].hex()}{'..' if len(raw) > 6 else ''} {run.text()}"
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 2]}.."
+    return text if len(text) <= _HEX_WIDTH else f"{text[: _HEX_WIDTH - 2]}.."
 
 
 _BYTES_A_LINE: Final = 16
@@ -199,15 +199,15 @@ def command(source: str, as_json: bool, show_all: bool, records: bool, depth: in
         drawings = draw_records(data, depth=RECORDS if depth is None else max(depth, HEADERS))
         _print_drawings(drawings, show_all=show_all)
         return
-    annotated = annotate(data, **which)
+    annotation = annotate(data, **which)
     if as_json:
-        forms = {name: value.to_json(version, records="base64") for name, version, value in annotated.values}
+        forms = {name: value.to_json(version, records="base64") for name, version, value in annotation.values}
         click.echo(json.dumps(forms, indent=2, ensure_ascii=False))
     else:
-        for line in dump_lines(data, annotated, show_all=show_all, depth=depth or 0):
+        for line in dump_lines(data, annotation, show_all=show_all, depth=depth or 0):
             click.echo(line)
-    if annotated.error is not None:
-        raise annotated.error
+    if annotation.error is not None:
+        raise annotation.error
 
 
 def _print_batches(data: bytes) -> None:
@@ -257,20 +257,20 @@ def drawing_lines(drawings: list[AnnotatedBytes], *, start: int = 0, show_all: b
                 drawing.data[run.start : run.end], first + run.start, f"{run.path:<{width}}  {run.words}", show_all
             )
         if drawing.error is not None and drawing.position < len(drawing.data):
-            rest = drawing.data[drawing.position :]
-            at = first + drawing.position
-            hex_text = rest[:_BYTES_A_LINE].hex(" ")
-            yield f"{at:08x}  {hex_text:<47}  ... {count_text(len(rest), 'byte')} not understood: {drawing.error}"
+            tail = drawing.data[drawing.position :]
+            position = first + drawing.position
+            hex_text = tail[:_BYTES_A_LINE].hex(" ")
+            yield f"{position:08x}  {hex_text:<47}  ... {count_text(len(tail), 'byte')} not understood: {drawing.error}"
         elif drawing.error is not None:
             yield f"          {drawing.error}"
 
 
-def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
+def dump_lines(data: bytes, annotation: Annotated, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
     """Yield the lines of the dump: position, bytes, field, value. With a depth, records are drawn as well."""
-    for name, version, _ in annotated.values:
+    for name, version, _ in annotation.values:
         yield f"# {name} version {version}"
-    width = min(max((len(_label(run)) for run in annotated.runs), default=0), 70)
-    for run in annotated.runs:
+    width = min(max((len(_label(run)) for run in annotation.runs), default=0), 70)
+    for run in annotation.runs:
         if depth and run.what == "records" and run.value:
             nested_data = data[run.end - len(run.value) : run.end]
             yield from _lines(
@@ -284,11 +284,11 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
             )
             continue
         yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
-    if annotated.error is not None:
-        rest = data[annotated.position :]
+    if annotation.error is not None:
+        tail = data[annotation.position :]
         yield (
-            f"{annotated.position:08x}  {rest[:_BYTES_A_LINE].hex(' '):<47}  "
-            f"... {count_text(len(rest), 'byte')} not understood"
+            f"{annotation.position:08x}  {tail[:_BYTES_A_LINE].hex(' '):<47}  "
+            f"... {count_text(len(tail), 'byte')} not understood"
         )
 
 
@@ -301,7 +301,7 @@ def _label(run: AnnotatedRange) -> str:
 
 def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
     """Yield the lines of the bytes at ``start``, with their description in the first line."""
-    lines = [raw[at : at + _BYTES_A_LINE] for at in range(0, len(raw), _BYTES_A_LINE)] or [b""]
+    lines = [raw[position : position + _BYTES_A_LINE] for position in range(0, len(raw), _BYTES_A_LINE)] or [b""]
     shown_lines = lines if show_all else lines[:_MAX_LINES]
     for index, line in enumerate(shown_lines):
         text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"

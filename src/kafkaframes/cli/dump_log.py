@@ -19,7 +19,7 @@ from kafkaframes.cli.options import (
     selection_options,
     with_options,
 )
-from kafkaframes.jobs.dump.names import KINDS, LATEST, MAX_MESSAGE_SIZE, STYLE_NAMES, VALUE_LIMIT
+from kafkaframes.jobs.dump.names import FILE_KINDS, MAX_MESSAGE_SIZE, NEWEST_STYLE, STYLE_NAMES, VALUE_LIMIT
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
 
@@ -51,7 +51,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--share-group-state-decoder", is_flag=True, help="Text: those of __share_group_state.")
 @click.option(
     "--style",
-    default=LATEST,
+    default=NEWEST_STYLE,
     show_default=True,
     help=f"Text: as this release prints: {', '.join(STYLE_NAMES)}, or another.",
 )
@@ -70,7 +70,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice((*KINDS, "all")),
+    type=click.Choice((*FILE_KINDS, "all")),
     multiple=True,
     help="Which files of a directory; default: segments and KRaft snapshots, with an index flag the indexes.",
 )

@@ -18,7 +18,7 @@ from kafkaframes.jobs.dump import columns, files, kcat
 from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in, key_pattern
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
-from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
+from kafkaframes.jobs.dump.names import FILE_KINDS, INDEX_FILES, RECORD_FILES, VALUE_LIMIT
 from kafkaframes.jobs.dump.ranges import Requested, merge_files, select_files_in_range
 from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
@@ -96,10 +96,10 @@ class _Options:
         """Return the kinds of a directory's files to print."""
         kinds = self.flags["kinds"]
         if "all" in kinds:
-            return KINDS
+            return FILE_KINDS
         if not kinds and (self.flags["index_sanity_check"] or self.flags["verify_index_only"]):
-            return INDEXES
-        return tuple(kinds) or RECORDS
+            return INDEX_FILES
+        return tuple(kinds) or RECORD_FILES
 
 
 def _decoder(flags: dict[str, Any]) -> str:
@@ -110,16 +110,16 @@ def _decoder(flags: dict[str, Any]) -> str:
 
 
 def _conditions(flags: dict[str, Any]) -> Filter:
-    requested = kcat.parse_offsets(flags["offsets"])
+    offset_range = kcat.parse_offsets(flags["offsets"])
     start = log_bound("start", flags["start"], unset=EARLIEST)
     end = log_bound("end", flags["end"], unset=LATEST)
     if flags["offsets"] and (flags["start"] is not None or flags["end"] is not None):
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     return Filter(
-        from_offset=NO_END if start == LATEST else offset_of_bound(start, unset=requested.start_offset),
+        from_offset=NO_END if start == LATEST else offset_of_bound(start, unset=offset_range.start_offset),
         until_offset=0 if end == EARLIEST else offset_of_bound(end),
-        from_timestamp=time_of_bound(start, unset=requested.start_timestamp),
-        until_timestamp=time_of_bound(end, unset=requested.end_timestamp),
+        from_timestamp=time_of_bound(start, unset=offset_range.start_timestamp),
+        until_timestamp=time_of_bound(end, unset=offset_range.end_timestamp),
         keys=frozenset(key.encode() for key in flags["keys"]) or None,
         key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
     )
@@ -135,8 +135,8 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
 
 
 def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
-    for requested in options.files_in_range():
-        dump = dump_text(requested.file, replace(options.text, keep=requested.keep))
+    for request in options.files_in_range():
+        dump = dump_text(request.file, replace(options.text, keep=request.keep))
         for chunk in dump:
             out.write(chunk)
         out.flush()
@@ -148,8 +148,8 @@ def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
     limit = None if options.flags["full_values"] else VALUE_LIMIT
-    for requested in options.files_in_range(temporary=True):
-        dump = JsonDump(requested.file, JsonOptions(limit, options.flags["max_bytes"], requested.keep))
+    for request in options.files_in_range(temporary=True):
+        dump = JsonDump(request.file, JsonOptions(limit, options.flags["max_bytes"], request.keep))
         for chunk in dump:
             out.write(chunk)
         for fault in dump.faults:
@@ -158,14 +158,14 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Origin]]:
     """Yield the requested part of every segment, without control records."""
-    for requested in options.files_in_range(control=False):
-        reader = ChunkReader(requested.file, options.flags["max_bytes"])
-        origin = Origin.of(requested.file.path)
+    for request in options.files_in_range(control=False):
+        reader = ChunkReader(request.file, options.flags["max_bytes"])
+        origin = Origin.of(request.file.path)
         for chunk in reader:
             for fault in errors_in(chunk).values():
                 report.fault(fault)
-            yield requested.keep.apply(chunk), origin
-            if requested.keep.is_done(chunk):
+            yield request.keep.apply(chunk), origin
+            if request.keep.is_done(chunk):
                 break
         if reader.fault is not None:
             report.fault(reader.fault)

@@ -22,7 +22,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import base64_text, printable, say, time_text
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
+from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ POLL_SECONDS = 1.0
     "-i", "--ignore-case", "ignores_case", is_flag=True, help="Ignore the difference between small and capital letters."
 )
 @click.option(
-    "--in", "fields", type=click.Choice(SEARCHED), multiple=True, help="Where to search. Default: everywhere."
+    "--in", "fields", type=click.Choice(SEARCHED_FIELDS), multiple=True, help="Where to search. Default: everywhere."
 )
 @click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
 @click.option("-m", "--max-count", "most", type=click.IntRange(1), help="Stop after this many records.")
@@ -67,7 +67,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     from kafkaframes.jobs.dump.chunks import Pattern, matching
 
     search_pattern = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
-    fields = flags["fields"] or SEARCHED
+    fields = flags["fields"] or SEARCHED_FIELDS
     result = 0
     errors: list[Any] = []
     notes: list[Any] = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, int]
 
 
-_MAX_NAMED = 5
+_MAX_LISTED_MEMBERS = 5
 _MEMBER = ("consumer_id", "host", "client_id")
 
 
@@ -307,10 +307,10 @@ def _check_inactive(group: str, description: AnyDescription | None) -> None:
     members = () if description is None else description.members
     if description is None or not members:
         return
-    named = ", ".join(sorted({f"{one.client_id} at {one.client_host}" for one in members})[:_MAX_NAMED])
+    member_names = ", ".join(sorted({f"{one.client_id} at {one.client_host}" for one in members})[:_MAX_LISTED_MEMBERS])
     raise OptionError(
         f"group {group} is active (state {description.state}, "
-        f"{count_text(len(members), 'member')}: {named}); nothing was changed; "
+        f"{count_text(len(members), 'member')}: {member_names}); nothing was changed; "
         "stop its consumers, wait until `kafkaframes groups describe --state` shows 0 members, and run this again"
     )
 
@@ -334,10 +334,10 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         committed_offsets = _read_offsets(admin, group, is_share=is_share)
         partitions: list[TopicPartition] = []
         for text in topics:
-            named = partitions_of(admin, [text])
-            matches = [partition for partition in named if partition in committed_offsets]
-            if not matches or (":" in text and len(matches) < len(named)):
-                missing = ", ".join(str(partition) for partition in named if partition not in matches)
+            named_partitions = partitions_of(admin, [text])
+            matches = [partition for partition in named_partitions if partition in committed_offsets]
+            if not matches or (":" in text and len(matches) < len(named_partitions)):
+                missing = ", ".join(str(partition) for partition in named_partitions if partition not in matches)
                 raise OptionError(f"group {group} has no committed offsets of {missing}; nothing was deleted")
             partitions += matches
         if is_share:
@@ -457,8 +457,8 @@ def _in_file(path: str, group: str) -> Offsets:
     return offsets
 
 
-def _to_end(which: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]:
-    return lambda admin, options, partitions: admin.list_offsets(dict.fromkeys(partitions, which))
+def _to_end(limit: int) -> Callable[[Admin, ResetOptions, list[TopicPartition]], Offsets]:
+    return lambda admin, options, partitions: admin.list_offsets(dict.fromkeys(partitions, limit))
 
 
 def _to_current(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
@@ -471,8 +471,11 @@ def _to_offset(admin: Admin, options: ResetOptions, partitions: list[TopicPartit
 
 
 def _to_datetime(admin: Admin, options: ResetOptions, partitions: list[TopicPartition]) -> Offsets:
-    at = milliseconds(options.to_datetime or "")
-    offsets, ends = admin.list_offsets(dict.fromkeys(partitions, at)), admin.list_offsets(dict.fromkeys(partitions, -1))
+    timestamp = milliseconds(options.to_datetime or "")
+    offsets, ends = (
+        admin.list_offsets(dict.fromkeys(partitions, timestamp)),
+        admin.list_offsets(dict.fromkeys(partitions, -1)),
+    )
     return {partition: ends[partition] if offsets[partition] < 0 else offsets[partition] for partition in partitions}
 
 
@@ -485,7 +488,7 @@ def _within(admin: Admin, offsets: Offsets) -> Offsets:
     """Limit offsets to the range of their logs, as kafka-consumer-groups does."""
     from kafkaframes.client import EARLIEST, LATEST
 
-    starts, ends = (admin.list_offsets(dict.fromkeys(offsets, which)) for which in (EARLIEST, LATEST))
+    starts, ends = (admin.list_offsets(dict.fromkeys(offsets, limit)) for limit in (EARLIEST, LATEST))
     return {partition: min(max(offset, starts[partition]), ends[partition]) for partition, offset in offsets.items()}
 
 

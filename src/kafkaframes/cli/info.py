@@ -43,9 +43,12 @@ EXIT_UNREAD = 1
 MAX_UNREAD = 20  # largest number of unreadable segments to show with their reasons
 MAX_PARTITIONS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
-_NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that narrower ones omit
+_COLUMNS_OMITTED_BELOW = (
+    (115, {"formats", "from"}),
+    (95, {"segments"}),
+)  # terminal width -> columns that narrower ones omit
 _SHORT_TIMES_WIDTH = 140  # narrower terminals show days instead of times
-_RIGHT = {"partition", "segments", "size", "start", "end", "records"}
+_RIGHT_ALIGNED = {"partition", "segments", "size", "start", "end", "records"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +156,14 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     is_deep = any(one.is_deep for one in partitions)
     rows = [(row.topic, row.cells(is_deep=is_deep, width=to.width)) for row in _rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    left_out = {name for width, columns in _NARROWER if to.width < width for name in columns}
+    left_out = {name for width, columns in _COLUMNS_OMITTED_BELOW if to.width < width for name in columns}
     used_columns = [
         column
         for column, name in enumerate(_HEADINGS)
         if name not in left_out and any(cells[column] for _, cells in rows)
     ]
     for column in used_columns:
-        justify: Any = "right" if _HEADINGS[column] in _RIGHT else "left"
+        justify: Any = "right" if _HEADINGS[column] in _RIGHT_ALIGNED else "left"
         table.add_column(_HEADINGS[column], justify=justify, no_wrap=column < 8, style="bold" if column == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
@@ -228,8 +231,8 @@ def command(
 
     Exit status: 0, or 1 if a segment cannot be read.
     """
-    discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
-    directories = select_partitions(discovered, settings.topic_names, settings.partition_numbers)
+    all_directories, decisions = discover(paths, options=settings.storage), list[Decision]()
+    directories = select_partitions(all_directories, settings.topic_names, settings.partition_numbers)
     if replicas == MERGE and has_copies(directories, paths):
         merged_log = one_log(directories, paths, check=False, options=settings.storage)
         directories, decisions = merged_log.directories, merged_log.decisions

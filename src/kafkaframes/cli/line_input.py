@@ -88,12 +88,12 @@ def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines
             last = b"".join(tail)
             lines += [last] if last else []
             break
-        first, *others = data.split(b"\n")
+        first, *more_lines = data.split(b"\n")
         tail.append(first)
-        if others:
+        if more_lines:
             group_deadline = group_deadline if lines else time.monotonic() + linger_s
-            lines += [b"".join(tail), *others[:-1]]
-            tail = [others[-1]]
+            lines += [b"".join(tail), *more_lines[:-1]]
+            tail = [more_lines[-1]]
         while len(lines) >= max_lines:
             yield lines[:max_lines]
             lines = lines[max_lines:]

@@ -95,9 +95,9 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
             ctx.fail(f"no command {printable(args[0])}: {hint}")
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, remaining_args = super().resolve_command(ctx, args)
         ctx.meta[_COMMAND] = command
-        return name, command, rest
+        return name, command, remaining_args
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lines of the table without importing the commands."""
@@ -208,8 +208,8 @@ analyze = LazyGroup("analyze", sections={"Commands": _ANALYZE}, help="Sizes on t
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 # Exceptions that signal handlers raise.
-_SIGNAL_OF: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
-_MOMENT_S = 0.01
+_SIGNAL_BY_EXCEPTION: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
+_INTERRUPT_DELAY_S = 0.01
 
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -253,21 +253,24 @@ def main() -> None:
     except KafkaframesError as error:
         say(f"kafkaframes: {error}", err=True)
         if isinstance(error, PartialFailureError):
-            for other in list(error.errors.values())[1:]:
-                say(f"also: {other}", err=True)
+            for other_error in list(error.errors.values())[1:]:
+                say(f"also: {other_error}", err=True)
         sys.exit(2)
     except MemoryError as error:
         say(f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True)
         sys.exit(2)
     except OSError as error:
-        named = error.filename is not None
-        say(f"kafkaframes: {path_error_text(error, error.filename) if named else error.strerror or error}", err=True)
+        has_filename = error.filename is not None
+        say(
+            f"kafkaframes: {path_error_text(error, error.filename) if has_filename else error.strerror or error}",
+            err=True,
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         say(INTERRUPTED, err=True)
         sys.exit(EXIT_INTERRUPTED)
     finally:  # only the end of threads and of Python follows
-        for number in _SIGNAL_OF.values():
+        for number in _SIGNAL_BY_EXCEPTION.values():
             signal.signal(number, _leave)
 
 
@@ -281,7 +284,7 @@ def _leave(number: int, _: FrameType | None) -> NoReturn:
 
 def _heed_no_signal() -> None:
     """Ignore signals while Python shuts down. Otherwise one would replace the exit status of the command."""
-    for number in _SIGNAL_OF.values():
+    for number in _SIGNAL_BY_EXCEPTION.values():
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -295,7 +298,9 @@ def _send_again(unraisable: sys.UnraisableHookArgs) -> None:
     Python ignores exceptions in callbacks of weak references, which every import uses. A broker that received a signal
     during its start would otherwise not stop.
     """
-    number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(unraisable.exc_type, kind)), None)
+    number = next(
+        (number for kind, number in _SIGNAL_BY_EXCEPTION.items() if issubclass(unraisable.exc_type, kind)), None
+    )
     if number is None:
         sys.__unraisablehook__(unraisable)
         return
@@ -305,7 +310,7 @@ def _send_again(unraisable: sys.UnraisableHookArgs) -> None:
 def _send_when_heard(number: int) -> None:
     """Send a signal once the main thread has left ``_send_again``, where its exception would be ignored as well."""
     while True:
-        time.sleep(_MOMENT_S)
+        time.sleep(_INTERRUPT_DELAY_S)
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         while frame is not None and frame.f_code is not _send_again.__code__:
             frame = frame.f_back

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.mirror.settings import MirrorReport
 
 EXIT_INCOMPLETE = 1  # a part of the source directory could not be read
-_ELSEWHERE = (
+_FLAGS_ELSEWHERE = (
     *("timeout_s", "source_properties", "target_properties"),  # settings with flags of their own
     *("group_interval_s", "topic_interval_s"),
 )
-_STOPPED = 3  # exit status of a copy that was stopped before it was complete
+_EXIT_STOPPED = 3  # exit status of a copy that was stopped before it was complete
 
 
 @click.command("mirror")
@@ -34,7 +34,7 @@ _STOPPED = 3  # exit status of a copy that was stopped before it was complete
     help="The source: bootstrap servers (host:port), or a log directory.",
 )
 @click.option("--to", "target", required=True, metavar="B", help="The target: the same; a missing directory is made.")
-@settings_options(MirrorSettings, *_ELSEWHERE)
+@settings_options(MirrorSettings, *_FLAGS_ELSEWHERE)
 @click.option(
     "--from-property",
     "source_properties",
@@ -73,7 +73,7 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
     report = asyncio.run(_run(source, target, MirrorSettings(**flags, timeout_s=timeout)))
     say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:
-        raise SystemExit(_STOPPED)
+        raise SystemExit(_EXIT_STOPPED)
     if report.not_read:
         raise SystemExit(EXIT_INCOMPLETE)
 

@@ -140,11 +140,11 @@ _budget_option = click.option(
 )
 
 
-def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
+def pair_of(text: str, option: str = "", form: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
     """Read a name and its value. Other text is an ``OptionError`` with the ``option`` and the expected form."""
     name, equals, value = text.partition("=")
     if not name or not equals or (has_value and not value):
-        raise OptionError(f"{option}{text}: must be {shown}")
+        raise OptionError(f"{option}{text}: must be {form}")
     return name, value
 
 
@@ -161,16 +161,16 @@ def format_of(output: str | None, as_json: bool, *, default: str) -> str:
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Add options to a command, in the given order."""
 
-    def added(command: Command) -> Command:
+    def add_options(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return added
+    return add_options
 
 
-_NAMES, _NUMBERS = str | Sequence[str], int | Sequence[int]
-_LISTS = (Sequence[str], Sequence[int], _NAMES, _NUMBERS)
+_NAME_TYPES, _NUMBER_TYPES = str | Sequence[str], int | Sequence[int]
+_LIST_TYPES = (Sequence[str], Sequence[int], _NAME_TYPES, _NUMBER_TYPES)
 
 
 class RecordFormat(click.Choice[str]):
@@ -183,8 +183,8 @@ class RecordFormat(click.Choice[str]):
 
 def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
     """Add a flag for each setting of a job, except some, with the setting's name, type, default and help."""
-    chosen = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
-    return with_options(*(_flag(settings, entry) for entry in chosen))
+    flag_fields = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
+    return with_options(*(_flag(settings, entry) for entry in flag_fields))
 
 
 def _is_required(entry: Field[Any]) -> bool:
@@ -196,7 +196,7 @@ def _choice_texts(settings: type, entry: Field[Any]) -> list[str]:
     return [f"v{one}" if isinstance(one, int) else str(one) for one in choices_of(settings, entry)]
 
 
-_TYPES = {POSITION: position, "PATH": ExistingPath()}
+_FLAG_TYPES = {POSITION: position, "PATH": ExistingPath()}
 
 
 def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
@@ -212,7 +212,7 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
         options |= {"default": None, "show_default": False}
     options |= _type_options(settings, entry)
     if entry.default == ():
-        options |= {"multiple": True, "callback": _pairs if kind not in _LISTS else None}
+        options |= {"multiple": True, "callback": _pairs if kind not in _LIST_TYPES else None}
     return click.option(*names, entry.name, **options)
 
 
@@ -226,11 +226,11 @@ def _type_options(settings: type, entry: Field[Any]) -> dict[str, Any]:
         return {"type": click.Choice(choices)}
     if facts["shown"] == "SIZE":
         return {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
-    if facts["shown"] in _TYPES:
-        return {"type": _TYPES[facts["shown"]]}
+    if facts["shown"] in _FLAG_TYPES:
+        return {"type": _FLAG_TYPES[facts["shown"]]}
     if kind is float:
         return {"type": click.FloatRange(facts["least"])}
-    if kind in (int, int | None, Sequence[int], _NUMBERS):
+    if kind in (int, int | None, Sequence[int], _NUMBER_TYPES):
         return {"type": int if facts["least"] is None else click.IntRange(facts["least"])}
     return {"is_flag": True} if kind is bool else {}
 
@@ -258,24 +258,24 @@ def reads(
     Without a ``kind`` of settings the command gets ``storage``, the options for reading sources. ``complete`` may set
     flags from others before the settings are created. A required setting that is missing then is an ``OptionError``.
     """
-    made = kind or SourceSettings
-    own = [entry.name for entry in fields(made) if entry.name not in leave_out]
+    settings_class = kind or SourceSettings
+    field_names = [entry.name for entry in fields(settings_class) if entry.name not in leave_out]
 
-    def added(command: Command) -> Command:
+    def add_settings(command: Command) -> Command:
         @wraps(command)
         def run(**flags: Any) -> Any:
             complete(flags)
-            for entry in filter(_is_required, fields(made)):
+            for entry in filter(_is_required, fields(settings_class)):
                 if flags[entry.name] is None:
-                    raise OptionError(f"give `{entry.name}`: {', '.join(_choice_texts(made, entry))}")
-            settings = made(**{name: flags.pop(name) for name in own})
+                    raise OptionError(f"give `{entry.name}`: {', '.join(_choice_texts(settings_class, entry))}")
+            settings = settings_class(**{name: flags.pop(name) for name in field_names})
             if not settings.follow_links:
                 name_links([path for name in names for path in _as_list(flags[name])])
             return command(**flags, **({"settings": settings} if kind else {"storage": settings.storage}))
 
-        return settings_options(made, *leave_out)(run)  # type: ignore[return-value]
+        return settings_options(settings_class, *leave_out)(run)  # type: ignore[return-value]
 
-    return added
+    return add_settings
 
 
 def opens_batches(command: Command) -> Command:
@@ -358,5 +358,7 @@ def decision_lines(decisions: Iterable[Decision]) -> list[str]:
         counts[decision.check] = counts.get(decision.check, 0) + 1
         if counts[decision.check] <= MAX_DECISIONS:
             lines.append(str(decision))
-    more = [f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in counts.items() if count > MAX_DECISIONS]
-    return lines + more
+    remarks = [
+        f"{check}: and {count - MAX_DECISIONS:,} more" for check, count in counts.items() if count > MAX_DECISIONS
+    ]
+    return lines + remarks

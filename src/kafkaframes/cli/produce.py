@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaframes.client import Producer
 
 
-_AT_ONCE = 10_000
+_MAX_TABLE_ROWS = 10_000
 _MAX_TABLES = 4  # largest number of unacknowledged tables
 
 
@@ -76,8 +76,8 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
         "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},
     }
     settings = reach_broker(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
-    used = ProducerSettings.from_options(settings)
-    linger_s = used.linger_ms / 1000
+    producer_settings = ProducerSettings.from_options(settings)
+    linger_s = producer_settings.linger_ms / 1000
     count = rows_before = 0
     row_name = "row" if flags["form"] in ("parquet", "arrow") else "line"
     with catch_signals() as stop:
@@ -94,7 +94,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                             table,
                             rows_before=rows_before,
                             row_name=row_name,
-                            max_request_size=used.max_request_size,
+                            max_request_size=producer_settings.max_request_size,
                         )
                     )
                     rows_before += table.num_rows
@@ -155,17 +155,17 @@ def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s:
     stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
     with stream:
         read = _json_row if form == "jsonl" else _line_reader(flags)
-        before = 0
-        for lines in read_lines(stream, stop, linger_s=linger_s, max_lines=_AT_ONCE):
+        row_count = 0
+        for lines in read_lines(stream, stop, linger_s=linger_s, max_lines=_MAX_TABLE_ROWS):
             rows: list[dict[str, Any]] = []
-            for number, line in enumerate(lines, before + 1):
+            for number, line in enumerate(lines, row_count + 1):
                 try:
                     rows.append(read(line, number))
                 except OptionError as error:
                     if rows:
                         yield pa.Table.from_pylist(rows, _schema())
                     raise OptionError(f"{error}; {_summary_text(number - 1)}") from None
-            before += len(lines)
+            row_count += len(lines)
             yield pa.Table.from_pylist(rows, _schema())
 
 

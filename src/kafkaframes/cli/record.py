@@ -193,8 +193,8 @@ def _server_tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
-def _client_tls(requested: bool, ca_path: str | None) -> ssl.SSLContext | None:
-    if not requested and ca_path is None:
+def _client_tls(is_encrypted: bool, ca_path: str | None) -> ssl.SSLContext | None:
+    if not is_encrypted and ca_path is None:
         return None
     try:
         return ssl.create_default_context(cafile=ca_path)

@@ -41,11 +41,11 @@ def _print(report: RepairReport) -> None:
                 say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
     say(f"{count_text(len(report.partitions), 'partition')}; {size_text(lost_bytes)} of segments are not kept")
-    read, written = (
+    read, written_counts = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
     if report.destination:
-        say(f"{row_counts_text(read, written, {})}: those of all good batches")
+        say(f"{row_counts_text(read, written_counts, {})}: those of all good batches")
     else:
         say(f"{count_text(read, 'record')} in good batches would be kept")
     if report.destination:

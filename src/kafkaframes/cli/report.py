@@ -110,8 +110,8 @@ def _check(output: str, sources: Sequence[str]) -> None:
     """Reject invalid arguments before the sources are read, which can take minutes."""
     target = Path(output)
     if output != _STANDARD_OUTPUT and (target.is_dir() or not target.absolute().parent.is_dir()):
-        what = "is a directory" if target.is_dir() else "its directory does not exist"
-        raise OptionError(f"-o {output}: {what}")
+        problem = "is a directory" if target.is_dir() else "its directory does not exist"
+        raise OptionError(f"-o {output}: {problem}")
     if output != _STANDARD_OUTPUT:
         refuse_inside(target, sources)
 

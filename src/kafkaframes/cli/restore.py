@@ -156,7 +156,7 @@ def _remarks(report: RestoreReport) -> list[str]:
 
 
 def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:
-    where = Path(report.destination).absolute()
+    destination = Path(report.destination).absolute()
     if settings.bootstrap != KRAFT:
         return (
             "next: stop the broker, replace its partitions' directories by these, start it;\n"
@@ -164,7 +164,7 @@ def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:
         )
     return (
         "next: start a broker with\n"
-        f"  log.dirs={where}\n"
+        f"  log.dirs={destination}\n"
         f"  node.id={settings.node_id}\n"
         "  process.roles=broker,controller\n"
         "  listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"

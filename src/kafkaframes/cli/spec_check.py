@@ -98,8 +98,8 @@ def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
     claim one tag.
     """
     proposals = {source: list(load_specs(source).values()) for source in sources}
-    own = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
-    table = [tag for tag in own or registry().values() if pattern.lower() in tag.message.lower()]
+    own_tags = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
+    table = [tag for tag in own_tags or registry().values() if pattern.lower() in tag.message.lower()]
     table.sort(key=lambda tag: tag.key)
     if as_json:
         for tag in table:
@@ -124,14 +124,14 @@ def _print_tags(table: list[Tag]) -> None:
 
 
 def _cells(tag: Tag) -> tuple[str, ...]:
-    before = ", ".join(f"{name} ({release})" for name, release in tag.before)
-    return str(tag.number), tag.field, tag.type, tag.versions, _since(tag) or "", before
+    earlier_releases = ", ".join(f"{name} ({release})" for name, release in tag.before)
+    return str(tag.number), tag.field, tag.type, tag.versions, _since(tag) or "", earlier_releases
 
 
 def _since(tag: Tag) -> str | None:
     """Return the first release with a tag. The tags of a proposal are looked up."""
-    known = registry().get(tag.key)
-    return tag.since or (known.since if known is not None and is_same(known, tag) else None)
+    registered = registry().get(tag.key)
+    return tag.since or (registered.since if registered is not None and is_same(registered, tag) else None)
 
 
 _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
@@ -152,17 +152,17 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
 
     Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
     """
-    before, after = _load(old), _load(new, is_new=True)
-    if len(before) == len(after) == 1:
-        result = compare(*before.values(), *after.values())
+    old_specs, new_specs = _load(old), _load(new, is_new=True)
+    if len(old_specs) == len(new_specs) == 1:
+        result = compare(*old_specs.values(), *new_specs.values())
     else:
-        result = list(check_sets(before, after))
+        result = list(check_sets(old_specs, new_specs))
     rows = [one for one in result if SEVERITY[one.verdict] >= SEVERITY[level]]
     if as_json:
         for entry in rows:
             click.echo(json.dumps(_row(entry)))
     else:
-        _print(rows, result, len(after))
+        _print(rows, result, len(new_specs))
     verdict = worst(result)
     raise SystemExit(int(verdict == "breaking" or (strict and verdict == "note")))
 
@@ -196,12 +196,11 @@ def _print(rows: Iterable[SpecChange], result: list[SpecChange], messages: int) 
         if entry.message != message:
             message = entry.message
             console.print(f"[bold]{escape(message)}[/bold]")
-        at = f" in {entry.versions}" if entry.versions else ""
+        versions_text = f" in {entry.versions}" if entry.versions else ""
         prefix = f"{'.'.join(entry.path)}: " if entry.path else ""
         style = _STYLES[entry.verdict]
-        console.print(
-            f"  [{style}]{entry.verdict:<10}[/] {escape(prefix + entry.text)}{at} [dim]({entry.rule.name})[/dim]"
-        )
+        text = escape(prefix + entry.text)
+        console.print(f"  [{style}]{entry.verdict:<10}[/] {text}{versions_text} [dim]({entry.rule.name})[/dim]")
         reasons[entry.rule.name] = entry.rule.source
     if reasons:
         console.print()

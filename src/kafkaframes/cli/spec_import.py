@@ -135,11 +135,11 @@ def stubs(specs: str, output: Path) -> None:
 
     if output.suffix != ".py":
         raise OptionError("-o wants FILE.py")
-    own = specs_by_name(specs)
+    own_specs = specs_by_name(specs)
     output.write_text(own_module(os.path.relpath(specs, output.parent)))
     stub = output.with_suffix(".pyi")
-    stub.write_text(stub_text(own.values(), overloads=False))
-    click.echo(f"{output}, {stub}: {count_text(len(own), 'message')}")
+    stub.write_text(stub_text(own_specs.values(), overloads=False))
+    click.echo(f"{output}, {stub}: {count_text(len(own_specs), 'message')}")
 
 
 @click.command("guide")
@@ -157,10 +157,10 @@ def guide(output: Path, specs: str | None) -> None:
     from kafkaframes.protocol.spec.guide import guide_page
 
     target = output / "index.html" if output.is_dir() or not output.suffix else output
-    own = {} if specs is None else specs_by_name(specs)
+    own_specs = {} if specs is None else specs_by_name(specs)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        size = target.write_text(guide_page(own), encoding="utf-8")
+        size = target.write_text(guide_page(own_specs), encoding="utf-8")
     except OSError as error:
         raise OptionError(f"{target}: {error.strerror}") from None
     click.echo(f"{target} ({size / 1e6:.1f} MB)")

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.proposals import Question
     from kafkaframes.jobs.analyze.scale import Scaled
 
-_COUNTS = ("count", "before", "after", "saved", "%")
+_COUNT_HEADINGS = ("count", "before", "after", "saved", "%")
 _MAX_LINES = 60
-_NAMED = ("kip-636", "flexible", "tag-header")
+_NAMED_PROPOSALS = ("kip-636", "flexible", "tag-header")
 
 
 @click.command("propose")
@@ -93,7 +93,7 @@ def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tu
     from kafkaframes.jobs.analyze.proposals import Question
 
     old = None if before is None else load_specs(before)
-    if proposal in _NAMED:
+    if proposal in _NAMED_PROPOSALS:
         if values:
             raise OptionError(f"`values`: {proposal} adds no field")
         return Question(proposal, None, old, (), by)
@@ -154,10 +154,10 @@ def _print(outcome: WeighingResult, question: Question, by: tuple[str, ...]) -> 
 
     for kind, title in question.proposal.kinds.items():
         selection = outcome.by("api_key", "api_version", "direction", kind=kind)
-        weights = {where: weight for where, weight in selection.items() if weight.messages}
+        weights = {weight_group: weight for weight_group, weight in selection.items() if weight.messages}
         if not weights:
             continue
-        names = sorted({name for weight in weights.values() for name in weight.counts} - _INNER)
+        names = sorted({name for weight in weights.values() for name in weight.counts} - _INNER_PARTS)
         rows = [
             [f"{question.api_name(key)} {version} {direction}", *_cells(weight, names)]
             for (key, version, direction), weight in sorted(weights.items())
@@ -165,11 +165,11 @@ def _print(outcome: WeighingResult, question: Question, by: tuple[str, ...]) -> 
         ]
         say(f"{title}:")
         totals = [["all", *_cells(weight, names)] for weight in outcome.by(kind=kind).values()]
-        print_table(["message", *_COUNTS, *names, "break-even"], [*rows, *totals])
+        print_table(["message", *_COUNT_HEADINGS, *names, "break-even"], [*rows, *totals])
         for dimension in by:
             cells = [[name, *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
             say(f"{title}, by {dimension}:")
-            print_table([dimension, *_COUNTS, *names, "break-even"], cells)
+            print_table([dimension, *_COUNT_HEADINGS, *names, "break-even"], cells)
         _print_lengths(outcome.by(kind=kind)[()])
     for line in _omission_lines(outcome):
         say(line)
@@ -195,7 +195,7 @@ def _print_lengths(total: Weight) -> None:
     print_table(names, rows)
 
 
-_INNER = frozenset({"bytes of unset", "moved", "moved and set"})
+_INNER_PARTS = frozenset({"bytes of unset", "moved", "moved and set"})
 
 
 def _by(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
@@ -215,9 +215,11 @@ def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
 def _omission_lines(outcome: WeighingResult) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
     totals = outcome.by().values()
-    checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
+    checked_count, mismatched_count = (
+        sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched")
+    )
     if outcome.weights:
-        yield f"{count_text(checked, 'size')} checked against the wire, {mismatched} differ"
+        yield f"{count_text(checked_count, 'size')} checked against the wire, {mismatched_count} differ"
     if outcome.seconds is not None:
         for (kind,), weight in outcome.by("kind").items():
             if weight.messages:
@@ -246,8 +248,15 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
             ]
             for row in selection
         ]
-        before, after = (sum(getattr(row, name) for row in selection) for name in ("before", "after"))
-        total = ["all", "", f"{before:,.0f}", f"{after:,.0f}", f"{(before - after) * SECONDS_A_DAY:,.0f}", ""]
+        size_before, size_after = (sum(getattr(row, name) for row in selection) for name in ("before", "after"))
+        total = [
+            "all",
+            "",
+            f"{size_before:,.0f}",
+            f"{size_after:,.0f}",
+            f"{(size_before - size_after) * SECONDS_A_DAY:,.0f}",
+            "",
+        ]
         say(f"{title}, scaled:")
         print_table(["message", "calls/s", "bytes/s before", "after", "saved a day", "basis"], [*cells, total])
     if rows:

@@ -50,22 +50,22 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     """
     check_target(source, target)
     files = read_files(source)
-    before = {name: spec for name, (spec, _) in files.items()}
-    kip = Kip(before)
+    old_specs = {name: spec for name, (spec, _) in files.items()}
+    kip = Kip(old_specs)
     _function(file)(kip)
-    after = kip.specs()
-    changed_specs = {name: spec for name, spec in after.items() if spec != before[name]}
+    new_specs = kip.specs()
+    changed_specs = {name: spec for name, spec in new_specs.items() if spec != old_specs[name]}
     for name, spec in changed_specs.items():
         load_message(to_text(spec), file=f"{name}.json")  # checks all rules of the language
-    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in after.items()})
+    write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in new_specs.items()})
     for name, spec in sorted(changed_specs.items()):
-        click.echo(f"{name} {before[name].valid_versions.highest} -> {spec.valid_versions.highest}")
-    findings = list(check_sets(before, after))
+        click.echo(f"{name} {old_specs[name].valid_versions.highest} -> {spec.valid_versions.highest}")
+    findings = list(check_sets(old_specs, new_specs))
     for line in _breaking(findings):
         click.echo(line)
     click.echo(
         f"{worst(findings)} (spec check): {count_text(len(changed_specs), 'message')} "
-        f"changed; {count_text(len(after), 'spec')} in {target}"
+        f"changed; {count_text(len(new_specs), 'spec')} in {target}"
     )
 
 
@@ -189,8 +189,8 @@ def _rows(rewrite_result: Rewrite) -> Iterator[dict[str, Any]]:
 
 
 def _row(rewrite_result: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
-    about = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
-    return dict.fromkeys(_COLUMNS) | about | cells
+    row = {"api_key": rewrite_result.specs[message].api_key, "message": message, "field": ".".join(path)}
+    return dict.fromkeys(_COLUMNS) | row | cells
 
 
 def _text(before: Mapping[str, MessageSpec], rewrite_result: Rewrite, target: Path) -> Iterator[str]:

@@ -105,15 +105,20 @@ def _records() -> list[dict[str, object]]:
     ]
 
 
-def _print_list(result: list[dict[str, object]], what: str) -> None:
+def _print_list(result: list[dict[str, object]], noun: str) -> None:
     columns = list(result[0]) if result else []
     rows = [[str(row[name]) for name in columns] for row in result]
     if result:
         print_table(columns, rows, dim=[row.get("current") == "none" for row in result])
-    click.echo(f"{len(result)} {what} (Kafka {catalog.newest_release()} and all before)")
+    click.echo(f"{len(result)} {noun} (Kafka {catalog.newest_release()} and all before)")
 
 
-_SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "encoding": ("*", "cyan")}
+_CHANGE_SIGNS = {
+    "added": ("+", "green"),
+    "removed": ("-", "red"),
+    "changed": ("~", "yellow"),
+    "encoding": ("*", "cyan"),
+}
 
 
 @click.command("diff")
@@ -135,7 +140,7 @@ def diff(name: str, before: int, after: int, as_json: bool) -> None:
             continue
         click.echo(f"{click.style(spec.name, bold=True)} {before} -> {after}: {'' if result else 'the same bytes'}")
         for entry in result:
-            sign, color = _SIGNS[entry.kind]
+            sign, color = _CHANGE_SIGNS[entry.kind]
             prefix = f"{'.'.join(entry.path)}: " if entry.path else ""
             click.secho(f"  {sign} {prefix}{entry.text}", fg=color)
 
@@ -204,9 +209,9 @@ def _print_all(spec: MessageSpec) -> None:
     print_table(("field", "type", "versions", "nullable", "tag", "default", "marks", "about"), lines)
 
 
-def _heading(spec: MessageSpec, what: str) -> None:
+def _heading(spec: MessageSpec, suffix: str) -> None:
     key = "" if spec.api_key is None else f" {spec.api_key}"
-    click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {what}")
-    about = catalog.about(spec.name)
-    if about:
-        click.echo(about)
+    click.echo(f"{click.style(spec.name, bold=True)}: {spec.type}{key}, {suffix}")
+    description = catalog.about(spec.name)
+    if description:
+        click.echo(description)

@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own
 _QUIET = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
-_STEERING = re.compile(r"[^\n\t]+")
+_CONTROL_CHARACTERS = re.compile(r"[^\n\t]+")
 
 
 def say(text: object = "", *, err: bool = False) -> None:
@@ -124,7 +124,7 @@ class _Shown(RawIOBase):
     def write(self, data: Buffer) -> int:
         text = self._decoder.decode(data)
         self._terminal.write(
-            _STEERING.sub(lambda result: printable(result[0]), text).encode("utf-8", "backslashreplace")
+            _CONTROL_CHARACTERS.sub(lambda result: printable(result[0]), text).encode("utf-8", "backslashreplace")
         )
         return memoryview(data).nbytes
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
 
 _CONFIG_KINDS = ("topic", "broker", "group", "client-metrics")
-_SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
+_SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
 command = connecting_group("topics", "List, create, describe, alter and delete topics and their records.")
@@ -149,8 +149,8 @@ def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: 
     with connect() as admin:
         results = admin.elect_leaders(topic_partitions, election_type=election_type)
     rows = [
-        {"topic": one.topic, "partition": one.partition, "elected": "yes" if changed else "not needed"}
-        for one, changed in sorted(results.items())
+        {"topic": one.topic, "partition": one.partition, "elected": "yes" if is_elected else "not needed"}
+        for one, is_elected in sorted(results.items())
     ]
     print_rows(rows, as_json, none="no partition needs an election")
 
@@ -196,7 +196,7 @@ def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json
     """Show each partition's first offset at or after a time; -1 if there is none."""
     from kafkaframes.client import TopicPartition
 
-    time = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
+    time = _SPECIAL_TIMES[at] if at in _SPECIAL_TIMES else milliseconds(at)
     with connect() as admin:
         topics = admin.describe_topics(names or admin.list_topics())
         partitions = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
@@ -224,13 +224,13 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
     """Delete the records before an offset, or all with latest."""
     from kafkaframes.client import TopicPartition
 
-    before = {}
+    end_offsets = {}
     for name, text in pairs_of(offsets).items():
         if not text.isdecimal() and text != "latest":
             raise OptionError(f"{name}={text}: must be an offset or latest")
-        before[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
+        end_offsets[TopicPartition(*topic_partition_of(name))] = -1 if text == "latest" else int(text)
     with connect() as admin:
-        for partition, start in admin.delete_records(before).items():
+        for partition, start in admin.delete_records(end_offsets).items():
             say(f"{partition} begins at {start}")
 
 

@@ -119,21 +119,24 @@ def _summary(report: VerifyReport) -> str:
     return f"{report.verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 
 
-def _lost_decisions(merged_log: OneLog) -> list[Decision]:
+def _find_lost_decisions(merged_log: OneLog) -> list[Decision]:
     return [decision for decision in merged_log.decisions if decision.severity == Severity.ERROR]
 
 
 def _copies_as_json(merged_log: OneLog | None) -> dict[str, Any]:
     if merged_log is None or not merged_log.merged_partitions:
         return {}
-    whole = {"merged_partitions": len(merged_log.merged_partitions), "merged_is_whole": not _lost_decisions(merged_log)}
+    whole = {
+        "merged_partitions": len(merged_log.merged_partitions),
+        "merged_is_whole": not _find_lost_decisions(merged_log),
+    }
     return whole | {"decisions": [decision.as_json() for decision in merged_log.decisions]}
 
 
 def _print_merged(merged_log: OneLog | None) -> None:
     if merged_log is not None and merged_log.merged_partitions:
         count = len(merged_log.merged_partitions)
-        lost_ranges = len({(one.topic_partition, one.first_offset) for one in _lost_decisions(merged_log)})
+        lost_ranges = len({(one.topic_partition, one.first_offset) for one in _find_lost_decisions(merged_log)})
         verdict = (
             f"{lost_ranges:,} ranges of offsets are lost or undecided"
             if lost_ranges

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
-SMALL_BYTES = 256 << 20  # less work than this is done before other processes have started
+MAX_SINGLE_PROCESS_BYTES = 256 << 20  # less work than this is done before other processes have started
 # Options for a JVM that compiles quickly rather than well. Spark's start and a conversion of examples/logs took 22 CPU
 # seconds of Java, and 41 without them (2 cores under other load, one run of each, 2026-11-22).
 _QUICK_JAVA: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -74,7 +74,7 @@ def staying(
 
         def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
             sizes = [size_of(task) for task in tasks]
-            count = workers or (os.cpu_count() or 1 if pools or sum(sizes) >= SMALL_BYTES else 1)
+            count = workers or (os.cpu_count() or 1 if pools or sum(sizes) >= MAX_SINGLE_PROCESS_BYTES else 1)
             answers: Iterator[Any] = map(function, tasks)
             if count > 1 and len(tasks) > 1:
                 if not pools:
@@ -106,7 +106,7 @@ def runner(
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
     from kafkaframes.spark.runtime import jobs as spark_jobs
 
-    config = _QUICK_JAVA if size_bytes is not None and size_bytes < SMALL_BYTES else None
+    config = _QUICK_JAVA if size_bytes is not None and size_bytes < MAX_SINGLE_PROCESS_BYTES else None
     with spark_at(master, label, config=config) as spark:
         yield spark_jobs.create_runner(spark, size_of=_size if small else None)
 
@@ -121,7 +121,7 @@ def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -
         start_job_session(f"kafkaframes {label}", master, config=config) as spark,
     ):
         show(description=label)
-        with watch_tasks(spark, lambda done, total: show(completed=done, total=total)):
+        with watch_tasks(spark, lambda finished_tasks, total: show(completed=finished_tasks, total=total)):
             yield spark
         show(description="stopping Spark")
 
@@ -148,7 +148,9 @@ def _in_turn(
     """
     with _interrupts_waiting():  # new processes start with blocked signals, and unblock them once they can handle them
         memory = current_budget()
-        futures = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
+        futures = [
+            pool.submit(_all_of, function, tasks[start : start + size], memory) for start in range(0, len(tasks), size)
+        ]
     return _answers_of(futures[::-1])
 
 
@@ -180,11 +182,11 @@ def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]
 
 @contextmanager
 def _interrupts_waiting() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 def _begin() -> None:
@@ -202,7 +204,7 @@ def _begin() -> None:
 
 
 def _with_bar(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:
-    if total < SMALL_BYTES // 4:
+    if total < MAX_SINGLE_PROCESS_BYTES // 4:
         yield from answers
         return
     with _bar(label, total, in_bytes=True) as show:

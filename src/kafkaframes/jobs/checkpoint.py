@@ -33,14 +33,14 @@ class Source:
     Attributes:
         number: index of the source in the query.
         begins: start offsets that Spark's connector stored.
-        planned: end offsets of the newest planned micro-batch.
-        done: end offsets of the newest finished micro-batch.
+        planned_batch: end offsets of the newest planned micro-batch.
+        committed_batch: end offsets of the newest finished micro-batch.
     """
 
     number: int
     begins: Offsets | None
-    planned: Offsets | None
-    done: Offsets | None
+    planned_offsets: Offsets | None
+    committed_offsets: Offsets | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,27 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     Attributes:
-        planned: number of the newest planned micro-batch; -1 if none was planned.
-        done: number of the newest finished micro-batch; -1 if none was finished.
+        planned_batch: number of the newest planned micro-batch; -1 if none was planned.
+        committed_batch: number of the newest finished micro-batch; -1 if none was finished.
         operators: names of the operators that have state.
     """
 
     path: Path
     query_id: str
-    planned: int
-    done: int
+    planned_batch: int
+    committed_batch: int
     sources: tuple[Source, ...] = ()
     operators: tuple[str, ...] = ()
 
     @property
     def is_in_flight(self) -> bool:
         """Whether a micro-batch was planned and not finished. The next run repeats it."""
-        return self.planned > self.done
+        return self.planned_batch > self.committed_batch
 
     @property
     def first_is_in_flight(self) -> bool:
         """Whether the query's first micro-batch is in flight. Spark's checkpoint stores only its end offsets."""
-        return self.is_in_flight and self.done < 0
+        return self.is_in_flight and self.committed_batch < 0
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
@@ -89,9 +89,9 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     done_lines = _offset_lines(top, committed_numbers[-1]) if committed_numbers else []
     sources = []
     for number, line in enumerate(planned_lines):
-        before = done_lines[number] if number < len(done_lines) else _NOTHING
+        done_line = done_lines[number] if number < len(done_lines) else _NOTHING
         begins = _begins(top / "sources" / str(number) / "0")
-        sources.append(Source(number, begins, all_offsets_of(line), all_offsets_of(before)))
+        sources.append(Source(number, begins, all_offsets_of(line), all_offsets_of(done_line)))
     return Checkpoint(
         top,
         query_id,
@@ -137,7 +137,9 @@ def convert_checkpoint(
     notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
     if target == "kafka" and checkpoint.first_is_in_flight:
         missing = [
-            str(one.number) for one in checkpoint.sources if one.planned is not None and notes[one.number] is None
+            str(one.number)
+            for one in checkpoint.sources
+            if one.planned_offsets is not None and notes[one.number] is None
         ]
         if missing:
             raise OptionError(
@@ -237,14 +239,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
-    planned_topics = {topic for one in checkpoint.sources for topic in one.planned or ()}
+    planned_topics = {topic for one in checkpoint.sources for topic in one.planned_offsets or ()}
     missing = sorted(set(new_names) - planned_topics)
     if missing:
         raise OptionError(
             f"no topic {', '.join(missing)} in the checkpoint; there are {', '.join(sorted(planned_topics))}"
         )
-    after = [new_names.get(topic, topic) for topic in planned_topics]
-    if len(set(after)) < len(after):
+    new_topics = [new_names.get(topic, topic) for topic in planned_topics]
+    if len(set(new_topics)) < len(new_topics):
         raise OptionError("two topics would have one name")
 
 
@@ -254,11 +256,11 @@ def _rename_topics(offsets: Offsets, new_names: Mapping[str, str]) -> Offsets:
 
 def _rewrite(path: Path, new_names: Mapping[str, str]) -> None:
     """Rename the topics in an offsets file and remove their topic ids."""
-    before = _text(path).splitlines()
-    after = list(before)
-    for index, line in enumerate(before[2:], 2):
+    old_lines = _text(path).splitlines()
+    new_lines = list(old_lines)
+    for index, line in enumerate(old_lines[2:], 2):
         offsets = all_offsets_of(line)
         if offsets is not None and (offsets != json.loads(line) or new_names.keys() & offsets.keys()):
-            after[index] = json.dumps(_rename_topics(offsets, new_names), separators=(",", ":"))
-    if after != before:
-        _write(path, "\n".join(after))
+            new_lines[index] = json.dumps(_rename_topics(offsets, new_names), separators=(",", ":"))
+    if new_lines != old_lines:
+        _write(path, "\n".join(new_lines))

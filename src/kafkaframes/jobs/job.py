@@ -207,8 +207,8 @@ def settings_as_json(settings: Any) -> dict[str, Any]:
             result[entry.name] = value
         else:
             result[stored_form.name] = stored_form.values.get(value, value)
-    if hasattr(settings, "stored_values"):
-        result |= settings.stored_values()
+    if hasattr(settings, "to_stored_values"):
+        result |= settings.to_stored_values()
     return result
 
 

@@ -18,11 +18,11 @@ from kafkaframes.scan.stream_offsets import StreamOffsets
 
 Offsets = dict[str, dict[str, int]]
 Lines = tuple[str, ...]  # one line for each source, as JSON or in the source's own form
-_NOT_SOURCES: Final = 2  # first lines of an offsets file: the version and the query's metadata
+_LINES_BEFORE_SOURCES: Final = 2  # first lines of an offsets file: the version and the query's metadata
 _MAX_OFFSET_CHARACTERS: Final = (
     1 << 18
 )  # characters of offsets in a mark. Brokers accept messages of up to 1 MiB by default.
-_DIGEST: Final = "sha256:"
+_DIGEST_PREFIX: Final = "sha256:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,12 @@ def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines 
         read: returns the text of a checkpoint file, or None if the file does not exist.
         batch_id: number of the micro-batch. The checkpoint does not store the begin offsets of micro-batch 0.
     """
-    before = read(f"offsets/{batch_id - 1}") if batch_id else None
-    return _sources(before), _sources(read(f"offsets/{batch_id}"))
+    previous_text = read(f"offsets/{batch_id - 1}") if batch_id else None
+    return _sources(previous_text), _sources(read(f"offsets/{batch_id}"))
 
 
 def _sources(text: str | None) -> Lines | None:
-    lines = () if text is None else tuple(text.splitlines()[_NOT_SOURCES:])
+    lines = () if text is None else tuple(text.splitlines()[_LINES_BEFORE_SOURCES:])
     return tuple(map(_plain, lines)) or None
 
 
@@ -115,7 +115,7 @@ def offsets_of(line: str) -> Offsets | None:
     for numbers in offsets.values():
         if not isinstance(numbers, dict):
             return None
-        if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
+        if not all(name.isdigit() and isinstance(offset, int) for name, offset in numbers.items()):
             return None
     return {topic: numbers for topic, numbers in offsets.items() if numbers} or None
 
@@ -162,33 +162,43 @@ def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
 def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
     assert mark.ends is not None
     assert batch.ends is not None
-    for name, note, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
-        if note is None or own is None or (len(note) == len(own) and all(map(_is_same, note, own))):
+    for name, mark_lines, batch_lines in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
+        if (
+            mark_lines is None
+            or batch_lines is None
+            or (len(mark_lines) == len(batch_lines) and all(map(_is_same, mark_lines, batch_lines)))
+        ):
             continue
-        where = next((_differs(*pair) for pair in zip(note, own, strict=False) if not _is_same(*pair)), "")
-        return f"that one {name} elsewhere{where}: the checkpoint is an older copy, or was copied"
+        difference = next(
+            (_differs(*pair) for pair in zip(mark_lines, batch_lines, strict=False) if not _is_same(*pair)), ""
+        )
+        return f"that one {name} elsewhere{difference}: the checkpoint is an older copy, or was copied"
     return None
 
 
-def _is_same(note: str, own: str) -> bool:
-    return note in (own, _digest(own))
+def _is_same(mark_line: str, batch_line: str) -> bool:
+    return mark_line in (batch_line, _digest(batch_line))
 
 
-def _differs(note: str, own: str) -> str:
-    then, now = (flat(offsets_of(line) or {}) for line in (note, own))
-    for name in sorted(then.keys() | now.keys()):
-        if then.get(name) != now.get(name):
-            return f" ({name[0]}-{name[1]}: offset {then.get(name, 'none')} there, {now.get(name, 'none')} here)"
+def _differs(mark_line: str, batch_line: str) -> str:
+    mark_offsets, batch_offsets = (flat(offsets_of(line) or {}) for line in (mark_line, batch_line))
+    for name in sorted(mark_offsets.keys() | batch_offsets.keys()):
+        marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
+        if marked_offset != planned_offset:
+            texts = ("none" if offset is None else offset for offset in (marked_offset, planned_offset))
+            return " ({}-{}: offset {} there, {} here)".format(*name, *texts)
     return ""
 
 
 def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    for note, own in zip(mark.ends or (), batch.begins or (), strict=False):
-        end, begin = flat(offsets_of(note) or {}), flat(offsets_of(own) or {})
+    for mark_line, batch_line in zip(mark.ends or (), batch.begins or (), strict=False):
+        end, begin = flat(offsets_of(mark_line) or {}), flat(offsets_of(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
-                at = f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "
-                return f"it begins in {at}written up to {end[topic, partition]}: the checkpoint was copied"
+                place_text = (
+                    f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "
+                )
+                return f"it begins in {place_text}written up to {end[topic, partition]}: the checkpoint was copied"
     return None
 
 
@@ -201,4 +211,4 @@ def behind(mark: StreamBatch) -> Iterator[str]:
 
 
 def _digest(line: str) -> str:
-    return _DIGEST + hashlib.sha256(line.encode()).hexdigest()
+    return _DIGEST_PREFIX + hashlib.sha256(line.encode()).hexdigest()

@@ -1,8 +1,8 @@
 """Declare the settings of jobs. A dataclass field has the default, the allowed values and the help text of a setting.
 
 Command flags (``settings_options`` and ``reads`` in ``cli/options.py``), documentation tables (``docs/tables.py``) and
-validation (``check``) are generated from these fields. A test compares the signatures in ``jobs/functions.py`` with
-them. Jobs with many settings have their own settings module. This module does not import code that reads logs.
+validation (``check_values``) are generated from these fields. A test compares the signatures in ``jobs/functions.py``
+with them. Jobs with many settings have their own settings module. This module does not import code that reads logs.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def setting(
     meaning: str,
     *,
     choices: Sequence[str] = (),
-    least: float | None = None,
+    minimum: float | None = None,
     flag: str | None = None,
-    shown: str | None = None,
-    recorded: bool = True,
-    stored: StoredAs | None = None,
+    default_text: str | None = None,
+    is_recorded: bool = True,
+    stored_as: StoredAs | None = None,
     secret: bool = False,
 ) -> Default:
     """Return the dataclass field of a setting.
@@ -73,33 +73,33 @@ def setting(
         default: default value. Each instance gets its own copy of an empty mapping.
         meaning: help text of the flag.
         choices: allowed texts, if the type is not a ``Literal``.
-        least: smallest allowed number.
+        minimum: smallest allowed number.
         flag: the flag's names on the command line, the short one first. Default: the setting's name with hyphens.
-        shown: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
-        recorded: whether the setting is part of the job's identity. If so, the result of a job with another value is
+        default_text: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
+        is_recorded: whether the setting is part of the job's identity. If so, the result of a job with another value is
             not reused.
-        stored: name and values in the job's report, if they differ from the setting's.
+        stored_as: name and values in the job's report, if they differ from the setting's.
         secret: whether the value may contain a password. Secret values are omitted from ``repr``.
     """
     facts: dict[str, Any] = {
         "meaning": meaning,
         "choices": tuple(choices),
-        "least": least,
+        "least": minimum,
         "flag": flag,
-        "shown": shown,
+        "shown": default_text,
     }
-    facts |= {"recorded": recorded, "stored": stored}
-    made: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
-    return cast(Default, made or field(default=default, repr=not secret, metadata=facts))
+    facts |= {"recorded": is_recorded, "stored": stored_as}
+    dict_field: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
+    return cast(Default, dict_field or field(default=default, repr=not secret, metadata=facts))
 
 
-def required(meaning: str, *, flag: str | None = None) -> Any:
+def required_setting(meaning: str, *, flag: str | None = None) -> Any:
     """Return the dataclass field of a setting without a default. ``meaning`` and ``flag`` are as in ``setting``."""
     facts = {"meaning": meaning, "choices": (), "least": None, "flag": flag, "shown": None, "recorded": True}
     return field(metadata=facts | {"stored": None})
 
 
-def check(settings: Any) -> None:
+def check_values(settings: Any) -> None:
     """Reject values that are not allowed for a setting.
 
     Raises:
@@ -107,12 +107,12 @@ def check(settings: Any) -> None:
     """
     for entry in fields(settings):
         value, choices = getattr(settings, entry.name), choices_of(type(settings), entry)
-        least = entry.metadata.get("least")
+        minimum = entry.metadata.get("least")
         if choices and value not in choices and not (value is None and entry.default is None):
             raise OptionError(f"`{entry.name}` is one of {', '.join(map(str, choices))}, not {value!r}")
         numbers = value if isinstance(value, tuple | list) else (value,)
-        if least is not None and any(number is not None and number < least for number in numbers):
-            raise OptionError(f"`{entry.name}` is at least {least}, not {value}")
+        if minimum is not None and any(number is not None and number < minimum for number in numbers):
+            raise OptionError(f"`{entry.name}` is at least {minimum}, not {value}")
 
 
 class Checked:
@@ -127,7 +127,7 @@ class Checked:
             OptionError: a value is rejected; the message names the setting.
         """
         self._normalize()
-        check(self)
+        check_values(self)
         self._refuse()
 
     def _normalize(self) -> None:
@@ -176,10 +176,10 @@ class SourceSettings:
         (),
         "Private RSA key (PEM) for encrypted tiered segments; repeatable.",
         flag="--key-file",
-        shown="[ID=]FILE",
-        recorded=False,
+        default_text="[ID=]FILE",
+        is_recorded=False,
     )
-    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", recorded=False)
+    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", is_recorded=False)
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class PartitionSettings(SourceSettings, Checked):
     """Settings that select topic partitions of the sources. Default: all."""
 
     topics: str | Sequence[str] = setting((), "Topic to select: a name or pattern; repeatable.", flag="-t --topic")
-    partitions: int | Sequence[int] = setting((), "Partition to select; repeatable.", least=0, flag="-p --partition")
+    partitions: int | Sequence[int] = setting((), "Partition to select; repeatable.", minimum=0, flag="-p --partition")
 
     def _normalize(self) -> None:
         for name, single in (("topics", str), ("partitions", int)):
@@ -232,14 +232,14 @@ class RangeSettings(PartitionSettings):
     start: Limit = setting(
         None,
         "Start in each partition at this offset, or at the first record that reaches this time.",
-        shown=POSITION,
-        recorded=False,
+        default_text=POSITION,
+        is_recorded=False,
     )
     end: Limit = setting(
         None,
         "Stop in each partition before this offset, or before the first record that reaches this time.",
-        shown=POSITION,
-        recorded=False,
+        default_text=POSITION,
+        is_recorded=False,
     )
 
     @property
@@ -252,7 +252,7 @@ class RangeSettings(PartitionSettings):
         return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
 
     def _refuse(self) -> None:
-        if LATEST in _bound_values(self.selection.log_range[0]):
+        if LATEST in _offsets_of_limit(self.selection.log_range[0]):
             raise OptionError("`start` cannot be latest: give earliest, an offset or a time")
 
     @property
@@ -261,24 +261,24 @@ class RangeSettings(PartitionSettings):
         return bool(self.topic_names or self.partition_numbers) or self.selection.log_range != (EARLIEST, LATEST)
 
 
-def _bound_values(bound: Bound) -> tuple[int, ...]:
-    if isinstance(bound, AtTime):
+def _offsets_of_limit(limit: Bound) -> tuple[int, ...]:
+    if isinstance(limit, AtTime):
         return ()
-    return (bound,) if isinstance(bound, int) else tuple(bound.values())
+    return (limit,) if isinstance(limit, int) else tuple(limit.values())
 
 
-def stored_bound(bound: Bound) -> Any:
+def to_stored_limit(limit: Bound) -> Any:
     """Return the start or end of a range as a JSON value, for a job's report.
 
-    >>> stored_bound(AtTime(86400000)), stored_bound({("orders", 0): 5})
+    >>> to_stored_limit(AtTime(86400000)), to_stored_limit({("orders", 0): 5})
     ({'time': 86400000}, {'orders': {'0': 5}})
     """
-    if isinstance(bound, AtTime):
-        return {"time": _stored_offsets(bound.times)}
-    return _stored_offsets(bound)
+    if isinstance(limit, AtTime):
+        return {"time": _to_stored_offsets(limit.times)}
+    return _to_stored_offsets(limit)
 
 
-def _stored_offsets(offsets: int | PartitionOffsets) -> Any:
+def _to_stored_offsets(offsets: int | PartitionOffsets) -> Any:
     return offsets if isinstance(offsets, int) else nest_by_topic(offsets)
 
 
@@ -309,19 +309,21 @@ class RewriteSettings(RangeSettings):
     """Settings that ``convert_log`` and ``recompress_log`` share. They are picklable, because workers receive them."""
 
     topics: str | Sequence[str] = setting(
-        (), "Topic to select: a name or pattern; repeatable.", flag="-t --topic", recorded=False
+        (), "Topic to select: a name or pattern; repeatable.", flag="-t --topic", is_recorded=False
     )
     partitions: int | Sequence[int] = setting(
-        (), "Partition to select; repeatable.", least=0, flag="-p --partition", recorded=False
+        (), "Partition to select; repeatable.", minimum=0, flag="-p --partition", is_recorded=False
     )
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
     on_damage: Literal["fail", "keep"] = setting(
-        "fail", "At a damaged batch: stop, or copy the batch unchanged.", stored=STORED_MODE
+        "fail", "At a damaged batch: stop, or copy the batch unchanged.", stored_as=STORED_MODE
     )
     batch_bytes: int = setting(
-        BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
+        BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", minimum=1
     )
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
+    index_interval_bytes: int = setting(
+        INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", minimum=1
+    )
 
     @property
     def record_format(self) -> Literal[0, 1, 2] | None:
@@ -338,7 +340,7 @@ class RewriteSettings(RangeSettings):
         """Handling of data that an older format cannot represent."""
         return "error"
 
-    def stored_values(self) -> dict[str, Any]:
+    def to_stored_values(self) -> dict[str, Any]:
         """Return the settings of both jobs under the keys that all reports have. A selection adds a key."""
         values: dict[str, Any] = {"record_format": self.record_format, "codec": self.codec, "on_loss": self.on_loss}
         if self.is_limited:
@@ -347,8 +349,8 @@ class RewriteSettings(RangeSettings):
             values["selection"] = {
                 "topics": sorted(self.topic_names),
                 "partitions": numbers,
-                "start": stored_bound(start),
-                "end": stored_bound(end),
+                "start": to_stored_limit(start),
+                "end": to_stored_limit(end),
             }
         return values
 
@@ -373,7 +375,7 @@ class RewriteSettings(RangeSettings):
 class ConvertSettings(RewriteSettings):
     """Settings of ``convert_log``, which requires a record format."""
 
-    record_format: Literal[0, 1, 2] = required("The format to write.")
+    record_format: Literal[0, 1, 2] = required_setting("The format to write.")
     codec: CodecName | None = setting(None, "Codec to write. Default: the codec of each batch.")
     on_loss: Literal["error", "warn", "drop"] = setting(
         "error", "If the older format cannot store some data: stop, count and warn, or drop it silently."
@@ -384,7 +386,7 @@ class ConvertSettings(RewriteSettings):
 class RecompressSettings(RewriteSettings):
     """Settings of ``recompress_log``, which requires a codec and keeps each batch's format."""
 
-    codec: CodecName = required("The codec to write.")
+    codec: CodecName = required_setting("The codec to write.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,8 +397,8 @@ class CompactSettings(PartitionSettings):
     """
 
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
-    delete_retention_ms: int = setting(86_400_000, "Value of the topic setting of this name.", least=0)
-    min_compaction_lag_ms: int = setting(0, "Value of the topic setting of this name.", least=0)
+    delete_retention_ms: int = setting(86_400_000, "Value of the topic setting of this name.", minimum=0)
+    min_compaction_lag_ms: int = setting(0, "Value of the topic setting of this name.", minimum=0)
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
         """Return the cleaner settings for one cleaning run."""
@@ -415,7 +417,9 @@ class RepairSettings(Checked):
     """Settings of ``repair_log``."""
 
     as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
+    index_interval_bytes: int = setting(
+        INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", minimum=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,11 +427,11 @@ class AuditSettings:
     """Settings of an upgrade audit: the target release, and how to parse the captured traffic."""
 
     target: str | None = setting(
-        None, "Kafka release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"
+        None, "Kafka release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", default_text="RELEASE"
     )
-    ports: str = setting("", "Ports of the brokers: 9092,9094-9096.", shown="PORTS")
+    ports: str = setting("", "Ports of the brokers: 9092,9094-9096.", default_text="PORTS")
     specs: str | None = setting(
-        None, "File or folder of message specs that override those of the catalog.", shown="PATH"
+        None, "File or folder of message specs that override those of the catalog.", default_text="PATH"
     )
     verbose: bool = setting(
         False, "Also list compatible clients and APIs, and the reason for each finding.", flag="-v --verbose"

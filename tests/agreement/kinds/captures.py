@@ -96,9 +96,9 @@ def _audit(manifest: Row, files: list[str]) -> Iterator[str]:
         who = one.client.client_id or "", one.client.software_name, one.client.software_version
         for finding in one.findings:
             if finding.format_use is not None:
-                formats[*who, finding.format_use.where, finding.format_use.magic] += finding.seen.count
+                formats[*who, finding.format_use.where, finding.format_use.magic] += finding.use_count.count
             elif finding.verdict == REMOVED:
-                removed_calls[*who, finding.api_key, finding.api_version, finding.lowest] += finding.seen.count
+                removed_calls[*who, finding.api_key, finding.api_version, finding.lowest] += finding.use_count.count
     versions = ("api_key", "version", "lowest_in_4_0")
     yield from differences(
         _count_by_client(truth["removed_versions"], versions, "count"), _texts(removed_calls), "audit"

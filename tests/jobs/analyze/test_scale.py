@@ -11,8 +11,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.outcome import WeighingResult
 from kafkaframes.jobs.analyze.proposals import Form, Question
 from kafkaframes.jobs.analyze.scale import (
-    EXAMPLE,
-    MEASURED,
+    EXAMPLE_RATE,
+    MEASURED_RATE,
     Rate,
     example_messages,
     mix_of_traffic,
@@ -33,7 +33,7 @@ def test_a_csv_file_of_rates(tmp_path):
     rates = read_mix(str(tmp_path / "mix.csv"))
     assert rates == [Rate(12, 4, 1000.0), Rate(1, catalog.api(1).versions.highest, 2.5)]
     heartbeat = next(scale_outcome(WeighingResult(), rates, KIP_636))
-    assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE)
+    assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
 
 
 def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
@@ -60,7 +60,7 @@ def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
     outcome = weigh(Weighing(TrafficTask((CAPTURE,)), KIP_636))
     rates = mix_of_traffic([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))
-    assert {row.basis for row in rows} == {MEASURED}
+    assert {row.basis for row in rows} == {MEASURED_RATE}
     total = outcome.by(kind="flexible")[()]
     assert sum(row.saved for row in rows) == pytest.approx(total.saved / outcome.seconds, rel=0.01)
 

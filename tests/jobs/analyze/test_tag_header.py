@@ -91,7 +91,12 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
     }
     assert size.filled == size.bare
     marked_size = message_size(catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES)  # one tagged string alone
-    assert [marked_size.filled[scheme] for scheme in SCHEMES] == [1 + 2 + 11, 1 + 1 + 11, 1 + 1 + 2 + 11, 1 + 2 + 10]
+    assert [marked_size.filled[scheme] for scheme in SCHEMES] == [
+        1 + 2 + 11,
+        1 + 1 + 11,
+        1 + 1 + 2 + 11,
+        1 + 2 + 10,
+    ]
 
 
 def test_tagged_fields_of_nested_structs_are_listed():

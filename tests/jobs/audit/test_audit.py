@@ -7,8 +7,8 @@ import pytest
 from kafkaframes.jobs.audit.audit import (
     Client,
     FormatUse,
-    Seen,
     Use,
+    UseCount,
     Uses,
     audit,
     first_fit,
@@ -47,21 +47,21 @@ def java(version):
     ],
 )
 def test_verdicts(target, client, key, version, verdict):
-    judgement = judge(Use(client, key, version), Seen(1), release(target))
+    judgement = judge(Use(client, key, version), UseCount(1), release(target))
     assert judgement.verdict == verdict, judgement.reason
 
 
 def test_the_highest_version_of_an_old_broker_proves_nothing():
     target = release("4.0.1")
-    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=True), Seen(1), target).verdict == "unknown"
-    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=False), Seen(1), target).verdict == "removed"
+    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=True), UseCount(1), target).verdict == "unknown"
+    assert judge(Use(SOMEBODY, 1, 3, at_broker_limit=False), UseCount(1), target).verdict == "removed"
 
 
 def test_a_client_that_names_itself_and_speaks_what_an_old_broker_offers_is_fine():
     librdkafka = Client("somebody", "10.0.0.1", "librdkafka", "2.3.0")
-    judgement = judge(Use(librdkafka, 1, 3, at_broker_limit=True), Seen(1), release("4.0.1"))
+    judgement = judge(Use(librdkafka, 1, 3, at_broker_limit=True), UseCount(1), release("4.0.1"))
     assert (judgement.verdict, judgement.reason.startswith("fine after the upgrade")) == ("fine", True)
-    assert judge(Use(librdkafka, 1, 3), Seen(1), release("4.0.1")).verdict == "removed"
+    assert judge(Use(librdkafka, 1, 3), UseCount(1), release("4.0.1")).verdict == "removed"
 
 
 @pytest.mark.parametrize(("client_id", "key"), [("1", 4), ("broker-1-fetcher-0", 1), ("2", 84)])
@@ -105,7 +105,7 @@ def test_what_to_do_names_each_api_once():
     ],
 )
 def test_formats(target, where, magic, verdict):
-    assert judge_format(FormatUse(None, where, magic, "t"), Seen(1), release(target)).verdict == verdict
+    assert judge_format(FormatUse(None, where, magic, "t"), UseCount(1), release(target)).verdict == verdict
 
 
 def test_several_inputs_make_one_audit_and_the_gravest_counts():
@@ -119,7 +119,11 @@ def test_several_inputs_make_one_audit_and_the_gravest_counts():
     audit_report = audit(uses, release("4.0.1"))
     assert audit_report.exit_status == 4
     (client,) = audit_report.clients
-    assert (client.findings[0].seen.count, client.findings[0].seen.first, client.findings[0].seen.last) == (2, 50, 400)
+    assert (
+        client.findings[0].use_count.count,
+        client.findings[0].use_count.first,
+        client.findings[0].use_count.last,
+    ) == (2, 50, 400)
 
 
 def test_kafka_4_takes_clients_from_2_1_on():

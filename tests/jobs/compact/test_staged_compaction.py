@@ -17,7 +17,7 @@ from tests.storage.cleaner.reference import latest_of, siphash
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import SCRATCH, PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import EXCHANGE_DIRECTORY, PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.records.build import build_batch, build_end_transaction, build_records
 from kafkaframes.records.fields import BatchFields
@@ -157,7 +157,7 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
         assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}
     monkeypatch.undo()
     # what a killed job leaves behind is removed
-    for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{SCRATCH}"):
+    for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{EXCHANGE_DIRECTORY}"):
         (tmp_path / name / "half").mkdir(parents=True)
     compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, work_split=SPLIT)
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many"}

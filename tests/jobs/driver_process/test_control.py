@@ -62,7 +62,7 @@ def refuse(*_, **__):
 
 def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, monkeypatch):
     path = control.socket_path("a")
-    monkeypatch.setattr(control, "LOCK_S", 0.2)
+    monkeypatch.setattr(control, "LOCK_TIMEOUT_S", 0.2)
     with (
         control.hold_lock(path),
         pytest.raises(KafkaframesError, match=rf"process {os.getpid()} has held the lock {control.lock_path(path)}"),
@@ -96,12 +96,12 @@ class Slow:
 
 def test_a_process_that_works_for_long_is_waited_for_and_every_error_is_an_answer(top, monkeypatch):
     monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(control, "PULSE_S", 0.05)
+    monkeypatch.setattr(control, "HEARTBEAT_INTERVAL_S", 0.05)
     path, ready, answering = control.socket_path("slow"), threading.Event(), Slow(2.2)
     with ThreadPoolExecutor() as pool:
         serving_thread = pool.submit(serving.serve, path, answering, ready.set)
         assert ready.wait(60)
-        monkeypatch.setattr(control, "SILENCE_S", 2.0)
+        monkeypatch.setattr(control, "MAX_SILENCE_S", 2.0)
         assert control.ask(path, {"text": "x"}) == {"echo": "x"}
         with pytest.raises(KafkaframesError, match="disk full"):
             control.ask(path, {"fails": True})

@@ -260,7 +260,7 @@ def test_an_unknown_style_is_refused(tmp_path):
 def test_the_files_of_a_directory_come_partition_by_partition():
     log_dir = str(DATA / "unclean-half-finished-swap" / "before")
     plain = [Path(file.path).name for file in files.files_to_dump([log_dir])]
-    everything = files.files_to_dump([log_dir], kinds=files.KINDS, temporary=True)
+    everything = files.files_to_dump([log_dir], kinds=files.FILE_KINDS, temporary=True)
     assert len(plain) == 9 or all(name.endswith(".log") for name in plain)
     assert {Path(file.path).suffix for file in everything} >= {".log", ".index", ".swap", ".cleaned"}
     assert [file.path for file in everything] == sorted(file.path for file in everything)

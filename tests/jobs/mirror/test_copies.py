@@ -201,7 +201,7 @@ ENDS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 70, TopicPartition(
 @pytest.fixture
 def one_wait_is_too_long(monkeypatch):
     """Whoever waits for what never comes waits longer than a test may take."""
-    monkeypatch.setattr("kafkaframes.jobs.mirror.job._STALLED_S", 3600.0)
+    monkeypatch.setattr("kafkaframes.jobs.mirror.job._STALL_TIMEOUT_S", 3600.0)
 
 
 @pytest.mark.usefixtures("one_wait_is_too_long")

@@ -43,7 +43,7 @@ def test_a_plain_batch_goes_as_it_is():
     new_batches = renumber_batches(data, 100)
     assert new_batches.batches == [bytes(8) + data[8:]]
     assert new_batches.runs(0).tolist() == [[100, 0, 3]]
-    assert not new_batches.opened
+    assert not new_batches.decoded_batches
 
 
 def test_producer_transaction_and_horizon_are_cleared_and_the_crc_fits():
@@ -86,7 +86,7 @@ def test_old_formats_are_raised(record_format, codec):
     assert values_of(new_batches.batches) == [b"11", b"12"]
     assert (scan_all(new_batches.batches[0]).column("magic") == 2).all()
     assert new_batches.runs(0).tolist() == [[11, 0, 2]]
-    assert list(new_batches.opened) == ["format 0 or 1"]
+    assert list(new_batches.decoded_batches) == ["format 0 or 1"]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_old_formats_are_raised(record_format, codec):
 )
 def test_what_must_be_opened_is_opened_and_counted(data, start, reason, runs):
     new_batches = renumber_batches(data, start)
-    opened_count = new_batches.opened.total()
-    assert set(new_batches.opened) == {reason}
+    opened_count = new_batches.decoded_batches.total()
+    assert set(new_batches.decoded_batches) == {reason}
     assert opened_count == len(scan_all(data))
     assert new_batches.runs(0).tolist() == runs
     whole = b"".join(new_batches.batches)

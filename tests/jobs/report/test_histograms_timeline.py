@@ -27,7 +27,7 @@ def test_every_record_is_drawn_or_counted_beside(values):
     if line.edges:
         labels = ticks(line.edges)
         assert len(labels) <= 13
-        assert all(line.edges[0] <= label.at <= line.edges[-1] and label.label for label in labels)
+        assert all(line.edges[0] <= label.position <= line.edges[-1] and label.label for label in labels)
 
 
 @pytest.mark.parametrize(

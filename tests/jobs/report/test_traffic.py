@@ -45,7 +45,7 @@ def test_own_specs_name_and_read_what_they_have(tmp_path):
     assert values["incompleteCalls"] == 0
     audit = make_traffic_report([trace], specs=folder).audit
     assert audit is not None
-    assert "Greet 1" in {finding.what for client in audit.clients for finding in client.findings}
+    assert "Greet 1" in {finding.subject for client in audit.clients for finding in client.findings}
     result = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
     assert "--specs is for captures and request logs" in str(result.exception)
 

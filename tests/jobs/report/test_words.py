@@ -20,7 +20,7 @@ def test_examples_hold(module):
 
 @given(st.floats(0, 1e18), st.booleans(), st.integers(2, 8))
 def test_the_steps_of_an_axis_reach_the_largest_value(largest, binary, about):
-    axis_steps = words.steps(largest, about=about, binary=binary)
+    axis_steps = words.steps(largest, tick_count=about, binary=binary)
     assert axis_steps[0] == 0
     assert axis_steps[-1] >= largest * 0.999_999
     assert len(axis_steps) <= about + 2

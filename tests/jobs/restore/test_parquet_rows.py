@@ -48,7 +48,7 @@ def peak_of(path, **options):
 @pytest.mark.parametrize("of", [None, TopicPartition("t", 0)], ids=["hive", "columns"])
 def test_a_dictionary_of_one_megabyte_is_not_multiplied(tmp_path, of):
     path = write(tmp_path / "a.parquet", values=repeated_values(MEGABYTE))
-    rows, largest, peak = peak_of(path, of=of)
+    rows, largest, peak = peak_of(path, topic_partition=of)
     assert (rows, largest <= MAX_BATCH_BYTES, peak < BUDGET) == (ROWS, True, True)
 
 
@@ -83,7 +83,7 @@ def test_a_row_group_of_gigabytes_is_read_a_few_rows_at_once(tmp_path):
 def test_only_the_rows_of_the_partition_are_read(tmp_path):
     topics = ["a"] * 50 + ["t"] * 30 + ["b"] * 20 + ["t"] * 10
     path = write(tmp_path / "a.parquet", values=pa.array([b"v"] * 110), topics=topics, row_group_size=25)
-    batches = read_rows(path, ("offset",), budget_bytes=BUDGET, of=TopicPartition("t", 0))
+    batches = read_rows(path, ("offset",), budget_bytes=BUDGET, topic_partition=TopicPartition("t", 0))
     offsets = [at for batch in batches for at in batch.column("offset").to_pylist()]
     assert offsets == [*range(50, 80), *range(100, 110)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.records import mutations
 
 import kafkaframes
-from kafkaframes.jobs.verify.verify_segment import UNKNOWN, judge
+from kafkaframes.jobs.verify.verify_segment import UNKNOWN_TIMESTAMP, judge
 from kafkaframes.records import scan
 from kafkaframes.records.batch import read_values
 
@@ -27,7 +27,7 @@ def by_values(raw, batches):
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
         (batch,) = read_values(raw[position : position + size], rules=scan.FILE)
         rows.append(len(batch.records))
-        first_offsets.append(UNKNOWN if batch.base_offset is None else batch.base_offset)
+        first_offsets.append(UNKNOWN_TIMESTAMP if batch.base_offset is None else batch.base_offset)
         if batch.damage is not None:
             problems[place] = batch.damage.reason
         if batch.codec != "none" and (bad := [record.offset for record in batch.records if record.crc_ok is False]):
@@ -42,7 +42,7 @@ def assert_judged(raw):
         judgement.rows.tolist(),
         judgement.first_offsets.tolist(),
         judgement.problems,
-        judgement.wrong,
+        judgement.wrong_messages,
     ) == by_values(raw, batches)
     return judgement
 
@@ -51,7 +51,7 @@ def assert_judged(raw):
 def test_a_sound_log_is_sound(kind):
     judgement = assert_judged(BATCHES[kind])
     assert judgement.rows.sum() == 30
-    assert (judgement.problems, judgement.wrong) == ({}, {})
+    assert (judgement.problems, judgement.wrong_messages) == ({}, {})
 
 
 @given(st.sampled_from(KINDS), st.data())
@@ -83,4 +83,4 @@ def test_a_wrong_crc_inside_is_found():
     message_bytes[12:16] = zlib.crc32(bytes(message_bytes[16:])).to_bytes(4, "big")
     batches = scan.scan_all(bytes(message_bytes), rules=scan.FILE)
     assert scan.check_crcs(bytes(message_bytes), batches).tolist() == [1]
-    assert assert_judged(bytes(message_bytes)).wrong == {0: [2]}
+    assert assert_judged(bytes(message_bytes)).wrong_messages == {0: [2]}

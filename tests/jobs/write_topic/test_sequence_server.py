@@ -66,7 +66,7 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
 
 
 def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
-    monkeypatch.setattr(sequences, "POLL_S", 0.01)
+    monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
     with serving() as (_, door):
         one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 3})
@@ -79,7 +79,7 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
 
 
 def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
-    monkeypatch.setattr(sequences, "POLL_S", 0.01)
+    monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
     with serving() as (ledger, door):
         one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 3})

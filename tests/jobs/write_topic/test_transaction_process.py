@@ -224,7 +224,7 @@ def wait_until_gone(pids):
     """Wait until processes have ended."""
     deadline = time.monotonic() + 60
     while any(map(is_running, pids)) and time.monotonic() < deadline:
-        for process in driver_control._started:
+        for process in driver_control._SERVER_STARTS:
             process.poll()
         time.sleep(0.02)
     return not any(map(is_running, pids))
@@ -286,16 +286,18 @@ def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attemp
     monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
     counts = plain(write_rows(work_of(control, "one"), 0, iter([ROWS])))
     [stopped_pid] = mine()
-    monkeypatch.setattr(driver_control, "SILENCE_S", 3)  # longer than PULSE_S, which a busy process keeps
+    monkeypatch.setattr(
+        driver_control, "MAX_SILENCE_S", 3
+    )  # longer than HEARTBEAT_INTERVAL_S, which a busy process keeps
     os.kill(stopped_pid, signal.SIGSTOP)
     with pytest.raises(KafkaframesError, match=rf"process {stopped_pid} has not answered for 3 s and was killed"):
         control.commit("one", 0, counts)
     assert wait_until_gone([stopped_pid])
-    monkeypatch.setattr(driver_control, "SILENCE_S", 60)  # to start takes longer than this test waits for silence
+    monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 60)  # to start takes longer than this test waits for silence
     work_of(control, "two")
     [stopped_pid] = mine()
     os.kill(stopped_pid, signal.SIGSTOP)
-    monkeypatch.setattr(driver_control, "SILENCE_S", 3)
+    monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 3)
     write(control, "three")  # a new start of the query
     assert wait_until_gone([stopped_pid])
     assert values(control) == WANTED
@@ -329,7 +331,7 @@ def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
         assert not holder.must_end()  # its tasks may wait for their turn
         holder.answer({"abort": "one"})
         assert not holder.must_end()
-        now += transaction_process.IDLE_S + 1
+        now += transaction_process.MAX_IDLE_S + 1
         assert holder.must_end()
 
 

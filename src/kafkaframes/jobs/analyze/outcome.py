@@ -53,11 +53,11 @@ class Weight:
     def add(self, other: Weight) -> None:
         """Add another weight."""
         for name in (one.name for one in fields(self)):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if isinstance(mine, Counter):
-                mine.update(theirs)
+            own_value, other_value = getattr(self, name), getattr(other, name)
+            if isinstance(own_value, Counter):
+                own_value.update(other_value)
             else:
-                setattr(self, name, mine + theirs)
+                setattr(self, name, own_value + other_value)
 
     @property
     def saved(self) -> int:

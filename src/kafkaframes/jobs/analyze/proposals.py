@@ -156,21 +156,23 @@ def _pair(sent_form: Form, after: SpecsByName | None) -> Iterator[Layout]:
     if spec.valid_versions.contains(sent_form.version) and not is_same(sent_form, same):
         yield Layout(CHANGED, sent_form, same)
     elif new > newest:
-        own = sent_form._replace(version=newest)
-        yield Layout(CHANGED if sent_form.version == newest else RAISED, own, Form(spec, new, header))
+        newest_form = sent_form._replace(version=newest)
+        yield Layout(CHANGED if sent_form.version == newest else RAISED, newest_form, Form(spec, new, header))
     elif spec.valid_versions.contains(sent_form.version):
         yield Layout(SAME, sent_form, sent_form)
     else:
-        own = sent_form._replace(version=newest)
-        yield Layout(RAISED, own, Form(spec, new, header))
+        newest_form = sent_form._replace(version=newest)
+        yield Layout(RAISED, newest_form, Form(spec, new, header))
 
 
-def spec_of(specs: SpecsByName, of: MessageSpec) -> MessageSpec | None:
+def spec_of(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | None:
     """Return the spec of the same message among other specs: by name, or by API key and type if it was renamed."""
-    if of.name in specs:
-        return specs[of.name]
+    if message_spec.name in specs:
+        return specs[message_spec.name]
     keys = [
-        one for one in specs.values() if one.api_key is not None and (one.api_key, one.type) == (of.api_key, of.type)
+        one
+        for one in specs.values()
+        if one.api_key is not None and (one.api_key, one.type) == (message_spec.api_key, message_spec.type)
     ]
     return keys[0] if keys else None
 
@@ -226,7 +228,7 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
         has_headers=True,
     ),
 }
-PAIR: Final = Proposal(
+VERSION_PAIR_PROPOSAL: Final = Proposal(
     "Specs before and after",
     {
         CHANGED: "Messages that change",
@@ -276,7 +278,7 @@ class Question:
     def proposal(self) -> Proposal:
         """The proposal. An unknown name without ``after`` raises an ``OptionError``."""
         if self.after is not None:
-            return PAIR
+            return VERSION_PAIR_PROPOSAL
         if self.name not in PROPOSALS:
             raise OptionError(f"{self.name}: no proposal of this name; there are {', '.join(PROPOSALS)}")
         return PROPOSALS[self.name]
@@ -284,7 +286,7 @@ class Question:
     def header(self, type_: str) -> MessageSpec:
         """Return the header spec of requests or responses before the change."""
         name = "RequestHeader" if type_ == REQUEST else "ResponseHeader"
-        own = (self.before or {}).get(name)
-        if own is not None:
-            return own
+        own_version = (self.before or {}).get(name)
+        if own_version is not None:
+            return own_version
         return request_header_class().spec if type_ == REQUEST else catalog.load(name)

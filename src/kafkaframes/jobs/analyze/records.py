@@ -37,7 +37,7 @@ FIELDS: Final = (
 )
 _JOINED_BYTES: Final = 16 << 10  # size of a batch of uncompressed messages, as in producers and ``convert``
 # Size of each field of a message in formats 0 and 1, in bytes. Keys, values and headers depend on the record.
-_OLD: Final = {
+_OLD_FORMATS: Final = {
     "offset": (8, 8),
     "size": (4, 4),
     "crc": (4, 4),
@@ -97,10 +97,10 @@ class RecordSizes:
         sizes = self._v2_sizes(selected_records, first)
         sizes["batch header"] = BATCH_V2.size * batch_count
         for name in FIELDS:
-            old = _OLD.get(name, (0, 0))
-            both = sizes[name] if name in ("key", "value") else None
+            old = _OLD_FORMATS.get(name, (0, 0))
+            both_sizes = sizes[name] if name in ("key", "value") else None
             for number in range(2):
-                self.sizes[name][number] += both if both is not None else old[number] * count
+                self.sizes[name][number] += both_sizes if both_sizes is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
     def _v2_sizes(self, selected_records: Decoded, first: Ints) -> dict[str, int]:

@@ -52,8 +52,8 @@ from kafkaframes.wire.varint import TAG_HEADERS
 
 TEXT_BYTES: Final = 10
 SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
-LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
-TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
+EXAMPLE_LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
+EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Example:
     """Options of an example: its text size, whether it has tagged fields, and whether it has an error message."""
 
     text_bytes: int = TEXT_BYTES
-    tagged: bool = False
+    has_tagged_fields: bool = False
     error: bool = False
 
     def message(self, spec: MessageSpec, version: int) -> Message:
@@ -74,7 +74,7 @@ class Example:
         return decode_columns(plan_message(spec, version), [self.message(spec, version).encode(version)])
 
     def _struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
-        slots_to_fill = (slot for slot in slots if slot.tag is None or self.tagged)
+        slots_to_fill = (slot for slot in slots if slot.tag is None or self.has_tagged_fields)
         return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._value(slot) for slot in slots_to_fill}
 
     def _value(self, slot: Slot) -> Any:
@@ -159,7 +159,7 @@ def header_size(length: int, tag: int) -> HeaderSize:
     return HeaderSize(length, tag, TAG_HEADERS[ADOPTED].size(tag, length), len(output), bytes(output))
 
 
-def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -> list[HeaderSize]:
+def header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[int] = EXAMPLE_TAGS) -> list[HeaderSize]:
     """Return the header for each length and tag, ordered by length and then by tag."""
     tags = tuple(tags)
     return [header_size(length, tag) for length in lengths for tag in tags]
@@ -167,7 +167,7 @@ def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -
 
 def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
     """Yield the tagged fields of a version and of its nested structs, with their lengths in an example."""
-    array = Example(text_bytes, tagged=True, error=True).columns(spec, version)
+    array = Example(text_bytes, has_tagged_fields=True, error=True).columns(spec, version)
     for path, field, values, _ in fields_in(array, plan_message(spec, version).root):
         if field.tag is not None:
             type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
@@ -188,7 +188,7 @@ def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) 
 
 
 SECONDS_A_DAY: Final = 86_400
-MEASURED, EXAMPLE = "measured", "example"
+MEASURED_RATE, EXAMPLE_RATE = "measured", "example"
 
 
 class Rate(NamedTuple):
@@ -268,9 +268,9 @@ def scale_outcome(outcome: WeighingResult, rates: Sequence[Rate], question: Ques
     measured_weights = outcome.by("api_key", "api_version", "direction", "kind")
     for rate in rates:
         weights = {where[2:]: weight for where, weight in measured_weights.items() if where[:2] == rate[:2]}
-        basis = MEASURED
+        basis = MEASURED_RATE
         if not any(weight.messages for weight in weights.values()):
-            weights, basis = _example_weights(question, rate), EXAMPLE
+            weights, basis = _example_weights(question, rate), EXAMPLE_RATE
         for (direction, kind), weight in sorted(weights.items()):
             if weight.messages and kind not in (NOT_READ, NOT_RAISED):
                 each = rate.calls_per_second / weight.messages
@@ -280,7 +280,7 @@ def scale_outcome(outcome: WeighingResult, rates: Sequence[Rate], question: Ques
 def _example_weights(question: Question, rate: Rate) -> dict[tuple[str, str], Weight]:
     bench = Bench(question)
     for direction in bench.proposal.directions:
-        form = bench.sent(rate.api_key, rate.api_version, direction)
+        form = bench.sent_form(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
             bench.weigh(example_messages(form, direction))
     return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}

@@ -147,10 +147,13 @@ class _Sections:
         saved_bytes = self.headers(tags, lengths, np.zeros(len(tags), np.int64), first=first)
         return _sum_by_owner(saved_bytes, np.repeat(np.arange(len(array)), counts), len(array))
 
-    def headers(self, tags: Ints, lengths: Ints, less: Ints, *, first: int) -> Ints:
-        """Return the savings in field headers, including the savings in values (``less``). Tags begin at ``first``."""
-        shorter = _each(self.header, tags + first, lengths - less)
-        return less + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
+    def headers(self, tags: Ints, lengths: Ints, saved_bytes: Ints, *, first: int) -> Ints:
+        """Return the savings in field headers, including the savings in values (``saved_bytes``).
+
+        Tags begin at ``first``.
+        """
+        shorter = _each(self.header, tags + first, lengths - saved_bytes)
+        return saved_bytes + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
 
 
 def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
@@ -176,8 +179,8 @@ def _count_size(count: int, _: int) -> int:
 
 def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
     """Return the size of each header. Frequent headers are computed once."""
-    pairs, which = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
-    return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[which.ravel()]
+    pairs, pair_numbers = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
+    return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[pair_numbers.ravel()]
 
 
 def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
@@ -212,8 +215,8 @@ def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
     """Return a struct and its nested structs, children first."""
     if plan is None:
         return ()
-    below = [one for field in (*plan.fields, *plan.tagged_fields) for one in _structs(field.struct)]
-    return tuple({id(one): one for one in (*below, plan)}.values())
+    nested_structs = [one for field in (*plan.fields, *plan.tagged_fields) for one in _structs(field.struct)]
+    return tuple({id(one): one for one in (*nested_structs, plan)}.values())
 
 
 # ---- another plan ---------------------------------------------------------------------------------------------------
@@ -292,11 +295,11 @@ def fields_in(
     """Yield (path, values, message row of each value) for each field of messages and of their nested structs."""
     rows = np.arange(len(array)) if rows is None else rows
     for field in (*plan.fields, *plan.tagged_fields):
-        values, here = array.field(field.json_name), f"{path}{field.name}"
-        yield here, field, values, rows
+        values, field_path = array.field(field.json_name), f"{path}{field.name}"
+        yield field_path, field, values, rows
         if field.struct is not None:
             inner, owners = elements(values, field)
-            yield from fields_in(inner, field.struct, rows[owners], f"{here}.")
+            yield from fields_in(inner, field.struct, rows[owners], f"{field_path}.")
 
 
 NULL_LENGTH: Final = -1

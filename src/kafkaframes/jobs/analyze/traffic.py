@@ -46,7 +46,7 @@ from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
 _ROWS: Final = 4096
-_NOBODY: Final = (None, None, None)
+_NO_CLIENT: Final = (None, None, None)
 _NO_VERSION: Final = "no spec has this API and version"
 
 
@@ -135,7 +135,7 @@ def messages_of(
     """
     account = Coverage() if coverage is None else coverage
     for calls in read_captured_calls(task, apis, account):
-        labels, names = np.zeros(calls.count, np.int64), [_NOBODY]
+        labels, names = np.zeros(calls.count, np.int64), [_NO_CLIENT]
         if by:
             labels, names = _labels(_facts(calls, by))
         for direction in directions:
@@ -278,7 +278,7 @@ def _frame_value(key: int, version: int, direction: str, value: Any, client_id: 
 
 
 PRODUCED, FETCHED = "produced", "fetched"
-_KEYS: Final = {
+_GROUP_KEYS: Final = {
     direction: frozenset(key for key, one in APIS_WITH_RECORDS if one == direction)
     for _, direction in APIS_WITH_RECORDS
 }
@@ -307,7 +307,7 @@ def measure_records(
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for calls in read_captured_calls(task, apis, Coverage() if coverage is None else coverage):
-        for direction, keys in _KEYS.items():
+        for direction, keys in _GROUP_KEYS.items():
             for kind, rows in calls.groups(direction, only=keys.__contains__):
                 if kind.is_known:
                     bodies = Decoded(*calls.bytes_of(direction, rows), kind)

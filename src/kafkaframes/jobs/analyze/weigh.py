@@ -49,9 +49,9 @@ from kafkaframes.records.scan import Ints
 # * a range: ``1..100`` gives its numbers in turn. For strings, bytes and arrays they are lengths.
 # * a function: ``@FILE.py:NAME`` is called with each struct as a dict and returns the value
 
-_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
-_FUNCTION: Final = re.compile(r"@(.+\.py):(\w+)")
-_STEP: Final = 2654435761  # a prime: the numbers of a range are in an order that compression cannot exploit
+_NUMBER_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_FUNCTION_REFERENCE: Final = re.compile(r"@(.+\.py):(\w+)")
+_NUMBER_STEP: Final = 2654435761  # a prime: the numbers of a range are in an order that compression cannot exploit
 
 
 def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
@@ -81,7 +81,7 @@ def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str
 
 @lru_cache(maxsize=256)
 def _maker(text: str) -> MakeColumn:
-    bounds, function = _RANGE.fullmatch(text), _FUNCTION.fullmatch(text)
+    bounds, function = _NUMBER_RANGE.fullmatch(text), _FUNCTION_REFERENCE.fullmatch(text)
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
         return partial(_from_range, int(bounds[1]), int(bounds[2]))
     if function is not None:
@@ -111,7 +111,7 @@ def _from_function(function: Callable[[Any], Any], structs: pa.StructArray, fiel
 
 
 def _from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
-    numbers = low + (np.arange(len(structs), dtype=np.int64) * _STEP) % (high - low + 1)
+    numbers = low + (np.arange(len(structs), dtype=np.int64) * _NUMBER_STEP) % (high - low + 1)
     if field.array:
         element: Any = {} if field.struct is not None else _convert_value(0, field, is_element=True)
         return _array([[element] * count for count in numbers.tolist()], field)
@@ -146,8 +146,8 @@ def _array(values: list[Any], field: FieldPlan) -> pa.Array:
 # ---------------------------------------------------------------------------------------------------------------------
 
 _OPERATIONS_BYTES: Final = 4
-_REMOVED: Final = "the specs after have no version of it"
-_WHERE: Final = re.compile(r"row \d+, |\[\d+\]")
+_NO_VERSION_AFTER: Final = "the specs after have no version of it"
+_ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
 class Weighing(NamedTuple):
@@ -185,11 +185,11 @@ class Bench:
             return
         layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
         if not layouts:
-            self.note(messages, NOT_RAISED, Counter((label, _REMOVED) for label in messages.labels.tolist()))
+            self.note(messages, NOT_RAISED, Counter((label, _NO_VERSION_AFTER) for label in messages.labels.tolist()))
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.by_label() if counts_sections else [messages]:
             for number, proposed_form in enumerate(layouts):
-                _LaidOut(self, part, proposed_form, is_first=number == 0).run()
+                _LayoutSizes(self, part, proposed_form, is_first=number == 0).run()
 
     def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
@@ -199,13 +199,13 @@ class Bench:
 
     def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
         """Return the layouts to compare for messages of an API, version and direction."""
-        where = key, version, direction
-        if where not in self._layouts:
-            sent_plan = self.sent(key, version, direction)
-            self._layouts[where] = list(self.proposal.layouts(sent_plan, self.question.after))
-        return self._layouts[where]
+        message_kind = key, version, direction
+        if message_kind not in self._layouts:
+            sent_plan = self.sent_form(key, version, direction)
+            self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.question.after))
+        return self._layouts[message_kind]
 
-    def sent(self, key: int, version: int, direction: str) -> Form:
+    def sent_form(self, key: int, version: int, direction: str) -> Form:
         """Return the form of messages on the wire."""
         return Form(self.question.apis.spec(key, direction, version), version, self.question.header(direction))
 
@@ -213,15 +213,15 @@ class Bench:
         """Return the plan of a form: of the body, or of header and body if headers are weighed."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
-        where = id(form.spec), form.version, id(form.header)
-        if where not in self._plans:  # the cache also holds the form, so that its id is not reused
-            self._plans[where] = form, plan_frame(*form)
-        return self._plans[where][1]
+        form_key = id(form.spec), form.version, id(form.header)
+        if form_key not in self._plans:  # the cache also holds the form, so that its id is not reused
+            self._plans[form_key] = form, plan_frame(*form)
+        return self._plans[form_key][1]
 
     def note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
         """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
-            self.group_weight(messages, kind, label).reasons[_WHERE.sub("", reason)] += count
+            self.group_weight(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
 
     def group_weight(self, messages: Messages, kind: str, label: int) -> Weight:
         """Return the weight to which messages of a kind and label are added."""
@@ -229,12 +229,12 @@ class Bench:
         return self.outcome.weight(group)
 
 
-class _LaidOut:
+class _LayoutSizes:
     """Messages in one layout. Messages that cannot be encoded in it are omitted and counted by reason."""
 
     def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
         self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
-        self.sent_form = bench.sent(messages.api_key, messages.api_version, messages.direction)
+        self.sent_form = bench.sent_form(messages.api_key, messages.api_version, messages.direction)
         self.plans = bench.plan(self.sent_form), bench.plan(layout.before), bench.plan(layout.after)
 
     @property
@@ -270,7 +270,7 @@ class _LaidOut:
         if after_plan is not before_plan:
             has_header = self.bench.proposal.has_headers
             columns = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
-            array = _fit(array, before_plan, after_plan, columns)
+            array = _fit_message(array, before_plan, after_plan, columns)
             after = sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
             after = before - count_saved_bytes(self.layout.tag_header, after_plan, array, counts)
@@ -350,7 +350,7 @@ class _LaidOut:
             self._count("blank bytes", rows[blank], np.full(int(blank.sum()), _OPERATIONS_BYTES))
 
 
-def _fit(
+def _fit_message(
     array: pa.StructArray, before: MessagePlan, after: MessagePlan, columns: dict[str, MakeColumn]
 ) -> pa.StructArray:
     if not columns and _names(before.root) <= _names(after.root):

@@ -103,11 +103,11 @@ EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
 # How much of the input was judged.
 ALL, PART, NOTHING = "all", "part", "nothing"
 EXIT_NOT_JUDGED: Final = 5
-JAVA: Final = "apache-kafka-java"
+JAVA_SOFTWARE_NAME: Final = "apache-kafka-java"
 _NEWEST_FORMAT: Final = 2
 # WriteTxnMarkers and the share group state APIs: only brokers send them, although they use the client listener.
-_FROM_BROKERS: Final = frozenset({27, 83, 84, 85, 86, 87})
-_FORMATS_GONE: Final = (4, 0)
+_BROKER_APIS: Final = frozenset({27, 83, 84, 85, 86, 87})
+_OLD_FORMATS_REMOVED_IN: Final = (4, 0)
 
 
 class Client(NamedTuple):
@@ -142,7 +142,7 @@ class FormatUse(NamedTuple):
 
 
 @dataclass
-class Seen:
+class UseCount:
     """The number of uses, and the first and last time, in microseconds since 1970; None if unknown."""
 
     count: int = 0
@@ -160,19 +160,19 @@ class Seen:
 class Uses:
     """The uses of APIs and record formats in all inputs."""
 
-    apis: dict[Use, Seen] = field(default_factory=dict)
-    formats: dict[FormatUse, Seen] = field(default_factory=dict)
+    apis: dict[Use, UseCount] = field(default_factory=dict)
+    formats: dict[FormatUse, UseCount] = field(default_factory=dict)
     without_api: int = 0  # requests whose API key is missing in the input
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)  # parts of the input that could not be read
 
     def add(self, use: Use, count: int, first: int | None, last: int | None) -> None:
         """Count uses of an API."""
-        self.apis.setdefault(use, Seen()).add(count, first, last)
+        self.apis.setdefault(use, UseCount()).add(count, first, last)
 
     def add_format(self, use: FormatUse, count: int, first: int | None, last: int | None) -> None:
         """Count batches or messages of a format."""
-        self.formats.setdefault(use, Seen()).add(count, first, last)
+        self.formats.setdefault(use, UseCount()).add(count, first, last)
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ class AuditVerdict:
     """A verdict on one version of an API or on a record format, with its reason and the uses."""
 
     verdict: str
-    what: str
+    subject: str
     reason: str
-    seen: Seen
+    use_count: UseCount
     api_key: int | None = None
     api_version: int | None = None
     lowest: int | None = None
@@ -273,7 +273,7 @@ def is_between_brokers(api_key: int) -> bool:
     (True, False)
     """
     api = CATALOG.table.get(api_key)
-    return api_key in _FROM_BROKERS or (api is not None and "broker" not in api.listeners)
+    return api_key in _BROKER_APIS or (api is not None and "broker" not in api.listeners)
 
 
 def target_release(name: str | None) -> Release:
@@ -327,7 +327,7 @@ def _order(finding: AuditVerdict) -> tuple[Any, ...]:
         finding.api_key is None,
         finding.api_key or 0,
         finding.api_version or 0,
-        finding.what,
+        finding.subject,
     )
 
 
@@ -337,19 +337,19 @@ def _notes(uses: Uses) -> Iterator[str]:
         yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
 
 
-def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
+def judge(use: Use, occurrences: UseCount, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
     """Judge one version of one API.
 
-    >>> judge(Use(Client("a", None, None, None), 1, 3), Seen(1), release("4.0.1")).verdict
+    >>> judge(Use(Client("a", None, None, None), 1, 3), UseCount(1), release("4.0.1")).verdict
     'removed'
     """
     key, version = use.api_key, use.api_version
     name = apis.name(key) or api_name(key)
-    what = f"{name} {version}"
+    subject = f"{name} {version}"
     accepted_range = target.all_apis.get(key)
     if accepted_range is None:
         verdict, reason = _of_missing_api(key, target)
-        return AuditVerdict(verdict, what, reason, occurrences, key, version)
+        return AuditVerdict(verdict, subject, reason, occurrences, key, version)
     lowest, highest = accepted_range.accepted_versions.lowest, accepted_range.accepted_versions.highest
     bounds = key, version, lowest, highest
     if key == API_VERSIONS or lowest <= version <= highest:
@@ -357,7 +357,7 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
         if version in accepted_range.deprecated_versions:
             verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
     elif version > highest:
-        verdict, reason = _of_newer(use, name, target, highest)
+        verdict, reason = _judge_newer_version(use, name, target, highest)
     elif use.at_broker_limit and use.client.software_name is not None:
         verdict = FINE
         reason = f"fine after the upgrade: it asks for versions, and the broker offered no more than {version}"
@@ -369,7 +369,7 @@ def judge(use: Use, occurrences: Seen, target: Release, apis: Apis = CATALOG) ->
         )
     else:
         verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
-    return AuditVerdict(verdict, what, reason, occurrences, *bounds)
+    return AuditVerdict(verdict, subject, reason, occurrences, *bounds)
 
 
 def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
@@ -384,21 +384,28 @@ def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
     return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
 
 
-def _of_newer(use: Use, name: str, target: Release, highest: int) -> tuple[str, str]:
+def _judge_newer_version(use: Use, name: str, target: Release, highest: int) -> tuple[str, str]:
     """Return verdict and reason for a version above the target's highest."""
-    own = _java_release(use.client)
-    if own is None:
+    client_release = _java_release(use.client)
+    if client_release is None:
         reason = f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known"
         return UNKNOWN, reason
-    lowest = own.all_apis[use.api_key].accepted_versions.lowest if use.api_key in own.all_apis else 0
+    lowest = (
+        client_release.all_apis[use.api_key].accepted_versions.lowest if use.api_key in client_release.all_apis else 0
+    )
     if lowest > highest:
-        reason = f"{target.name} accepts {name} up to {highest}, kafka-clients {own.name} speaks it from {lowest} on"
+        reason = (
+            f"{target.name} accepts {name} up to {highest}, kafka-clients {client_release.name} sends at least {lowest}"
+        )
         return REMOVED, reason
-    return FINE, f"kafka-clients {own.name} goes down to {name} {lowest}, {target.name} accepts up to {highest}"
+    return (
+        FINE,
+        f"kafka-clients {client_release.name} goes down to {name} {lowest}, {target.name} accepts up to {highest}",
+    )
 
 
 def _java_release(client: Client) -> Release | None:
-    if client.software_name != JAVA or not client.software_version:
+    if client.software_name != JAVA_SOFTWARE_NAME or not client.software_version:
         return None
     try:
         return release(client.software_version)
@@ -406,13 +413,13 @@ def _java_release(client: Client) -> Release | None:
         return None
 
 
-def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> AuditVerdict:
+def judge_format(use: FormatUse, occurrences: UseCount, target: Release) -> AuditVerdict:
     """Judge a record format. Brokers since 4.0 read formats 0 and 1 from disk, and do not write them (KIP-724)."""
-    what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
+    subject = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
     verdict = DEPRECATED
     if use.magic >= _NEWEST_FORMAT:
         verdict, reason = FINE, "the current format"
-    elif _numbers(target) < _FORMATS_GONE:
+    elif _numbers(target) < _OLD_FORMATS_REMOVED_IN:
         reason = f"{target.name} takes it; Kafka 4.0 does not write it (KIP-724)"
     elif use.where == "disk":
         reason = f"{target.name} reads it from disk; converting it is advised"
@@ -422,7 +429,7 @@ def judge_format(use: FormatUse, occurrences: Seen, target: Release) -> AuditVer
         )
     else:
         verdict, reason = REMOVED, f"{target.name} takes records of format 2 only (KIP-724)"
-    return AuditVerdict(verdict, what, reason, occurrences, format_use=use)
+    return AuditVerdict(verdict, subject, reason, occurrences, format_use=use)
 
 
 def _numbers(release: Release) -> tuple[int, ...]:
@@ -453,9 +460,11 @@ def first_fit(target: Release) -> str | None:
     """
     lowest = {key: api.accepted_versions.lowest for key, api in target.all_apis.items() if not is_between_brokers(key)}
     for name in releases():
-        mine = release(name).apis()
+        release_apis = release(name).apis()
         if all(
-            mine[key].accepted_versions.highest >= lowest.get(key, 0) for key in mine if not is_between_brokers(key)
+            release_apis[key].accepted_versions.highest >= lowest.get(key, 0)
+            for key in release_apis
+            if not is_between_brokers(key)
         ):
             return name
     return None
@@ -467,7 +476,7 @@ def advice(client_audit: ClientAudit, target: Release) -> str | None:
     if not removed_findings:
         return None
     name = first_fit(target)
-    is_java = client_audit.client.software_name == JAVA or (
+    is_java = client_audit.client.software_name == JAVA_SOFTWARE_NAME or (
         client_audit.guess is not None and client_audit.guess.library == "kafka-clients"
     )
     if name is not None and is_java:

@@ -23,7 +23,7 @@ from kafkaframes.jobs.audit.audit import (
 )
 from kafkaframes.protocol.spec.releases import Release
 
-NOBODY: Final = "(no client id)"
+NO_CLIENT_ID_TEXT: Final = "(no client id)"
 
 
 def second_text(microseconds: int | None) -> str | None:
@@ -67,7 +67,7 @@ def _finding(finding: AuditVerdict) -> dict[str, Any]:
     use = finding.format_use
     return {
         "verdict": finding.verdict,
-        "what": finding.what,
+        "what": finding.subject,
         "reason": finding.reason,
         "apiKey": finding.api_key,
         "apiVersion": finding.api_version,
@@ -76,9 +76,9 @@ def _finding(finding: AuditVerdict) -> dict[str, Any]:
         "magic": None if use is None else use.magic,
         "where": None if use is None else use.where,
         "topic": None if use is None else use.topic,
-        "count": finding.seen.count,
-        "first": second_text(finding.seen.first),
-        "last": second_text(finding.seen.last),
+        "count": finding.use_count.count,
+        "first": second_text(finding.use_count.first),
+        "last": second_text(finding.use_count.last),
     }
 
 
@@ -88,7 +88,7 @@ def client_text(client: Client) -> str:
     >>> client_text(Client("billing", "10.0.0.7", None, None))
     'billing at 10.0.0.7'
     """
-    name = client.client_id or NOBODY
+    name = client.client_id or NO_CLIENT_ID_TEXT
     software = (
         "" if client.software_name is None else f", {client.software_name} {client.software_version or ''}".rstrip()
     )
@@ -109,18 +109,22 @@ def action_text(client_audit: ClientAudit, target: Release) -> str:
     if client_audit.verdict == FINE:
         return ""
     names = list(
-        dict.fromkeys(finding.what for finding in client_audit.findings if finding.verdict == client_audit.verdict)
+        dict.fromkeys(finding.subject for finding in client_audit.findings if finding.verdict == client_audit.verdict)
     )
     uses = ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
     upgrade = advice(client_audit, target)
     return (
-        f"{_ACTIONS[client_audit.verdict]} {upgrade} ({uses})"
+        f"{_ACTION_TEXTS[client_audit.verdict]} {upgrade} ({uses})"
         if upgrade
-        else f"{_ACTIONS[client_audit.verdict]}: {uses}"
+        else f"{_ACTION_TEXTS[client_audit.verdict]}: {uses}"
     )
 
 
-_ACTIONS: Final = {REMOVED: "upgrade to", DEPRECATED: "plan to replace", UNKNOWN: "find out whether it can do without"}
+_ACTION_TEXTS: Final = {
+    REMOVED: "upgrade to",
+    DEPRECATED: "plan to replace",
+    UNKNOWN: "find out whether it can do without",
+}
 _MAX_NAMES: Final = 3
 
 
@@ -141,7 +145,7 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
             yield from _details(client_audit)
     for finding in audit.disk:
         if verbose or finding.verdict != FINE:
-            yield f"{finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
+            yield f"{finding.verdict:10}  {finding.subject}: {_often(finding)}; {finding.reason}"
     if shown_clients and not verbose:
         yield "-v lists each request with its reason."
     yield from (f"note: {note}" for note in notes(audit))
@@ -167,7 +171,7 @@ def notes(audit: Audit) -> list[str]:
 
 def _columns(client_audit: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
     client = client_audit.client
-    name, host = client.client_id or NOBODY, client.address or ""
+    name, host = client.client_id or NO_CLIENT_ID_TEXT, client.address or ""
     return f"{client_audit.verdict:10}", name, host, library_text(client_audit), action_text(client_audit, target)
 
 
@@ -175,7 +179,7 @@ def _details(client_audit: ClientAudit) -> Iterator[str]:
     if client_audit.guess is not None:
         yield f"    a guess: {client_audit.guess.evidence}"
     for finding in client_audit.findings:
-        yield f"    {finding.verdict:10}  {finding.what}: {_often(finding)}; {finding.reason}"
+        yield f"    {finding.verdict:10}  {finding.subject}: {_often(finding)}; {finding.reason}"
 
 
 def _summary(audit: Audit) -> str:
@@ -185,12 +189,12 @@ def _summary(audit: Audit) -> str:
         verdict: sum(client_audit.verdict == verdict for client_audit in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)
     }
-    texts = [f"{count} {_WORDS[verdict]}" for verdict, count in counts.items() if count]
+    texts = [f"{count} {_VERDICT_TEXTS[verdict]}" for verdict, count in counts.items() if count]
     clients = count_text(len(audit.clients), "client")
     return clients + (f": {', '.join(texts)}" if texts else "")
 
 
-_WORDS: Final = {
+_VERDICT_TEXTS: Final = {
     REMOVED: "would break",
     DEPRECATED: "use what is deprecated",
     UNKNOWN: "cannot be judged",
@@ -199,7 +203,7 @@ _WORDS: Final = {
 
 
 def _often(finding: AuditVerdict) -> str:
-    occurrences = finding.seen
+    occurrences = finding.use_count
     first, last = second_text(occurrences.first), second_text(occurrences.last)
     when = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"
     return f"{occurrences.count} times{when}" if occurrences.count != 1 else f"once{when}"

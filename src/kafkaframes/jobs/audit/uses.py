@@ -36,8 +36,16 @@ _COLUMNS: Final = (
     "connection",
     "records",
 )
-_KEY: Final = ("clientId", "clientAddress", "softwareName", "softwareVersion", "apiKey", "apiVersion", "atLimit")
-_WHERE: Final = {0: "produce", 1: "fetch", 78: "fetch"}
+_USE_COLUMNS: Final = (
+    "clientId",
+    "clientAddress",
+    "softwareName",
+    "softwareVersion",
+    "apiKey",
+    "apiVersion",
+    "atLimit",
+)
+_PLACE_BY_API: Final = {0: "produce", 1: "fetch", 78: "fetch"}
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -116,11 +124,13 @@ def _count(batch: pa.RecordBatch, uses: Uses, limits: Mapping[tuple[str, int], i
     has_api = table.column("apiKey").is_valid()
     uses.without_api += len(table) - pc.sum(has_api).as_py() if len(table) else 0
     table = table.append_column("atLimit", pa.array(_at_limit(table, limits), pa.bool_())).filter(has_api)
-    groups = table.group_by(list(_KEY)).aggregate([("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")])
+    groups = table.group_by(list(_USE_COLUMNS)).aggregate(
+        [("requestTime", "min"), ("requestTime", "max"), ("apiKey", "count")]
+    )
     for row in groups.to_pylist():
         client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
         use = Use(client, row["apiKey"], row["apiVersion"], bool(row["atLimit"]))
-        times = (_microseconds(row[f"requestTime_{which}"]) for which in ("min", "max"))
+        times = (_microseconds(row[f"requestTime_{limit}"]) for limit in ("min", "max"))
         uses.add(use, row["apiKey_count"], *times)
     _count_formats(batch, uses)
 
@@ -152,7 +162,7 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
         client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
-        uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], result["magic"]), result["batches"], time, time)
+        uses.add_format(FormatUse(client, _PLACE_BY_API[row["apiKey"]], result["magic"]), result["batches"], time, time)
 
 
 def count_formats(paths: Sequence[str], uses: Uses) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
+from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
 from kafkaframes.jobs.convert.job import Log, Source, one_log
 from kafkaframes.jobs.convert.segment import find_damaged_batches
@@ -160,7 +160,7 @@ def _offsets_of(records_of_file: Decoded, key: bytes) -> list[int]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-INTERNAL_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+COMPACTED_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class CompactionReport(Done):
         return counts_text(self.partitions, "records_read", "records_kept", "dropped")
 
 
-def compact_partition(task: CompactionTask) -> Attempt[CompactedPartition] | None:
+def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] | None:
     """Compact one partition, or copy it if it has no dirty records. Return ``None`` if its keys exceed the memory
     limit.
 
@@ -233,23 +233,23 @@ def compact_partition(task: CompactionTask) -> Attempt[CompactedPartition] | Non
         return None
 
 
-def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
+def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
     map_bytes = task.map_bytes
     if task.target is None:
         preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=map_bytes)
-        return Attempt("", _describe_partition(task, *preview))
+        return TaskAttempt("", _describe_partition(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
         with atomic.name_path_in_errors(directory):
             directory.rmdir()  # the cleaner creates it after its output is complete
             results = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=map_bytes)
         if results is not None:
-            compacted = _describe_partition(task, results.plan, results.tally)
-            return Attempt(str(directory), replace(compacted, end_offset=results.end_offset))
+            partition_report = _describe_partition(task, results.plan, results.tally)
+            return TaskAttempt(str(directory), replace(partition_report, end_offset=results.end_offset))
         plan, tally = preview_partition(task.filesystem, task.partition, task.settings)
         with atomic.name_path_in_errors(directory):
             directory.mkdir()
             copy_unchanged_files(task.filesystem, plan, directory)
-        return Attempt(str(directory), _describe_partition(task, plan, tally))
+        return TaskAttempt(str(directory), _describe_partition(task, plan, tally))
 
 
 def _describe_partition(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
@@ -341,7 +341,7 @@ def _select_partitions(log: Log, selection: Selection) -> list[Partition]:
             for one in partitions
             if log.kind == "partition"
             or names.CLEANER_CHECKPOINT in one.checkpointed_offsets
-            or one.topic in INTERNAL_COMPACTED
+            or one.topic in COMPACTED_INTERNAL_TOPICS
         ]
     if numbers is not None:
         check_partitions(numbers, {one.partition for one in selected_partitions})
@@ -375,8 +375,8 @@ def _compact_into(
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
     if log.kind != "partition":  # otherwise this directory is the only partition
-        for other in (one for one in log.rewritten if one not in selected_partitions):
-            atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
+        for unselected in (one for one in log.rewritten if one not in selected_partitions):
+            atomic.copy_tree(log.filesystem, unselected.directory, log.target(directory, unselected))
         log.copy_rest(directory)
     report.partitions = compact_all(_tasks(log, selected_partitions, settings, directory))
     if log.kind == "directory":
@@ -403,14 +403,14 @@ def _compact_all(
             index: one for index, one in remaining_tasks.items() if one.partition.size_bytes > work_split.above_bytes
         }
         results |= _compact_in_parts(large, run, work_split, scratch)
-        others = {
+        unselected = {
             index: replace(one, map_bytes=work_split.map_bytes)
             for index, one in remaining_tasks.items()
             if index not in large
         }
-        results |= _one_by_one(others, run)
+        results |= _one_by_one(unselected, run)
         results |= _compact_in_parts(
-            {index: remaining_tasks[index] for index in others.keys() - results.keys()}, run, work_split, scratch
+            {index: remaining_tasks[index] for index in unselected.keys() - results.keys()}, run, work_split, scratch
         )
     results |= _one_by_one({index: one for index, one in remaining_tasks.items() if index not in results}, run)
     return [results[index] for index in remaining_tasks]

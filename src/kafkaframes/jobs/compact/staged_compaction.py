@@ -48,11 +48,11 @@ from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import scan_segment
 
-SCRATCH = ".kafkaframes-exchange"
+EXCHANGE_DIRECTORY = ".kafkaframes-exchange"
 Answer = TypeVar("Answer")
 Steps = Generator[Sequence[Stage], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
-_WORTH_OF_AN_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as number of log bytes that take as long to read
+_LOG_BYTES_PER_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as number of log bytes that take as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,23 +80,23 @@ class Split:
     here_bytes: int = 64 << 20
     map_bytes: int = 512 << 20
 
-    def tasks_for(self, amount: int, most: int) -> int:
-        """Return the number of tasks for an amount of work: at most ``most`` for each task, and a task for each worker.
+    def tasks_for(self, amount: int, max_amount: int) -> int:
+        """Return the number of tasks for an amount of work: at most ``max_amount`` per task, a task per worker.
 
-        A task has at least 1/16 of ``most``, because smaller tasks are not worth their overhead.
+        A task has at least 1/16 of ``max_amount``, because smaller tasks are not worth their overhead.
 
         >>> split = Split(secret=(0, 0), workers=4)
         >>> split.tasks_for(900, 100), split.tasks_for(90, 100), split.tasks_for(13, 100), split.tasks_for(0, 100)
         (12, 4, 2, 1)
         """
-        task_count = max(-(-amount // (most * self.workers)), 1) * self.workers
-        return min(task_count, max(16 * amount // most, 1))
+        task_count = max(-(-amount // (max_amount * self.workers)), 1) * self.workers
+        return min(task_count, max(16 * amount // max_amount, 1))
 
     def run_step(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
         """Run the tasks of a step, small ones in this process, and return their results in order."""
         sizes = [task.size_bytes for task in tasks]
-        alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
-        away = [index for index, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
+        is_here = len(tasks) == 1 or sum(sizes) <= self.here_bytes
+        away = [index for index, size in enumerate(sizes) if not is_here and size > self.here_bytes // 64]
         answers = dict(zip(away, run(run_stage, [tasks[index] for index in away]) if away else (), strict=True))
         return [answers[index] if index in answers else run_stage(task) for index, task in enumerate(tasks)]
 
@@ -129,7 +129,7 @@ class StagedRound:
 
     job: PartitionCompaction
     settings: CleanerSettings
-    split: Split
+    limits: Split
     plan: RoundPlan
     rises: bool = True
     fits: bool = True
@@ -151,7 +151,7 @@ class StagedRound:
     @property
     def scratch(self) -> Path:
         """The directory for intermediate files of workers."""
-        return self.job.target.with_name(self.job.target.name + SCRATCH)
+        return self.job.target.with_name(self.job.target.name + EXCHANGE_DIRECTORY)
 
     @property
     def _buckets(self) -> int:
@@ -162,7 +162,7 @@ class StagedRound:
         return tuple(self.plan.list_aborted_transactions(self.plan.first_dirty_offset, self.end_offset))
 
     def _shares(self, sources: Sequence[SourceSegment]) -> int:
-        return self.split.tasks_for(sum(source.size_bytes for source in sources), self.split.chunk_bytes)
+        return self.limits.tasks_for(sum(source.size_bytes for source in sources), self.limits.chunk_bytes)
 
     def steps(self) -> Steps[None]:
         """Yield the tasks of each step, and receive their results. End early if the partition cannot be split."""
@@ -198,7 +198,7 @@ class StagedRound:
 
     def _walk(self) -> Steps[list[Walked]]:
         """Run the first pass over the chunks, and check that offsets increase."""
-        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted, self.split
+        first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted, self.limits
         walks: list[Walked] = yield [
             WalkTask(chunk, first_dirty, state, collects, work_split.secret, self._buckets, work_split.run_entries)
             for chunk, state in zip(self._chunks, self._states, strict=True)
@@ -216,10 +216,10 @@ class StagedRound:
         """Judge the entries by ranges of buckets, and follow the transactions through the whole partition."""
         entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walks, strict=True))
         total = sum(sum(runs) for _, runs in entries)
-        count = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
+        count = min(self._buckets, self.limits.tasks_for(total, self.limits.judge_entries))
         bounds = [self._buckets * number // count for number in range(count + 1)]
         verdicts = tuple((str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds))
-        size = total * _WORTH_OF_AN_ENTRY // count
+        size = total * _LOG_BYTES_PER_ENTRY // count
         tasks: list[Stage] = [
             JudgeTask(entries, path, self._buckets, first, end, size) for path, first, end in verdicts
         ]
@@ -320,14 +320,16 @@ def _carry_out(rounds: Sequence[Steps[None]], work_split: Split, run: Runner) ->
         answers = iter(work_split.run_step([task for _, tasks in waiting for task in tasks], run))
         answers_by_round = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in waiting]
         waiting = []
-        for steps, own in answers_by_round:
+        for steps, round_answers in answers_by_round:
             with suppress(StopIteration):
-                waiting.append((steps, steps.send(own)))
+                waiting.append((steps, steps.send(round_answers)))
 
 
 Boundary = tuple[int, int]
-_PARTS_OF_A_SHARE = 2
-_HEADERS_WEIGH = 12  # assumed cost of reading records divided by cost of reading headers; the measured ratio is 20
+_PARTS_PER_SHARE = 2
+_HEADER_COST_DIVISOR = (
+    12  # assumed cost of reading records divided by cost of reading headers; the measured ratio is 20
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +349,7 @@ class DivideTask:
     @property
     def size_bytes(self) -> int:
         """The cost of the task, as log bytes to read."""
-        return self.segment.size_bytes // _HEADERS_WEIGH
+        return self.segment.size_bytes // _HEADER_COST_DIVISOR
 
     def execute(self) -> list[Boundary]:
         """Return the positions of batch boundaries, each with an offset greater than all offsets before it."""
@@ -367,12 +369,12 @@ class DivideTask:
 
 def part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
     """Return the size of a part, so that ``count`` shares of equal size can be formed from parts."""
-    return max(sum(source.size_bytes for source in sources) // (count * _PARTS_OF_A_SHARE), 1)
+    return max(sum(source.size_bytes for source in sources) // (count * _PARTS_PER_SHARE), 1)
 
 
 def is_too_large(source: SourceSegment, part_size: int) -> bool:
     """Return whether a segment has to be divided into parts of this size."""
-    return source.size_bytes > part_size * (_PARTS_OF_A_SHARE + 1)
+    return source.size_bytes > part_size * (_PARTS_PER_SHARE + 1)
 
 
 def divide_segment(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[SourceSegment]:
@@ -395,11 +397,11 @@ def split_into_runs(sources: Sequence[SourceSegment], count: int) -> list[tuple[
     """Split segments into up to ``count`` non-empty runs of neighbors with about the same size."""
     total = sum(source.size_bytes for source in sources)
     runs: list[list[SourceSegment]] = [[]]
-    before = 0
+    size_before = 0
     for source in sources:
-        middle = before + source.size_bytes / 2
+        middle = size_before + source.size_bytes / 2
         if runs[-1] and middle * count >= len(runs) * total:
             runs.append([])
         runs[-1].append(source)
-        before += source.size_bytes
+        size_before += source.size_bytes
     return [tuple(run) for run in runs if run]

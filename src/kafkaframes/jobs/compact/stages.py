@@ -47,9 +47,9 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.producers import Producers
 
 Ints = npt.NDArray[np.int64]
-_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the facts
-_DATA = -1
-_BYTES_BY_FACTS = 100
+_CONTROL_KINDS = (None, ABORT, COMMIT, "another")  # kinds of control batches by their number in the facts
+_DATA_BATCH = -1
+_LOG_BYTES_PER_FACT_BYTE = 100
 
 
 class Stage(Protocol):
@@ -153,13 +153,13 @@ class Facts:
 
 def _kind(window: Decoded, batch: int) -> int:
     if not header_of(window, batch).is_control:
-        return _DATA
+        return _DATA_BATCH
     kind = control_type(window, batch)
-    return _KINDS.index(kind if kind in _KINDS else _KINDS[-1])
+    return _CONTROL_KINDS.index(kind if kind in _CONTROL_KINDS else _CONTROL_KINDS[-1])
 
 
 @dataclass(frozen=True, slots=True)
-class _OfChunk:
+class _ChunkTask:
     """A task that reads a chunk."""
 
     chunk: Chunk
@@ -171,7 +171,7 @@ class _OfChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsTask(_OfChunk):
+class FactsTask(_ChunkTask):
     """Collect the facts of a chunk. The result is whether there are any."""
 
     def execute(self) -> bool:
@@ -187,23 +187,23 @@ class FollowTask:
     """Follow the transactions of a partition through the facts of its chunks.
 
     Attributes:
-        announced: for the first pass, all aborted transactions of the dirty part; ``None`` for the second pass, which
-            uses the aborted transactions of each segment.
+        aborted_transactions: for the first pass, all aborted transactions of the dirty part; ``None`` for the second
+            pass, which uses the aborted transactions of each segment.
     """
 
     chunks: tuple[Chunk, ...]
     has_facts: tuple[bool, ...]
-    announced: tuple[AbortedTransaction, ...] | None
+    aborted_transactions: tuple[AbortedTransaction, ...] | None
 
     @property
     def size_bytes(self) -> int:
         """The estimated size of the facts: 136 bytes for each batch."""
-        return sum(chunk.size_bytes for chunk in self.chunks) // _BYTES_BY_FACTS
+        return sum(chunk.size_bytes for chunk in self.chunks) // _LOG_BYTES_PER_FACT_BYTE
 
     def execute(self) -> list[CleanedTransactions]:
         """Return the state of transactions at the start of each chunk."""
         transactions, states = CleanedTransactions(), []
-        transactions.add(self.announced or ())
+        transactions.add(self.aborted_transactions or ())
         for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
             states.append(transactions.snapshot(chunk.end_offset))
             facts = np.load(chunk.path("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
@@ -212,16 +212,16 @@ class FollowTask:
         return states
 
     def _through(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
-        if self.announced is None:
+        if self.aborted_transactions is None:
             transactions.add(source.aborted_transactions)
         elif not source.is_dirty:
             return
         for *values, _, kind in facts.T.tolist():
             header = BatchHeader(*values)
-            if kind == _DATA:
+            if kind == _DATA_BATCH:
                 transactions.process_data(header)
             else:
-                transactions.process_control(header, _KINDS[kind])
+                transactions.process_control(header, _CONTROL_KINDS[kind])
         transactions.kept_transactions.clear()
 
 
@@ -247,7 +247,7 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkTask(_OfChunk):
+class WalkTask(_ChunkTask):
     """Read a chunk, and write the entries of its keys.
 
     Attributes:
@@ -323,12 +323,12 @@ class OutputPart:
     Attributes:
         base_offset: base offset of the new segment.
         path: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
-        kept: see ``CleanedTransactions``.
+        aborted_transactions: see ``CleanedTransactions``.
     """
 
     base_offset: int
     path: str
-    kept: tuple[AbortedTransaction, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
 
 
 @dataclass(slots=True)
@@ -341,7 +341,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteTask(_OfChunk):
+class RewriteTask(_ChunkTask):
     """Read a chunk again, and write or count the remaining records.
 
     Attributes:
@@ -422,7 +422,7 @@ class AssembleTask:
             for part, table in zip(self.parts, tables, strict=True):
                 table[0] += position
                 position += _append(Path(part.path), out.fileno())
-        kept_transactions = [one for part in self.parts for one in part.kept]
+        kept_transactions = [one for part in self.parts for one in part.aborted_transactions]
         with atomic.name_path_in_errors(path):
             write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept_transactions)
         return position
@@ -448,8 +448,8 @@ class CopyTask:
     filesystem: FileSystem
     plan: RoundPlan
     directory: str
-    gone: frozenset[int]
-    rewritten: frozenset[int]
+    deleted_bases: frozenset[int]
+    rewritten_bases: frozenset[int]
     size_bytes: int
 
     def execute(self) -> None:
@@ -457,5 +457,9 @@ class CopyTask:
         target = Path(self.directory)
         with atomic.name_path_in_errors(target):
             copy_unchanged_files(
-                self.filesystem, self.plan, target, deleted_bases=self.gone, rewritten_bases=self.rewritten
+                self.filesystem,
+                self.plan,
+                target,
+                deleted_bases=self.deleted_bases,
+                rewritten_bases=self.rewritten_bases,
             )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
-from kafkaframes.jobs.convert.segment import PartitionReport, SegmentTask, rewrite_segment
+from kafkaframes.jobs.convert.segment import ConvertedPartition, SegmentTask, rewrite_segment
 from kafkaframes.jobs.job import Done, Runner, counts_text, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.scan.log.log_range import resolve_ranges
@@ -47,15 +47,15 @@ from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import find_hidden_records, rebuild_txn_indexes, transactions_of
 
 Source = str | Sequence[str]
-_SUPERSEDED = ("log", "index", "timeindex", "txnindex")
-_LEFT_OUT = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
+_REPLACED_SUFFIXES = ("log", "index", "timeindex", "txnindex")
+_SKIPPED_FILES = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
 
 
 @dataclass(slots=True)
 class JobReport(Done):
     """The report of a conversion."""
 
-    partitions: list[PartitionReport] = field(default_factory=list)
+    partitions: list[ConvertedPartition] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -112,8 +112,8 @@ def select_from_log(log: Log, settings: RewriteSettings) -> LogDirectory:
     Raises:
         OptionError: a topic or partition does not exist.
     """
-    rewritten = replace(log.directory, partitions=tuple(log.rewritten))
-    return select_partitions([rewritten], settings.topic_names, settings.partition_numbers)[0]
+    directory = replace(log.directory, partitions=tuple(log.rewritten))
+    return select_partitions([directory], settings.topic_names, settings.partition_numbers)[0]
 
 
 def rewrite_into(
@@ -125,7 +125,7 @@ def rewrite_into(
     ranges: Mapping[str, OffsetRange],
 ) -> None:
     """Write the partitions that have a range to an empty directory. Without a selection, copy everything else too."""
-    tasks: list[tuple[PartitionReport, SegmentTask]] = []
+    tasks: list[tuple[ConvertedPartition, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
     selected_partitions = [one for one in log.rewritten if one.directory in ranges]
     for result in selected_partitions:
@@ -136,7 +136,7 @@ def rewrite_into(
             target.mkdir(exist_ok=True)
         transactions = transactions_of(filesystem, partition)
         findings = (*swap_findings(partition), *(transactions.findings if keeps_transactions else ()))
-        entry = PartitionReport(str(partition.topic_partition), notes=[str(finding) for finding in findings])
+        entry = ConvertedPartition(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
         txn_indexes = rebuild_txn_indexes(partition, transactions.aborted_transactions, findings)
         if offsets.is_limited:
@@ -171,19 +171,21 @@ def _txn_indexes_in_range(
             [
                 one
                 for one in transactions
-                if max(base, offsets.first_offset) <= one.last_offset < min(after, offsets.end_offset)
+                if max(base, offsets.first_offset) <= one.last_offset < min(next_base, offsets.end_offset)
             ]
         )
-        for base, after in pairwise(bases)
+        for base, next_base in pairwise(bases)
     }
 
 
-def _finish_range(log: Log, source: Partition, directory: Path, entry: PartitionReport, offsets: OffsetRange) -> None:
+def _finish_range(
+    log: Log, source: Partition, directory: Path, entry: ConvertedPartition, offsets: OffsetRange
+) -> None:
     """Limit the checkpoints of a partition to its range, and report transactions that the range leaves open."""
     target = log.target(directory, source)
-    (written,) = discover([str(target)])
-    (partition,) = written.partitions
-    start, end = partition.log_start_offset, log_end_offset(written.filesystem, partition)
+    (target_directory,) = discover([str(target)])
+    (partition,) = target_directory.partitions
+    start, end = partition.log_start_offset, log_end_offset(target_directory.filesystem, partition)
     if source.leader_epochs is not None and (target / names.LEADER_EPOCH_CHECKPOINT).exists():
         epochs = truncate_epochs(source.leader_epochs, start_offset=start, end_offset=end)
         _replace_file(target / names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(epochs))
@@ -191,12 +193,12 @@ def _finish_range(log: Log, source: Partition, directory: Path, entry: Partition
         for name, values in log.directory.offset_checkpoints.items():
             if source.topic_partition in values:
                 path = directory / name
-                limited = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
-                limited[source.topic_partition] = min(max(values[source.topic_partition], start), end)
-                _replace_file(path, write_offset_checkpoint(limited))
-    state = transactions_of(written.filesystem, partition)
+                limited_offsets = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
+                limited_offsets[source.topic_partition] = min(max(values[source.topic_partition], start), end)
+                _replace_file(path, write_offset_checkpoint(limited_offsets))
+    state = transactions_of(target_directory.filesystem, partition)
     if state.open.items() - transactions_of(log.filesystem, source).open.items():
-        hidden_records = find_hidden_records(written.filesystem, partition, state)
+        hidden_records = find_hidden_records(target_directory.filesystem, partition, state)
         entry.notes.append(f"the range ends inside a transaction: {hidden_records}")
 
 
@@ -217,9 +219,9 @@ def _copy_small(
         is_obsolete = file_name is not None and (
             file_name.temporary or (file_name.kind == "snapshot" and info.path not in snapshots)
         )
-        if info.name in _LEFT_OUT or is_obsolete:
+        if info.name in _SKIPPED_FILES or is_obsolete:
             report.left_out.append(info.path)
-        elif file_name is None or file_name.kind not in _SUPERSEDED:
+        elif file_name is None or file_name.kind not in _REPLACED_SUFFIXES:
             copy_entry(filesystem, info, target / info.name)
 
 
@@ -278,7 +280,7 @@ class Log:
             return
         rewritten_names = {split_path(one.directory)[1] for one in self.rewritten}
         for info in self.filesystem.list_directory(self.path):
-            is_left_out = info.name in _LEFT_OUT
+            is_left_out = info.name in _SKIPPED_FILES
             if not is_left_out and info.name not in rewritten_names:
                 copy_entry(self.filesystem, info, directory / info.name)
             if report is not None and (is_left_out or info.name not in rewritten_names):
@@ -301,7 +303,9 @@ class Log:
         topic_partitions = {one.topic_partition for one in self.rewritten if one.directory in partitions}
         for name, offsets in self.directory.offset_checkpoints.items():
             with atomic.new_file(directory / name) as out:
-                out.write(write_offset_checkpoint({one: at for one, at in offsets.items() if one in topic_partitions}))
+                out.write(
+                    write_offset_checkpoint({one: offset for one, offset in offsets.items() if one in topic_partitions})
+                )
 
 
 def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
@@ -342,7 +346,7 @@ def _kind(directory: LogDirectory, path: str) -> str:
 # ----------------------------------------------------------------------------------------------------------- in place
 
 
-_NEW = ".kafkaframes-new"
+_NEW_SUFFIX = ".kafkaframes-new"
 _Report = TypeVar("_Report")
 
 
@@ -372,7 +376,7 @@ def exchange(
     make: Callable[[Path], _Report],
     *,
     check: Callable[[Path], None] = lambda _: None,
-    suffix: str = _NEW,
+    suffix: str = _NEW_SUFFIX,
     create_lock: bool = True,
 ) -> _Report:
     """Let ``make`` write a new directory next to ``old``, and exchange both. ``old`` is renamed to ``backup_path``.
@@ -422,8 +426,8 @@ def _check_disks(old: Path, backup_path: Path) -> None:
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
     atomic.refuse_inside(backup_path, [str(old)])
-    above = next(parent for parent in backup_path.parents if parent.exists())
-    if above.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
+    parent_path = next(parent for parent in backup_path.parents if parent.exists())
+    if parent_path.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
         raise OptionError(
             f"the backup {backup_path} and {old} must lie on one disk, below its mount point: they are renamed"
         )

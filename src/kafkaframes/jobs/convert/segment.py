@@ -59,7 +59,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 Flags = npt.NDArray[np.bool_]
 CONTROL_RECORDS = "control records, which the older format does not have"
-OUTSIDE = "outside the selected offsets or times"
+OUTSIDE_RANGE = "outside the selected offsets or times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SegmentTask:
 
     Attributes:
         directory: existing output directory of the partition.
-        aborted: the partition's aborted transactions, if the older format would make them visible.
+        aborted_transactions: the partition's aborted transactions, if the older format would make them visible.
         txn_index: contents of the new transaction index; None to copy the existing one.
         offsets: range of offsets to write.
     """
@@ -77,7 +77,7 @@ class SegmentTask:
     segment: Segment
     settings: RewriteSettings
     directory: str
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted_transactions: tuple[AbortedTransaction, ...] = ()
     txn_index: bytes | None = None
     offsets: OffsetRange = ALL_OFFSETS
 
@@ -88,7 +88,7 @@ class SegmentTask:
 
 
 @dataclass(slots=True)
-class PartitionReport(Values):
+class ConvertedPartition(Values):
     """The report of one segment, or of all segments of a partition.
 
     Attributes:
@@ -113,20 +113,20 @@ class PartitionReport(Values):
     left_out: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, other: PartitionReport) -> None:
+    def add(self, other: ConvertedPartition) -> None:
         """Add the report of a segment."""
         for entry in fields(self)[1:]:
             setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
 
 
-def rewrite_segment(task: SegmentTask) -> PartitionReport:
+def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
     """Rewrite one segment and its indexes.
 
     Raises:
         LogDirError: the segment is damaged, or cannot be read or written. The message has file and position.
         EncodeError: a batch cannot be represented in the format.
     """
-    report = PartitionReport(task.segment.path, segments=1)
+    report = ConvertedPartition(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
         rewrite = _Rewrite(task, report, out, memory.array)
@@ -153,9 +153,9 @@ class _Rewrite:
         bytes_read: size of the part of the source that has the batches of the range.
     """
 
-    def __init__(self, task: SegmentTask, report: PartitionReport, out: BinaryIO, allocate: Allocate) -> None:
+    def __init__(self, task: SegmentTask, report: ConvertedPartition, out: BinaryIO, allocate: Allocate) -> None:
         self._task, self._report, self._out, self._allocate = task, report, out, allocate
-        self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted)
+        self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted_transactions)
         self._position = 0
         self.is_changed = task.offsets.is_limited
         self.bytes_read = task.segment.size_bytes
@@ -191,8 +191,8 @@ class _Rewrite:
         for part, part_batches, start in self._parts_in_range(data, batches, window.start):
             for content in decode.decode_steps(part, part_batches, allocate=self._allocate):
                 positions, sizes = content.batches.column("position"), content.batches.column("size")
-                before = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
-                self._write(self._rewrite_window(content, start), before)
+                old_data = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
+                self._write(self._rewrite_window(content, start), old_data)
 
     def _parts_in_range(self, data: Bytes, batches: Batches, start: int) -> Iterator[tuple[Bytes, Batches, int]]:
         """Yield runs of batches whose records are all in the range, with the position of their data in the file."""
@@ -201,12 +201,12 @@ class _Rewrite:
             if first < row:
                 yield data, batches.part(first, row), start
             first = row + 1
-            trimmed, removed = trim_batch(data, batches, row, self._task.offsets)
-            if removed:
-                self._report.left_out[OUTSIDE] += removed
-                self._report.records += removed
-            if len(trimmed):
-                yield trimmed, scan_all(trimmed, rules=FILE), start + int(batches.column("position")[row])
+            trimmed_data, removed_count = trim_batch(data, batches, row, self._task.offsets)
+            if removed_count:
+                self._report.left_out[OUTSIDE_RANGE] += removed_count
+                self._report.records += removed_count
+            if len(trimmed_data):
+                yield trimmed_data, scan_all(trimmed_data, rules=FILE), start + int(batches.column("position")[row])
         if first < len(batches):
             yield data, batches.part(first, len(batches)) if first else batches, start
 
@@ -222,8 +222,8 @@ class _Rewrite:
         self._is_first = False
         return crosses
 
-    def _write(self, data: Bytes, before: Bytes) -> None:
-        """Write batches. ``before`` contains the same batches as in the source."""
+    def _write(self, data: Bytes, old_data: Bytes) -> None:
+        """Write batches. ``old_data`` contains the same batches as in the source."""
         batches = scan_all(data, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(data, batches)
@@ -233,7 +233,7 @@ class _Rewrite:
         self._out.write(data.data)
         self._position += len(data)
         self._report.batches_written += table.shape[1]
-        self.is_changed = self.is_changed or not np.array_equal(data, before)
+        self.is_changed = self.is_changed or not np.array_equal(data, old_data)
 
     def _rewrite_window(self, content: Decoded, start: int) -> Bytes:
         """Return the rewritten batches of a window that begins at position ``start``."""
@@ -347,7 +347,7 @@ COPY, GONE, RECOMPRESS, BUILD = range(4)
 _RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # record size without key and value, in bytes; approximate for 2
 
 
-class Plan:
+class WindowPlan:
     """The actions for the batches of a window.
 
     Attributes:
@@ -401,7 +401,7 @@ def rewrite_batches(
     Raises:
         EncodeError: the format does not support the codec, or a record does not fit.
     """
-    plan = Plan(window.batches, settings, empty=window.index.rows == 0, is_damaged=is_damaged)
+    plan = WindowPlan(window.batches, settings, empty=window.index.rows == 0, is_damaged=is_damaged)
     if (plan.actions == COPY).all():
         yield from (part for _, part in _copies(window, plan))
         return
@@ -417,7 +417,7 @@ def rewrite_batches(
     yield from (part for _, part in chunks)
 
 
-def _check(window: Decoded, plan: Plan) -> None:
+def _check(window: Decoded, plan: WindowPlan) -> None:
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
@@ -431,7 +431,7 @@ def _position(window: Decoded, batch: int) -> int:
     return int(window.batches.column("position")[batch])
 
 
-def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
+def _copies(window: Decoded, plan: WindowPlan) -> Iterator[tuple[int, memoryview]]:
     """Yield the bytes of runs of copied batches, with the number of each run's first batch."""
     stays = np.concatenate(([False], plan.actions == COPY, [False]))
     edges = np.flatnonzero(stays[1:] != stays[:-1])
@@ -441,11 +441,11 @@ def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
         yield first, window.data[int(positions[first]) : end].data
 
 
-def _recompress_batches(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
+def _recompress_batches(window: Decoded, plan: WindowPlan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
-        at = _position(window, batch)
-        header = bytearray(window.data[at : at + BATCH_V2.size])
+        position = _position(window, batch)
+        header = bytearray(window.data[position : position + BATCH_V2.size])
         plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])
         records = compress(codec, plain.tobytes(), level=level)
@@ -461,7 +461,7 @@ def _recompress_batches(window: Decoded, plan: Plan, level: int | None) -> Itera
 # --------------------------------------------------------------------------------------------- batches that are built
 
 
-def _build_batches(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
+def _build_batches(window: Decoded, plan: WindowPlan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
     """Build the remaining batches. Batches with the same format, codec and timestamp type are built together."""
     magics = window.batches.column("magic")
     numbers, attributes = window.batches.codecs, window.batches.column("attributes")
@@ -471,8 +471,8 @@ def _build_batches(window: Decoded, plan: Plan, settings: RewriteSettings) -> It
     build = plan.actions == BUILD
     for kind in np.unique(kinds[build]).tolist():
         is_chosen = build & (kinds == kind)
-        mine = is_chosen[window.owners]
-        index, owners = window.index.take(mine, window.owners), window.owners[mine]
+        is_record_chosen = is_chosen[window.owners]
+        index, owners = window.index.take(is_record_chosen, window.owners), window.owners[is_record_chosen]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
         rows = rows_of_index(window.sections, index, headers=False)
         weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD[magic]
@@ -494,27 +494,27 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
         append_times: timestamps of the records, if a batch has a single timestamp; ``None`` otherwise.
         batch_bytes: largest size of a joined batch.
     """
-    other = owners[1:] != owners[:-1]
+    is_new_owner = owners[1:] != owners[:-1]
     gap = owners[1:] != owners[:-1] + 1  # other batches are between them
-    is_start = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
+    is_start = is_new_owner & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
     if append_times is not None:
         is_start |= append_times[1:] != append_times[:-1]
     runs = np.concatenate(([0], np.flatnonzero(is_start) + 1))
     stops = np.append(runs[1:], len(owners))
-    before = np.concatenate(([0], ends))
-    large = joins[owners[runs]] & (before[stops] - before[runs] > batch_bytes)
+    starts = np.concatenate(([0], ends))
+    large = joins[owners[runs]] & (starts[stops] - starts[runs] > batch_bytes)
     if not large.any():
         return runs
     result = [runs[~large]]
     for first, stop in zip(runs[large].tolist(), stops[large].tolist(), strict=True):
-        result.append(np.array(_split_run(before, first, stop, batch_bytes), np.int64))
+        result.append(np.array(_split_run(starts, first, stop, batch_bytes), np.int64))
     return np.sort(np.concatenate(result))
 
 
-def _split_run(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
+def _split_run(size_sums: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
     """Split a run of records into batches of at most ``batch_bytes``. A larger record is a batch of its own."""
     starts = []
     while first < stop:
         starts.append(first)
-        first = max(int(np.searchsorted(before, before[first] + batch_bytes, side="right")) - 1, first + 1)
+        first = max(int(np.searchsorted(size_sums, size_sums[first] + batch_bytes, side="right")) - 1, first + 1)
     return starts

@@ -74,25 +74,25 @@ def trim_batch(data: Bytes, batches: Batches, row: int, offsets: OffsetRange) ->
         return whole, 0
     index = content.index
     in_range = (index.offsets >= offsets.first_offset) & (index.offsets < offsets.end_offset)
-    removed = int((~in_range).sum())
+    removed_count = int((~in_range).sum())
     base_offset = int(single.column("base_offset")[0])
     if not in_range.any():
-        is_empty_inside = not removed and base_offset >= offsets.first_offset  # compaction left only the header
-        return (whole if is_empty_inside else as_array(b"")), removed
-    if not removed:
+        is_empty_inside = not removed_count and base_offset >= offsets.first_offset  # compaction left only the header
+        return (whole if is_empty_inside else as_array(b"")), removed_count
+    if not removed_count:
         return whole, 0
-    selected = index.take(in_range, content.owners)
+    selected_records = index.take(in_range, content.owners)
     keeps_base = base_offset >= offsets.first_offset or not single.is_v2[0]
     part = build_part(
         single,
         0,
-        rows_of_index(content.sections, selected, offsets=selected.offsets.copy()),
+        rows_of_index(content.sections, selected_records, offsets=selected_records.offsets.copy()),
         start=0,
-        stop=len(selected.offsets),
-        first_offset=int(selected.offsets[0]),
+        stop=len(selected_records.offsets),
+        first_offset=int(selected_records.offsets[0]),
         base_offset=base_offset if keeps_base else None,
     )
-    return as_array(part), removed
+    return as_array(part), removed_count
 
 
 def _is_damaged(content: Decoded) -> bool:

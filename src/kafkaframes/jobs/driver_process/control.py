@@ -5,9 +5,9 @@ and later callers find it through a Unix socket in a folder that only this user 
 hash of the process's identity. A lock file next to the socket prevents two callers from starting the process
 concurrently.
 
-Question and answer are one line of JSON each. While the process computes an answer, it sends a space every ``PULSE_S``
-seconds. A process that sends nothing for ``SILENCE_S`` is stopped or hangs. The caller kills it, and the next caller
-starts a new one.
+Question and answer are one line of JSON each. While the process computes an answer, it sends a space every
+``HEARTBEAT_INTERVAL_S`` seconds. A process that sends nothing for ``MAX_SILENCE_S`` is stopped or hangs. The caller
+kills it, and the next caller starts a new one.
 
 Callers run in every micro-batch, so this module does not import the client.
 """
@@ -34,18 +34,18 @@ from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
 
-READY: Final = b"ready\n"
-PULSE_S: Final = 2.0
-SILENCE_S: Final = 20.0
-START_S: Final = 120.0
-LOCK_S: Final = 180.0
+READY_LINE: Final = b"ready\n"
+HEARTBEAT_INTERVAL_S: Final = 2.0
+MAX_SILENCE_S: Final = 20.0
+START_TIMEOUT_S: Final = 120.0
+LOCK_TIMEOUT_S: Final = 180.0
 _RETRY_S: Final = 0.1
 _PORT_RETRY_S: Final = 15.0
 _FOLDER_COUNT: Final = 10
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
 _NAME_LENGTH: Final = 24
 _MAX_PATH_BYTES: Final = 103  # macOS; Linux has 107
-_started: Final[
+_SERVER_STARTS: Final[
     list[subprocess.Popen[bytes]]
 ] = []  # they outlive this process; the references prevent ResourceWarnings
 
@@ -88,7 +88,7 @@ def _private_folder() -> Path:
             raise KafkaframesError(
                 f"{folder} cannot be created: {error}; set TMPDIR to a writable directory"
             ) from error
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHERS:
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHER_USERS_ACCESS:
             return folder
     raise KafkaframesError(
         f"none of {top / names[0]} to {top / names[-1]} is a directory that only user {os.getuid()} can enter; remove "
@@ -105,9 +105,9 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
         waits: whether to wait for the lock; otherwise False is yielded if another process holds it.
 
     Raises:
-        KafkaframesError: another process has held the lock for ``LOCK_S``.
+        KafkaframesError: another process has held the lock for ``LOCK_TIMEOUT_S``.
     """
-    name, deadline = lock_path(path), time.monotonic() + LOCK_S
+    name, deadline = lock_path(path), time.monotonic() + LOCK_TIMEOUT_S
     while True:
         with name.open("ab") as file:
             try:
@@ -119,7 +119,7 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
                 if time.monotonic() > deadline:
                     holder = name.read_text(errors="replace") or "unknown"
                     raise KafkaframesError(
-                        f"process {holder} has held the lock {name} for {LOCK_S:.0f} s; end it if it is stopped"
+                        f"process {holder} has held the lock {name} for {LOCK_TIMEOUT_S:.0f} s; end it if it is stopped"
                     ) from None
             else:
                 if _is_same_file(file.fileno(), name):  # otherwise the process has ended and removed the file
@@ -152,7 +152,7 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         KafkaframesError: the process reports a failure.
     """
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(SILENCE_S)
+        connection.settimeout(MAX_SILENCE_S)
         try:
             connection.connect(str(path))
             connection.sendall(json.dumps(question).encode() + b"\n")
@@ -161,7 +161,7 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         except TimeoutError as error:
             pid = _kill_peer(connection)
             raise SilentProcessError(
-                f"process {pid or '(unknown)'} has not answered for {SILENCE_S:.0f} s and was killed"
+                f"process {pid or '(unknown)'} has not answered for {MAX_SILENCE_S:.0f} s and was killed"
             ) from error
     if not line.endswith(b"\n"):
         raise ConnectionResetError("the process ended before it answered")
@@ -219,14 +219,14 @@ def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> N
         KafkaframesError: the process does not start. The message has the reason.
     """
     deadline = time.monotonic() + _PORT_RETRY_S
-    while (answer := _try_to_start(module, path, payload)) != READY:
-        if _PORT_IS_TAKEN not in answer or time.monotonic() > deadline:
+    while (answer := _try_to_start(module, path, payload)) != READY_LINE:
+        if _PORT_IN_USE_TEXT not in answer or time.monotonic() > deadline:
             reason = answer.decode(errors="replace").strip() or "it printed nothing; see Spark's log"
             raise KafkaframesError(f"the process that {purpose} does not start: {reason}")
         time.sleep(_RETRY_S)
 
 
-_PORT_IS_TAKEN: Final = b"address already in use"
+_PORT_IN_USE_TEXT: Final = b"address already in use"
 
 
 def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
@@ -238,7 +238,7 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
         env=environment,
         start_new_session=True,
     )
-    _started.append(process)
+    _SERVER_STARTS.append(process)
     assert process.stdin is not None
     assert process.stdout is not None
     answer = b""
@@ -246,14 +246,14 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
         try:
             with process.stdin as stdin:
                 stdin.write(payload)
-            if select.select([answers], [], [], START_S)[0]:
+            if select.select([answers], [], [], START_TIMEOUT_S)[0]:
                 answer = answers.readline()
             else:
-                answer = f"it has not listened within {START_S:.0f} s".encode()
+                answer = f"it has not listened within {START_TIMEOUT_S:.0f} s".encode()
         except OSError as error:
             answer = str(error).encode()
-    if answer != READY:
+    if answer != READY_LINE:
         process.kill()
         process.wait()
-        _started.remove(process)
+        _SERVER_STARTS.remove(process)
     return answer

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.control import READY, hold_lock, lock_path
+from kafkaframes.jobs.driver_process.control import READY_LINE, hold_lock, lock_path
 
 CHECK_INTERVAL_S: Final = 1.0
 log = logging.getLogger("kafkaframes.jobs")
@@ -51,7 +51,7 @@ class _AnswerHandler(socketserver.StreamRequestHandler):
         with suppress(OSError):  # the caller has disconnected
             while True:
                 try:
-                    answer = result.result(control.PULSE_S)
+                    answer = result.result(control.HEARTBEAT_INTERVAL_S)
                 except TimeoutError:
                     self.wfile.write(b" ")
                 else:
@@ -118,7 +118,7 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 def announce_ready() -> None:
     """Report to the parent process that this process listens, and close the pipe to it."""
-    os.write(1, READY)
+    os.write(1, READY_LINE)
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.close(devnull)

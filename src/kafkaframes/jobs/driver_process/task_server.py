@@ -21,7 +21,7 @@ from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process.address import Address
 
-GREETING_S: Final = 20.0  # timeout of the connection and of the proofs
+GREETING_TIMEOUT_S: Final = 20.0  # timeout of the connection and of the proofs
 SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 32
 _MAX_LINE_BYTES: Final = 64 << 20
@@ -81,7 +81,7 @@ class TaskServer:
         assert connection is not None
         self._connections.add(connection)
         try:
-            async with asyncio.timeout(GREETING_S):
+            async with asyncio.timeout(GREETING_TIMEOUT_S):
                 await _greet(reader, writer, self._secret)
             await self._serve(reader, writer)
         except (*CONNECTION_ERRORS, KeyError, TypeError, asyncio.CancelledError):
@@ -126,7 +126,7 @@ class TaskConnection:
 
     def __init__(self, address: Address) -> None:
         self._secret = address.secret
-        self._socket = socket.create_connection((address.host, address.port), timeout=GREETING_S)
+        self._socket = socket.create_connection((address.host, address.port), timeout=GREETING_TIMEOUT_S)
         self._stream: BinaryIO = self._socket.makefile("rb")
 
     def greet(self, *, answer_timeout_s: float) -> None:

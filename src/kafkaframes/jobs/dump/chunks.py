@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError, OptionError
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.jobs.dump.lines import Slices
-from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
+from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Chunks, as_array
@@ -214,12 +214,12 @@ class Filter:
 
     def _in_ranges(self, chunk: Decoded) -> Flags:
         keep = np.ones(len(chunk.index.offsets), np.bool_)
-        for values, least, limit in (
+        for values, minimum, limit in (
             (chunk.index.offsets, self.from_offset, self.until_offset),
             (chunk.index.timestamps, self.from_timestamp, self.until_timestamp),
         ):
-            if least is not None:
-                keep &= values >= least
+            if minimum is not None:
+                keep &= values >= minimum
             if limit is not None:
                 keep &= values < limit
         return keep
@@ -279,7 +279,7 @@ def key_pattern(text: str) -> re.Pattern[bytes]:
         raise OptionError(f"not a regular expression: {text!r} ({error})") from None
 
 
-_SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
+_REGEX_CHARACTERS = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class Pattern:
         Raises:
             OptionError: ``text`` is not a regular expression.
         """
-        pattern = cls(text, is_plain or _SPECIAL.search(text) is None, ignores_case)
+        pattern = cls(text, is_plain or _REGEX_CHARACTERS.search(text) is None, ignores_case)
         try:
             pattern.rows_of(pa.array([b""]))
         except pa.ArrowInvalid as error:
@@ -330,7 +330,7 @@ def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
     return bool(data.slice(first, last - first).to_pybytes().find(plain) >= 0)
 
 
-def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED) -> pa.RecordBatch:
+def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED_FIELDS) -> pa.RecordBatch:
     """Return the rows whose key, value, header names or header values match, as ``fields`` selects."""
     result = np.zeros(batch.num_rows, np.bool_)
     for name in (one for one in (KEY, VALUE) if one in fields):

@@ -110,9 +110,9 @@ def rows_of(columns: Columns, first: int, stop: int) -> dict[str, Any]:
     return {name: column[first:stop] for name, column in columns.items()}
 
 
-_KEYS = plan_line(Raw("key"), Text(b","))
-_PAIRS = plan_line(Raw("key"), Text(b"="), IfNull("value", (Text(b"NULL"),), (Raw("value"),)), Text(b","))
-_JSON = plan_line(
+_HEADER_KEYS_LINE = plan_line(Raw("key"), Text(b","))
+_HEADER_PAIRS_LINE = plan_line(Raw("key"), Text(b"="), IfNull("value", (Text(b"NULL"),), (Raw("value"),)), Text(b","))
+_HEADER_JSON_LINE = plan_line(
     *(Text(b"["), Raw("json_key"), Text(b",")),
     IfNull("value", (Text(b"null"),), (Text(b'"'), Base64("value"), Text(b'"'))),
     Text(b"],"),
@@ -161,17 +161,19 @@ def _render_headers(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slic
 
 def header_keys(chunk: Decoded) -> Slices:
     """Return each record's header keys, separated by commas (kafka-dump-log)."""
-    return _render_headers(chunk, lambda headers: headers.join_headers(_KEYS))
+    return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_KEYS_LINE))
 
 
 def header_pairs(chunk: Decoded) -> Slices:
     """Return each record's headers as ``name=value,name=value`` (kcat's ``%h``)."""
-    return _render_headers(chunk, lambda headers: headers.join_headers(_PAIRS))
+    return _render_headers(chunk, lambda headers: headers.join_headers(_HEADER_PAIRS_LINE))
 
 
 def header_json(chunk: Decoded) -> Slices:
     """Return each record's headers as the elements of a JSON array: [key, value in base64 or null]."""
-    return _render_headers(chunk, lambda headers: headers.join_headers(_JSON, json_key=_json_keys(headers.keys)))
+    return _render_headers(
+        chunk, lambda headers: headers.join_headers(_HEADER_JSON_LINE, json_key=_json_keys(headers.keys))
+    )
 
 
 def _json_keys(keys: Slices) -> pa.Array:
@@ -216,7 +218,7 @@ CSV_SCHEMA = pa.schema(
 )
 NO_TIMESTAMP = -1
 MAX_TABLE_BYTES = 1 << 30  # keys or values in one table: an Arrow binary array holds less than 2 GiB
-_BASE64 = plan_line(Base64("value"))
+_BASE64_LINE = plan_line(Base64("value"))
 
 
 def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
@@ -244,7 +246,9 @@ def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.R
     for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):
-            columns[name] = _array(_BASE64, slices_of(columns[name]), pa.string()) if base64 else _text(columns[name])
+            columns[name] = (
+                _array(_BASE64_LINE, slices_of(columns[name]), pa.string()) if base64 else _text(columns[name])
+            )
         columns["headers"] = _json_headers(columns["headers"], base64=base64)
         yield pa.RecordBatch.from_arrays(list(columns.values()), schema=CSV_SCHEMA)
 

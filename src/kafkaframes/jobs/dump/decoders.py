@@ -134,7 +134,7 @@ def _format_names(names: tuple[str, ...], number: int) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-DELETED = "<DELETE>"
+DELETED_VALUE_TEXT = "<DELETE>"
 _STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
@@ -154,7 +154,7 @@ def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Sl
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)
 
-    def decoded(chunk: Decoded) -> tuple[Slices, Slices]:
+    def decode_chunk(chunk: Decoded) -> tuple[Slices, Slices]:
         keys, values = keys_of(chunk), values_of(chunk)
         offsets, control = chunk.index.offsets.tolist(), chunk.batches.is_control[chunk.owners].tolist()
         none: Texts = (None, None)
@@ -163,7 +163,7 @@ def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Sl
         ]
         return _column([key for key, _ in texts]), _column([value for _, value in texts])
 
-    return decoded
+    return decode_chunk
 
 
 def _column(texts: list[str | None]) -> Slices:
@@ -200,7 +200,7 @@ def _as_json(record: Any) -> Texts:
     lowest = record.key.spec.valid_versions.lowest
     key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
     if record.value is None:
-        return key_text, DELETED
+        return key_text, DELETED_VALUE_TEXT
     data = record.value.to_json(record.value_version, unknown_tags=False)
     open_members(data, unknown_tags=False)
     return key_text, _json({"version": str(record.value_version), "data": data})
@@ -212,7 +212,7 @@ def _as_json(record: Any) -> Texts:
 def _transactions_as_text(record: Any) -> Texts:
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
-        return key_text, DELETED
+        return key_text, DELETED_VALUE_TEXT
     result = record.value
     partition_list = [
         (topic.topic, one) for topic in result.transaction_partitions or () for one in topic.partition_ids
@@ -266,10 +266,12 @@ def _offsets_as_text(record: Any) -> Texts:
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
         if result is None:
-            return key_text, DELETED
+            return key_text, DELETED_VALUE_TEXT
         return key_text, f"offset={result.offset}" + (f",metadata={result.metadata}" if result.metadata else "")
     if record.type == 2:
-        return f"group_metadata::group={record.key.group}", DELETED if result is None else _group_text(result)
+        return f"group_metadata::group={record.key.group}", DELETED_VALUE_TEXT if result is None else _group_text(
+            result
+        )
     return f"unknown::version={record.type}", None
 
 

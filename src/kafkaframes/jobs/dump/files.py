@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError
-from kafkaframes.jobs.dump.names import KINDS, RECORDS
+from kafkaframes.jobs.dump.names import FILE_KINDS, RECORD_FILES
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.log.discover import (
@@ -32,9 +32,9 @@ class DumpFile:
     """One file to dump.
 
     Attributes:
-        kind: one of ``KINDS``, or "" if the name has no known kind.
+        kind: one of ``FILE_KINDS``, or "" if the name has no known kind.
         size_bytes: size when the file was listed. Files of a live log grow.
-        merged: name of the log that was merged from copies and has this segment; "" for other files.
+        merge_note: name of the log that was merged from copies and has this segment; "" for other files.
         offsets: range of the segment's offsets in the merged log, with an exclusive end; None for all.
     """
 
@@ -42,7 +42,7 @@ class DumpFile:
     path: str
     kind: str
     size_bytes: int
-    merged: str = ""
+    merge_note: str = ""
     offsets: tuple[int, int] | None = None
 
 
@@ -54,13 +54,13 @@ def kind_of(name: str) -> str:
     """
     file_name = FileName.parse(name)
     kind = file_name.kind if file_name else name.rpartition(".")[2]
-    return kind if kind in KINDS else ""
+    return kind if kind in FILE_KINDS else ""
 
 
 def files_to_dump(
     paths: Iterable[str],
     *,
-    kinds: Collection[str] = RECORDS,
+    kinds: Collection[str] = RECORD_FILES,
     temporary: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> list[DumpFile]:

@@ -26,7 +26,7 @@ from kafkaframes.storage.files.names import FileName, segment_file_name
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
-_WARM_BYTES = 8192  # Kafka searches the last two pages of an index first
+_RECENT_INDEX_BYTES = 8192  # Kafka searches the last two pages of an index first
 MaxTimestamp = Callable[[int, int], int]
 
 
@@ -89,7 +89,7 @@ def offset_index_lines(index: IndexFile, options: TextOptions, findings: Finding
     if len(entries) == 0:
         yield f"{findings.file} is empty."
     elif options.index_sanity_check:
-        _check(index, entries, "relative_offset", "offset", indexes.OFFSET_ENTRY)
+        _check_entries(index, entries, "relative_offset", "offset", indexes.OFFSET_ENTRY)
         yield f"{findings.file} passed sanity check."
     else:
         yield from _offset_entries(index, entries, options, findings)
@@ -118,7 +118,7 @@ def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings)
     """Yield the lines of a time index. Mismatches and faults are added to ``findings``."""
     entries = _entries(index, index.path, indexes.TIME_ENTRY)
     if options.index_sanity_check:
-        _check(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
+        _check_entries(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
         yield f"{findings.file} passed sanity check."
         return
     if index.filesystem.stat(index.sibling("index")) is None:
@@ -126,18 +126,18 @@ def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings)
     positions = _entries(index, index.sibling("index"), indexes.OFFSET_ENTRY)
     if style_for(options.style).walks_to_the_end and len(entries):
         _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
-    before = NO_TIMESTAMP
+    previous_timestamp = NO_TIMESTAMP
     for number, (timestamp, relative) in enumerate(entries.tolist()):
         if relative == 0 and number:
             return
         offset = index.base_offset + relative
         try:
-            _check_timestamp(index, _lookup(positions, relative), (timestamp, offset, before), findings)
+            _check_timestamp(index, _lookup(positions, relative), (timestamp, offset, previous_timestamp), findings)
         except CorruptRecordError as error:
             findings.faults.append(error)
         if not options.verify_index_only:
             yield f"timestamp: {timestamp} offset: {offset}"
-        before = timestamp
+        previous_timestamp = timestamp
 
 
 def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> None:
@@ -151,7 +151,7 @@ def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> Non
 
 def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int], findings: Findings) -> None:
     """Compare an entry (timestamp, offset, previous timestamp) with the batch that ends at its offset."""
-    timestamp, offset, before = entry
+    timestamp, offset, previous_timestamp = entry
     last_offset, size = NO_OFFSET, 0
     while last_offset < offset:
         position += size
@@ -166,8 +166,8 @@ def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int
     largest = index.max_timestamp(position, size)
     if largest != timestamp:
         findings.timestamp_mismatches.append((timestamp, largest))
-    if before >= timestamp:
-        findings.out_of_order.append((timestamp, before))
+    if previous_timestamp >= timestamp:
+        findings.out_of_order.append((timestamp, previous_timestamp))
 
 
 def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -178,17 +178,19 @@ def _entries(index: IndexFile, path: str, entry: np.dtype[Any]) -> npt.NDArray[A
     return np.frombuffer(raw, entry, len(raw) // entry.itemsize)
 
 
-def _check(index: IndexFile, entries: npt.NDArray[Any], column: str, what: str, entry: np.dtype[Any]) -> None:
+def _check_entries(
+    index: IndexFile, entries: npt.NDArray[Any], column: str, quantity: str, entry: np.dtype[Any]
+) -> None:
     """Check an index as a broker does at its start (``sanityCheck``).
 
     Raises:
         LogDirError: the last entry is less than the first (time index) or than the base offset, or an entry is torn.
     """
     if len(entries):
-        least = int(entries[column][0]) if what == "timestamp" else 0
-        for name, floor in ((column, least), ("relative_offset", 0)):
+        minimum = int(entries[column][0]) if quantity == "timestamp" else 0
+        for name, floor in ((column, minimum), ("relative_offset", 0)):
             if entries[name][-1] < floor:
-                raise LogDirError(f"the last {what} of the index lies below {floor}", file=index.path)
+                raise LogDirError(f"the last {quantity} of the index lies below {floor}", file=index.path)
     info = index.filesystem.stat(index.path)
     if info is not None and info.size_bytes % entry.itemsize:
         raise LogDirError(f"{info.size_bytes} bytes are not whole entries of {entry.itemsize}", file=index.path)
@@ -203,7 +205,7 @@ def _lookup(entries: npt.NDArray[Any], target: int) -> int:
     if len(entries) == 0:
         return 0
     offsets = entries["relative_offset"]
-    warm = max(0, len(entries) - 1 - _WARM_BYTES // entries.itemsize)
+    warm = max(0, len(entries) - 1 - _RECENT_INDEX_BYTES // entries.itemsize)
     low, high = (warm, len(entries) - 1) if offsets[warm] < target else (0, warm)
     if offsets[low] > target:
         return 0

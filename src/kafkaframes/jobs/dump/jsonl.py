@@ -34,21 +34,21 @@ from kafkaframes.jobs.dump.chunks import (
 from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
 from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
 from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
-from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
+from kafkaframes.jobs.dump.names import RECORD_FILES, VALUE_LIMIT
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
 _BOOLEANS = (b"false", b"true")
-_WORDS = {"valid": _BOOLEANS, "transactional": _BOOLEANS, "control": _BOOLEANS}
-_QUOTED = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}
-_BATCH = (
+_FLAG_TEXTS = {"valid": _BOOLEANS, "transactional": _BOOLEANS, "control": _BOOLEANS}
+_NAMES_BY_COLUMN = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}
+_BATCH_FIELDS = (
     *("position", "size", "magic", "valid", "crc", "base_offset", "last_offset", "codec", "ts_type", "max_ts"),
     *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "leader_epoch", "transactional", "control"),
     "delete_horizon",
 )
-_LIES_IN = {  # last header field that a field of the line needs, for batches that end inside their header
+_LAST_HEADER_FIELD = {  # last header field that a field of the line needs, for batches that end inside their header
     "last_offset": "last_offset_delta",
     "max_ts": "max_timestamp",
     "producer_id": "producer_id",
@@ -76,10 +76,10 @@ class JsonOptions:
 
 def _pair(name: str) -> tuple[Part, ...]:
     label = f',"{name}":'.encode()
-    if name in _WORDS:
-        return Text(label), Word(name, _WORDS[name])
-    if name in _QUOTED:
-        return Text(label + b'"'), Word(name, _QUOTED[name]), Text(b'"')
+    if name in _FLAG_TEXTS:
+        return Text(label), Word(name, _FLAG_TEXTS[name])
+    if name in _NAMES_BY_COLUMN:
+        return Text(label + b'"'), Word(name, _NAMES_BY_COLUMN[name]), Text(b'"')
     if name == "delete_horizon":
         return Text(label), IfNull(name, (Text(b"null"),), (Raw(name),))
     return Text(label), Number(name)
@@ -99,7 +99,7 @@ _RECORD_LINE = plan_line(
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _LineEnding:
     """The common end of a segment's lines, except of record lines, and the line plans that contain it."""
 
     text: bytes
@@ -107,12 +107,12 @@ class _Where:
     message: Line
 
     @classmethod
-    def of(cls, path: str) -> _Where:
+    def of(cls, path: str) -> _LineEnding:
         origin = Origin.of(path)
         fields = {"topic": origin.topic, "partition": origin.partition}
         fields |= {"directory": origin.directory, "segment": origin.segment}
         text = b"," + _json(fields)[1:-1] + b"}\n"
-        start = [Text(b'{"type":"batch"'), *(part for name in _BATCH for part in _pair(name))]
+        start = [Text(b'{"type":"batch"'), *(part for name in _BATCH_FIELDS for part in _pair(name))]
         end = [*_pair("count"), Text(text)]
         return cls(text, plan_line(*start, *_pair("base_ts"), *end), plan_line(*start, *end))
 
@@ -137,19 +137,19 @@ class JsonDump:
     faults: list[KafkaframesError] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[bytes]:
-        where = _Where.of(self.file.path)
+        ending = _LineEnding.of(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += errors_in(chunk).values()
             for part, has_begun in split_for_lines(self.options.keep.apply(chunk)):
-                lines = _chunk_lines(part, where, self.options)
+                lines = _chunk_lines(part, ending, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # the batch's line was printed
             if self.options.keep.is_done(chunk):
                 return
         if reader.fault is not None:
             self.faults.append(reader.fault)
-            yield where.line(**_error("batches", reader.fault))
-        yield where.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
+            yield ending.line(**_error("batches", reader.fault))
+        yield ending.line(type="end", bytes_read=reader.bytes_read, file_size=self.file.size_bytes)
 
 
 def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) -> Iterator[bytes]:
@@ -157,17 +157,17 @@ def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) ->
 
     A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are included.
     """
-    for file in files_to_dump(paths, kinds=RECORDS, temporary=True):
+    for file in files_to_dump(paths, kinds=RECORD_FILES, temporary=True):
         yield from JsonDump(file, options or JsonOptions())
 
 
-def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
+def _chunk_lines(chunk: Decoded, ending: _LineEnding, options: JsonOptions) -> bytes:
     columns = batch_columns(chunk)
     fields, cuts = _control_fields(chunk)
     records = _RECORD_LINE.render(_record_columns(chunk, options, fields), len(chunk.index.offsets))
     modern = chunk.batches.is_v2
     specials = _specials(chunk)
-    lines = _batch_lines(columns, modern, where)
+    lines = _batch_lines(columns, modern, ending)
     ends = [0, *records.ends.tolist()]
     skip_empty = options.keep != NO_FILTER
     chunks: list[bytes | memoryview] = []
@@ -175,7 +175,7 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
     for batch, count in enumerate(chunk.index.rows.tolist()):
         stop = first + count
         if count or not skip_empty:
-            chunks.append(_special_line(chunk, batch, where) if batch in specials else lines[batch])
+            chunks.append(_special_line(chunk, batch, ending) if batch in specials else lines[batch])
             problem: KafkaframesError | None = chunk.error(batch)
             last = stop
             if batch in cuts:
@@ -187,11 +187,11 @@ def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
     return b"".join(chunks)
 
 
-def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: _Where) -> list[memoryview]:
+def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], ending: _LineEnding) -> list[memoryview]:
     """Return the line of each batch. Lines of formats 0 and 1 have no base timestamp; most logs have one form only."""
     rendered_forms = [
         line.render(rows_of(columns, 0, len(modern)), len(modern)) if is_form.any() else None
-        for line, is_form in ((where.message, ~modern), (where.batch, modern))
+        for line, is_form in ((ending.message, ~modern), (ending.batch, modern))
     ]
     lines = []
     for batch, is_modern in enumerate(modern.tolist()):
@@ -252,7 +252,7 @@ def _specials(chunk: Decoded) -> set[int]:
     return set(np.flatnonzero(unknown | short | later | is_unopened).tolist())
 
 
-def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
+def _special_line(chunk: Decoded, batch: int, ending: _LineEnding) -> bytes:
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached[batch])
     try:
@@ -263,7 +263,7 @@ def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
                 fields[name] = value
     except CorruptRecordError as error:
         fields["field_error"] = error.reason
-    return where.line(**fields, count=count)
+    return ending.line(**fields, count=count)
 
 
 def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
@@ -275,18 +275,23 @@ def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, An
     Raises:
         CorruptRecordError: the next field cannot be read.
     """
-    at, size, magic = (int(chunk.batches.column(name)[batch]) for name in ("position", "size", "magic"))
-    yield from (("position", at + chunk.base), ("size", size), ("magic", magic), ("valid", bool(chunk.crc_ok[batch])))
+    position, size, magic = (int(chunk.batches.column(name)[batch]) for name in ("position", "size", "magic"))
+    yield from (
+        ("position", position + chunk.base),
+        ("size", size),
+        ("magic", magic),
+        ("valid", bool(chunk.crc_ok[batch])),
+    )
     if magic < 2:
         yield "crc", int(chunk.batches.column("crc")[batch])
         raise CorruptRecordError("the first offset of a compressed message that cannot be opened")
-    header = chunk.data[at : at + min(size, BATCH_V2.size)].tobytes()
+    header = chunk.data[position : position + min(size, BATCH_V2.size)].tobytes()
     header_values = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
     values = dict(zip((item.name for item in BATCH_V2.fields), header_values, strict=True))
     if size >= BATCH_V2.end_of("count"):
         yield "count", values["count"]
     for name, value in _later_fields(values):
-        last = _LIES_IN.get(name)
+        last = _LAST_HEADER_FIELD.get(name)
         if last is not None and size < BATCH_V2.end_of(last):
             raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
         yield name, value

@@ -29,7 +29,7 @@ _ORIGIN_PARTS: dict[str, Callable[[Origin], Part]] = {
     "t": lambda origin: Text((origin.topic or "").encode()),
     "p": lambda origin: Text(str(-1 if origin.partition is None else origin.partition).encode()),
 }
-_PARTS: dict[str, Part] = {
+_PARTS_BY_LETTER: dict[str, Part] = {
     "s": Raw("value"),
     "S": Number("value_size"),
     "R": Raw("value_size_bytes"),
@@ -40,7 +40,7 @@ _PARTS: dict[str, Part] = {
     "h": Raw("header_pairs"),
     "%": Text(b"%"),
 }
-LETTERS = (*_ORIGIN_PARTS, *_PARTS)
+LETTERS = (*_ORIGIN_PARTS, *_PARTS_BY_LETTER)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _MAX_OFFSET = 2**63 - 1
@@ -56,7 +56,7 @@ def plan_format(text: str, origin: Origin) -> Line:
 
 
 def _parts(text: str, origin: Origin) -> Iterator[Part]:
-    letters = {letter: make(origin) for letter, make in _ORIGIN_PARTS.items()} | _PARTS
+    letters = {letter: make(origin) for letter, make in _ORIGIN_PARTS.items()} | _PARTS_BY_LETTER
     for part in format_parts(text, letters):
         yield Text(part) if isinstance(part, bytes) else part
 

@@ -154,11 +154,11 @@ class _LineCompiler:
     def add_branch(self, operation: int, column: str, parts: Sequence[Part]) -> None:
         if not parts:
             return
-        here, index = len(self.program), _index_of(self.bytes_columns, column)
+        branch, index = len(self.program), _index_of(self.bytes_columns, column)
         self.program.append((operation, index, 0, 0))
         for part in parts:
             self.add(part)
-        self.program[here] = (operation, index, len(self.program) - here - 1, 0)
+        self.program[branch] = (operation, index, len(self.program) - branch - 1, 0)
 
 
 def _index_of(names: list[str], name: str) -> int:
@@ -220,8 +220,8 @@ class Line:
 
 
 def _join_portions(portions: list[Lines]) -> Lines:
-    before = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
-    ends = [portion.ends + start for portion, start in zip(portions, before, strict=True)]
+    starts = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
+    ends = [portion.ends + start for portion, start in zip(portions, starts, strict=True)]
     return Lines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-RECORDS: Final = ("log", "checkpoint")
-INDEXES: Final = ("index", "timeindex")
-STATES: Final = ("snapshot", "txnindex")
-KINDS: Final = (*RECORDS, *INDEXES, *STATES)
+RECORD_FILES: Final = ("log", "checkpoint")
+INDEX_FILES: Final = ("index", "timeindex")
+STATE_FILES: Final = ("snapshot", "txnindex")
+FILE_KINDS: Final = (*RECORD_FILES, *INDEX_FILES, *STATE_FILES)
 STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka releases with different output
-LATEST: Final = "4.3"
+NEWEST_STYLE: Final = "4.3"
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # size of a batch that is checked at an entry of an offset index, in bytes
 VALUE_LIMIT: Final = 200  # size up to which a value is printed, in bytes; larger values are printed as a digest
 KEY, VALUE, HEADERS = "key", "value", "headers"
-SEARCHED: Final = (KEY, VALUE, HEADERS)
+SEARCHED_FIELDS: Final = (KEY, VALUE, HEADERS)

@@ -47,14 +47,14 @@ def select_files_in_range(
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for group_files in _by_directory(files).values():
         resolved_conditions = _resolve_conditions(group_files, conditions)
-        for file, after in _with_next_base(group_files):
+        for file, next_base in _with_next_base(group_files):
             if budget is not None and budget.remaining_records == 0:
                 return
-            if _may_hold(file, after, resolved_conditions):
-                within = _within(file, resolved_conditions)
-                keep: Selection = within
+            if _may_hold(file, next_base, resolved_conditions):
+                is_inside = _within(file, resolved_conditions)
+                keep: Selection = is_inside
                 if budget is not None:
-                    budget.selection = within
+                    budget.selection = is_inside
                     keep = budget
                 yield Requested(file, keep)
 
@@ -62,7 +62,7 @@ def select_files_in_range(
 def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
     groups: dict[str, list[DumpFile]] = {}
     for file in files:
-        groups.setdefault(file.merged or split_path(file.path)[0], []).append(file)
+        groups.setdefault(file.merge_note or split_path(file.path)[0], []).append(file)
     return groups
 
 
@@ -71,10 +71,10 @@ def _within(file: DumpFile, conditions: Filter) -> Filter:
     if file.offsets is None:
         return conditions
     first, end = file.offsets
-    least, limit = conditions.from_offset, conditions.until_offset
+    first_offset, limit = conditions.from_offset, conditions.until_offset
     return replace(
         conditions,
-        from_offset=first if least is None else max(first, least),
+        from_offset=first if first_offset is None else max(first, first_offset),
         until_offset=end if limit is None else min(end, limit),
     )
 
@@ -88,32 +88,32 @@ def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | Non
         yield file, later[0] if later and name is not None and _is_plain(name) else None
 
 
-def _may_hold(file: DumpFile, after: int | None, conditions: Filter) -> bool:
+def _may_hold(file: DumpFile, next_base: int | None, conditions: Filter) -> bool:
     name = _name(file)
     if name is None or not _is_plain(name):
         return True
-    least, limit = conditions.from_offset, conditions.until_offset
+    first_offset, limit = conditions.from_offset, conditions.until_offset
     if file.offsets is not None:
         first, end = file.offsets
-        return (least is None or end > least) and (limit is None or first < limit)
-    return not (least is not None and after is not None and after <= least) and not (
+        return (first_offset is None or end > first_offset) and (limit is None or first < limit)
+    return not (first_offset is not None and next_base is not None and next_base <= first_offset) and not (
         limit is not None and name.offset >= limit
     )
 
 
 def _resolve_conditions(group: list[DumpFile], conditions: Filter) -> Filter:
-    least, limit = conditions.from_offset, conditions.until_offset
+    first_offset, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
-    if least is not None and least < 0:
+    if first_offset is not None and first_offset < 0:
         end = _end(segments[-1]) if segments else 0
-        least = max(end + least, 0)
+        first_offset = max(end + first_offset, 0)
     if conditions.from_timestamp is not None:
         first = _first_reaching(segments, conditions.from_timestamp)
-        least = max(least or 0, NO_END if first is None else first)
+        first_offset = max(first_offset or 0, NO_END if first is None else first)
     if conditions.until_timestamp is not None:
         first = _first_reaching(segments, conditions.until_timestamp)
         limit = limit if first is None else min(first, NO_END if limit is None else limit)
-    return replace(conditions, from_offset=least, until_offset=limit, from_timestamp=None, until_timestamp=None)
+    return replace(conditions, from_offset=first_offset, until_offset=limit, from_timestamp=None, until_timestamp=None)
 
 
 def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:

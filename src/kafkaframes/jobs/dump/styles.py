@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.chunks import NO_FILTER, Selection
 from kafkaframes.jobs.dump.lines import IfNull, Line, Number, Part, Raw, Text, Word, plan_line
-from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE
+from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE, NEWEST_STYLE
 
 TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
 CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
 _BOOLEANS = (b"false", b"true")
-_WORDS: Mapping[str, tuple[bytes, ...]] = {
+_FLAG_TEXTS: Mapping[str, tuple[bytes, ...]] = {
     "codec": CODECS,
     "upper_codec": tuple(codec.upper() for codec in CODECS),
     "valid": _BOOLEANS,
@@ -33,14 +33,14 @@ _WORDS: Mapping[str, tuple[bytes, ...]] = {
 }
 
 # An item is `label:column`, or `column` if both are equal, or `label=text`. The label `*` is the timestamp type.
-_BATCH = (
+_BATCH_TEMPLATE = (
     "baseOffset:base_offset lastOffset:last_offset count baseSequence:base_sequence lastSequence:last_sequence "
     "producerId:producer_id producerEpoch:producer_epoch partitionLeaderEpoch:leader_epoch "
     "isTransactional:transactional isControl:control deleteHorizonMs:delete_horizon position *:max_ts size magic "
     "compresscodec:codec crc isvalid:valid"
 )
-_MESSAGE = "offset:last_offset position *:max_ts size magic compresscodec:codec crc isvalid:valid"
-_RECORD = "offset *:timestamp keySize:key_size valueSize:value_size"
+_MESSAGE_TEMPLATE = "offset:last_offset position *:max_ts size magic compresscodec:codec crc isvalid:valid"
+_RECORD_TEMPLATE = "offset *:timestamp keySize:key_size valueSize:value_size"
 _RECORD_28 = (
     "offset isValid:record_valid crc:record_crc keySize:key_size valueSize:value_size *:timestamp "
     "baseOffset:base_offset lastOffset:last_offset baseSequence:base_sequence lastSequence:last_sequence "
@@ -48,23 +48,27 @@ _RECORD_28 = (
     "position"
 )
 
-_FIELDS_28 = (
+_BATCH_TEMPLATE_28 = (
     *("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch", "leader_epoch"),
     *("size", "magic", "codec", "position"),
 )
 
-_HORIZON: Part = IfNull(
+_DELETE_HORIZON: Part = IfNull(
     "delete_horizon",
     (Text(b"OptionalLong.empty"),),
     (Text(b"OptionalLong["), Raw("delete_horizon"), Text(b"]")),
 )
 _HEADER_KEYS: tuple[Part, ...] = (Text(b" headerKeys: ["), Raw("header_keys"), Text(b"]"))
-_CONTENTS: tuple[Part, ...] = (
+_PAYLOAD_PARTS: tuple[Part, ...] = (
     IfNull("key_text", (), (Text(b" key: "), Raw("key_text"))),
     IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
 )
 _LONE_PAYLOAD = IfNull("value_text", (), (Text(b"| payload: "), Raw("value_text")))
-_AFTER_KEY = (Text(b"| key: "), Raw("key_text"), IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))))
+_KEY_AND_PAYLOAD = (
+    Text(b"| key: "),
+    Raw("key_text"),
+    IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
+)
 _CONTROL: Part = IfNull("control_text", (), (Text(b" "), Raw("control_text")))
 
 
@@ -76,22 +80,22 @@ def _pair(item: str) -> tuple[Part, ...]:
     if "=" in label:
         return (Text(f" {label.replace('=', ': ')}".encode()),)
     if column == "delete_horizon":
-        return Text(f" {label}: ".encode()), _HORIZON
+        return Text(f" {label}: ".encode()), _DELETE_HORIZON
     value: Part = Number(column)
-    if column in _WORDS:
-        value = Word(column.removeprefix("upper_"), _WORDS[column])
+    if column in _FLAG_TEXTS:
+        value = Word(column.removeprefix("upper_"), _FLAG_TEXTS[column])
     return Text(f" {label}: ".encode()), value
 
 
 def _line(template: str, *extra: Part, start: bytes = b"") -> Line:
     """Compile the line of a template, followed by more parts."""
-    first, *rest = [part for item in template.split() for part in _pair(item)]
+    first, *more_parts = [part for item in template.split() for part in _pair(item)]
     assert isinstance(first, Text)
-    return plan_line(Text(start + first.text.lstrip()), *rest, *extra, Text(b"\n"))
+    return plan_line(Text(start + first.text.lstrip()), *more_parts, *extra, Text(b"\n"))
 
 
 def _record_line(template: str, *extra: Part) -> Line:
-    return _line(template, *extra, *_CONTENTS, start=b"| ")
+    return _line(template, *extra, *_PAYLOAD_PARTS, start=b"| ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,24 +142,24 @@ class Style:
     remote_transaction_index: bool
 
 
-_BATCH_LINE = _line(_BATCH)
-_MESSAGE_LINE = _line(_MESSAGE)
-_RECORD_LINE = _record_line(_RECORD + " sequence", *_HEADER_KEYS, _CONTROL)
-_MESSAGE_RECORD = _RECORD + " isValid:record_valid crc:record_crc"
+_BATCH_LINE = _line(_BATCH_TEMPLATE)
+_MESSAGE_LINE = _line(_MESSAGE_TEMPLATE)
+_RECORD_LINE = _record_line(_RECORD_TEMPLATE + " sequence", *_HEADER_KEYS, _CONTROL)
+_MESSAGE_RECORD = _RECORD_TEMPLATE + " isValid:record_valid crc:record_crc"
 # --skip-record-metadata: the bar is printed with the key. Since 4.x it is also printed with a payload without a key.
-_BARE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _AFTER_KEY), Text(b"\n"))
-_BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b"\n"))
+_RECORD_ONLY_LINE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _KEY_AND_PAYLOAD), Text(b"\n"))
+_RECORD_ONLY_LINE_28 = plan_line(IfNull("key_text", _PAYLOAD_PARTS[1:], _KEY_AND_PAYLOAD), Text(b"\n"))
 
 _SNAPSHOT_MARKERS = frozenset({"SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"})
 
-_NEWEST = Style(
+_STYLE_4_3 = Style(
     name="4.3",
     start="Log starting offset: ",
     batch=_BATCH_LINE,
     message=_MESSAGE_LINE,
     record=_RECORD_LINE,
     message_record=_record_line(_MESSAGE_RECORD),
-    bare=_BARE,
+    bare=_RECORD_ONLY_LINE,
     batch_fields=(),
     counts_from_zero=True,
     walks_to_the_end=True,
@@ -170,10 +174,10 @@ _NEWEST = Style(
     remote_transaction_index=True,
 )
 _3_9 = replace(
-    _NEWEST,
+    _STYLE_4_3,
     name="3.9",
     message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
-    bare=_BARE_BEFORE_4,
+    bare=_RECORD_ONLY_LINE_28,
     counts_from_zero=False,
     walks_to_the_end=False,
     missing_heading="The following indexed offsets are not found in the log.",
@@ -186,22 +190,22 @@ _2_8 = replace(
     _3_9,
     name="2.8",
     start="Starting offset: ",
-    batch=_line(_BATCH.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
-    message=_line(_MESSAGE.replace(":codec", ":upper_codec")),
+    batch=_line(_BATCH_TEMPLATE.replace("deleteHorizonMs:delete_horizon ", "").replace(":codec", ":upper_codec")),
+    message=_line(_MESSAGE_TEMPLATE.replace(":codec", ":upper_codec")),
     record=_record_line(
         _RECORD_28.replace("isValid:record_valid crc:record_crc", "isValid=true crc=null") + " sequence",
         *_HEADER_KEYS,
         _CONTROL,
     ),
     message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
-    batch_fields=_FIELDS_28,
+    batch_fields=_BATCH_TEMPLATE_28,
     absent="None",
     present="Some({})",
     producer_timestamp=False,
     control_json=frozenset(),
     json_offsets=False,
 )
-STYLES: Mapping[str, Style] = {style.name: style for style in (_NEWEST, _3_9, _2_8)}
+STYLES: Mapping[str, Style] = {style.name: style for style in (_STYLE_4_3, _3_9, _2_8)}
 
 
 def style_for(version: str) -> Style:
@@ -230,7 +234,7 @@ def _numbers(version: str) -> tuple[int, int]:
 class TextOptions:
     """Flags of kafka-dump-log, and the Kafka version that determines the style."""
 
-    style: str = LATEST
+    style: str = NEWEST_STYLE
     deep_iteration: bool = False
     print_data_log: bool = False
     skip_record_metadata: bool = False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _INDEX_ENTRY_BYTES = 8
 SMALL_SEGMENT_BYTES = 16 << 10  # up to this size, all headers are read, which is faster than reading the index
-UNKNOWN = -1
+UNKNOWN_COUNT = -1
 
 
 @dataclass(slots=True)
@@ -42,13 +42,13 @@ class SegmentSummary:
     path: str
     base_offset: int
     size_bytes: int
-    first_offset: int = UNKNOWN
-    last_offset: int = UNKNOWN
-    first_timestamp: int = UNKNOWN
-    last_timestamp: int = UNKNOWN
-    batches: int = UNKNOWN
-    records: int = UNKNOWN
-    control_records: int = UNKNOWN
+    first_offset: int = UNKNOWN_COUNT
+    last_offset: int = UNKNOWN_COUNT
+    first_timestamp: int = UNKNOWN_COUNT
+    last_timestamp: int = UNKNOWN_COUNT
+    batches: int = UNKNOWN_COUNT
+    records: int = UNKNOWN_COUNT
+    control_records: int = UNKNOWN_COUNT
     codecs: Counter[str] = field(default_factory=Counter)
     magics: Counter[str] = field(default_factory=Counter)
     tail_bytes: int = 0
@@ -79,7 +79,7 @@ class PartitionSummary:
     def total(self, name: str) -> int:
         """Return the sum of a count over all segments; -1 if the count of a segment is unknown."""
         values = [getattr(one, name) for one in self.segments]
-        return sum(values) if all(value >= 0 for value in values) else UNKNOWN
+        return sum(values) if all(value >= 0 for value in values) else UNKNOWN_COUNT
 
     def mix(self, name: str) -> Counter[str]:
         """Return bytes by codec or by format."""
@@ -106,7 +106,7 @@ _UNITS = {
 
 def _with_units(values: dict[str, Any]) -> dict[str, Any]:
     """Add the units to the names of values, and replace unknown values (-1) by None."""
-    return {_UNITS.get(name, name): None if value == UNKNOWN else value for name, value in values.items()}
+    return {_UNITS.get(name, name): None if value == UNKNOWN_COUNT else value for name, value in values.items()}
 
 
 def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:
 def time_range(segments: Iterable[SegmentSummary]) -> tuple[int, int]:
     """Return the smallest and the largest timestamp of segments; -1 for none."""
     segment_list = list(segments)
-    first = min((one.first_timestamp for one in segment_list if one.first_timestamp >= 0), default=UNKNOWN)
-    return first, max((one.last_timestamp for one in segment_list), default=UNKNOWN)
+    first = min((one.first_timestamp for one in segment_list if one.first_timestamp >= 0), default=UNKNOWN_COUNT)
+    return first, max((one.last_timestamp for one in segment_list), default=UNKNOWN_COUNT)
 
 
 def summarize_partition(partition: Partition, segments: list[SegmentSummary], *, is_deep: bool) -> PartitionSummary:
@@ -174,15 +174,17 @@ def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: 
         return
     is_small = segment.size_bytes <= SMALL_SEGMENT_BYTES
     start = first.end if is_small else _start_of_last(filesystem, segment, read_at, first)
-    rest = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start, file=segment.path)
-    last = next(iter(deque(rest, maxlen=1)), first)
+    tail_walk = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start, file=segment.path)
+    last = next(iter(deque(tail_walk, maxlen=1)), first)
     summary.first_offset, summary.last_offset = first.base_offset, last.last_offset
-    both = (first,) if last is first else (first, last)
-    for header in both:
+    outer_batches = (first,) if last is first else (first, last)
+    for header in outer_batches:
         _add_mix(summary, header)
-    summary.first_timestamp = min((one.base_timestamp for one in both if one.base_timestamp >= 0), default=UNKNOWN)
-    summary.last_timestamp = max(one.max_timestamp for one in both)
-    summary.tail_bytes = segment.size_bytes - rest.position
+    summary.first_timestamp = min(
+        (one.base_timestamp for one in outer_batches if one.base_timestamp >= 0), default=UNKNOWN_COUNT
+    )
+    summary.last_timestamp = max(one.max_timestamp for one in outer_batches)
+    summary.tail_bytes = segment.size_bytes - tail_walk.position
 
 
 def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
@@ -211,15 +213,15 @@ def _start_of_last(filesystem: FileSystem, segment: Segment, read_at: ReadAt, fi
 def _last_indexed(filesystem: FileSystem, segment: Segment) -> int:
     index = segment.index
     if index is None or index.size_bytes < _INDEX_ENTRY_BYTES or index.size_bytes % _INDEX_ENTRY_BYTES:
-        return UNKNOWN
+        return UNKNOWN_COUNT
     try:
         raw = filesystem.read(index.path, position=index.size_bytes - _INDEX_ENTRY_BYTES)
         if not any(raw):  # the zero tail of an index that was not closed
             raw = filesystem.read(index.path).rstrip(b"\0")
             raw += b"\0" * (-len(raw) % _INDEX_ENTRY_BYTES)
     except LogDirError:
-        return UNKNOWN
-    return int.from_bytes(raw[-4:], "big", signed=True) if len(raw) >= _INDEX_ENTRY_BYTES else UNKNOWN
+        return UNKNOWN_COUNT
+    return int.from_bytes(raw[-4:], "big", signed=True) if len(raw) >= _INDEX_ENTRY_BYTES else UNKNOWN_COUNT
 
 
 def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:

@@ -126,10 +126,10 @@ def _message_columns(chunk: Decoded) -> dict[str, Any]:
     valid = chunk.crc_ok[chunk.owners]
     data = chunk.sections.buf
     for row in np.flatnonzero(chunk.batches.is_wrapper[chunk.owners]).tolist():
-        at = int(chunk.index.headers_at[row])
-        size = int.from_bytes(data[at - 4 : at], "big")
-        crcs[row] = int.from_bytes(data[at : at + _CRC_BYTES], "big")
-        valid[row] = zlib.crc32(data[at + _CRC_BYTES : at + size].data) == crcs[row]
+        start = int(chunk.index.headers_at[row])
+        size = int.from_bytes(data[start - 4 : start], "big")
+        crcs[row] = int.from_bytes(data[start : start + _CRC_BYTES], "big")
+        valid[row] = zlib.crc32(data[start + _CRC_BYTES : start + size].data) == crcs[row]
     return {"record_crc": crcs, "record_valid": valid}
 
 
@@ -165,12 +165,12 @@ def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tup
     offsets = chunk.index.offsets
     if len(offsets) == 0:
         return [], last_offset
-    before = np.concatenate([np.array([last_offset]), offsets[:-1]])
-    apart = offsets != before + 1
+    previous_offsets = np.concatenate([np.array([last_offset]), offsets[:-1]])
+    apart = offsets != previous_offsets + 1
     if not from_zero:
-        apart &= before != -1
-    at = np.flatnonzero(apart)
-    return list(zip(before[at].tolist(), offsets[at].tolist(), strict=True)), int(offsets[-1])
+        apart &= previous_offsets != -1
+    batches = np.flatnonzero(apart)
+    return list(zip(previous_offsets[batches].tolist(), offsets[batches].tolist(), strict=True)), int(offsets[-1])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

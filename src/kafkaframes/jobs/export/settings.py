@@ -26,10 +26,10 @@ class RangeSettings(Checked):
     """Settings that select records in topics. They are keywords of ``scan_log`` and ``scan_topic`` too."""
 
     partitions: int | Sequence[int] = setting(
-        (), "Partition of these topics to select; repeatable.", least=0, flag="-p --partition"
+        (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
     )
-    start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", shown=POSITION)
-    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", shown=POSITION)
+    start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", default_text=POSITION)
+    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", default_text=POSITION)
     isolation: Isolation | None = setting(
         None, "read_committed omits records of aborted and open transactions. Default for whole logs and topics."
     )
@@ -60,7 +60,9 @@ class ConditionSettings(RangeSettings):
 
     timestamp: TimeRange | None = setting(None, "Range of record timestamps to select (from, to).")
     keys: Sequence[bytes] = setting((), "Keys of the records to select.")
-    key_regex: str | None = setting(None, "Regular expression for the keys of the records to select.", shown="REGEX")
+    key_regex: str | None = setting(
+        None, "Regular expression for the keys of the records to select.", default_text="REGEX"
+    )
 
     def task_settings(self, to: str) -> Settings:
         """Return the settings of all tasks of a job with this destination. The plan sets the isolation level."""
@@ -120,10 +122,10 @@ class LogSourceSettings(RangeSettings):
         (),
         "Private RSA key (PEM) of encrypted tiered segments; repeatable.",
         flag="--key-file",
-        shown="[ID=]FILE",
-        recorded=False,
+        default_text="[ID=]FILE",
+        is_recorded=False,
     )
-    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", recorded=False)
+    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", is_recorded=False)
     storage: Mapping[str, Any] | None = setting(
         None, "Arguments for the fsspec file system of an object store.", secret=True
     )

@@ -25,14 +25,14 @@ from kafkaframes.records.scan import check_crcs
 
 FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
 MAX_HEAD_BYTES: Final = 512 << 10  # size of the first records, which are all compared
-_PROBES: Final = 4  # number of samples between the first and the last records
+_SAMPLE_COUNT: Final = 4  # number of samples between the first and the last records
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 _MIN_MAGIC: Final = 2  # messages inside older sets have offsets of their own
 _APPEND_TIME: Final = 1  # value of the column timestamp_type
 _MAX_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
 _STEP_MS: Final = 250
 _MAX_ERROR_BYTES: Final = 60
-_BODY_AT: Final = BATCH_V2.position_of(
+_BODY_POSITION: Final = BATCH_V2.position_of(
     "magic"
 )  # earlier bytes are not compared: base offset and length are columns, the leader epoch may differ
 
@@ -108,12 +108,15 @@ def find_equal_batches(
     has_right_crc = check_crcs(source.data, source.batches).tolist()
     views = memoryview(source.data), memoryview(copy.data)
     next_offset = records = size_bytes = 0
-    for row, (header, other) in enumerate(zip(*sides, strict=False)):
+    for row, (header, other_header) in enumerate(zip(*sides, strict=False)):
         base, last, size, position, magic, count = header
         is_inside = offset <= base and last < end and magic >= _MIN_MAGIC
-        if not is_inside or header[:3] != other[:3] or not has_right_crc[row]:
+        if not is_inside or header[:3] != other_header[:3] or not has_right_crc[row]:
             break
-        if views[0][position + _BODY_AT : position + size] != views[1][other[3] + _BODY_AT : other[3] + size]:
+        if (
+            views[0][position + _BODY_POSITION : position + size]
+            != views[1][other_header[3] + _BODY_POSITION : other_header[3] + size]
+        ):
             break
         next_offset, size_bytes = last + 1, size_bytes + 2 * size
         records += 0 if controls[row] else count
@@ -235,7 +238,7 @@ class Comparison:
 
     Attributes:
         is_complete: whether all common records are compared; otherwise the first ones, samples and the last one.
-        compared: number of offsets at which both sides have the same record.
+        compared_offsets: number of offsets at which both sides have the same record.
     """
 
     partition: TopicPartition
@@ -244,7 +247,7 @@ class Comparison:
     first: int
     end: int
     is_complete: bool = False
-    compared: int = 0
+    compared_offsets: int = 0
     _counted_end: int = 0
 
     async def run(self) -> int:
@@ -255,19 +258,19 @@ class Comparison:
             CorruptRecordError, NetworkError, BrokerError: a side cannot be read.
         """
         offset, size_bytes = self.first, 0
-        while offset < self.end and (self.is_complete or size_bytes < MAX_HEAD_BYTES or not self.compared):
+        while offset < self.end and (self.is_complete or size_bytes < MAX_HEAD_BYTES or not self.compared_offsets):
             offset, _, more_bytes = await self._compare_at(offset)
             size_bytes += more_bytes
         if offset >= self.end:
-            return self.compared
-        step = (self.end - offset) // (_PROBES + 1)
-        for number in range(_PROBES if step else 0):
+            return self.compared_offsets
+        step = (self.end - offset) // (_SAMPLE_COUNT + 1)
+        for number in range(_SAMPLE_COUNT if step else 0):
             await self._compare_at(offset + step * (number + 1))
         distance = 1
         while True:  # if one side is compacted, the last common offset may be far from the end
             start = max(self.end - distance, offset)
             if await self._has_common(start) or start == offset:
-                return self.compared
+                return self.compared_offsets
             distance *= 16
 
     async def _has_common(self, start: int) -> bool:
@@ -283,7 +286,7 @@ class Comparison:
         batches = await self.source.fetch(offset, self.end), await self.copy.fetch(offset, self.end)
         equal = find_equal_batches(*batches, offset, self.end)
         if equal is not None:
-            self.compared += equal.records if offset >= self._counted_end else 0
+            self.compared_offsets += equal.records if offset >= self._counted_end else 0
             self._counted_end = max(self._counted_end, equal.next_offset)
             return equal
         source = self.source.decode(batches[0], offset, self.end) or await self.source.read(offset, self.end)
@@ -297,7 +300,7 @@ class Comparison:
                     "holds other records than the source; mirror into an empty topic or directory",
                     file=str(self.partition),
                 )
-        self.compared += sum(at >= self._counted_end for at in common)
+        self.compared_offsets += sum(at >= self._counted_end for at in common)
         self._counted_end = max(self._counted_end, max(common, default=-1) + 1)
         if not common:  # continue at the first offset that both sides can have
             starts = (min(one.records, default=one.next_offset) for one in (source, copy))

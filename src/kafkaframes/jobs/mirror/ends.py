@@ -25,10 +25,10 @@ from kafkaframes.storage.log.notes import HiddenRecords, LogNotes
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 from kafkaframes.wire.integers import MAX_INT32
 
-_FOR_EVER: Final = str(2**63 - 1)
+_UNLIMITED_MS: Final = str(2**63 - 1)
 # While a mirror runs, neither broker may delete or clean records or abort transactions. Open transactions stay open.
-_NOTHING_EXPIRES: Final = {
-    "log.retention.check.interval.ms": _FOR_EVER,
+_UNLIMITED_TIMES: Final = {
+    "log.retention.check.interval.ms": _UNLIMITED_MS,
     "log.cleaner.enable": "false",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(MAX_INT32),  # the maximum, 24 days
 }
@@ -64,7 +64,7 @@ async def open_cluster(
         yield client
         return
     data_dir, serve = (endpoint, None) if writes else (None, endpoint)
-    async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_NOTHING_EXPIRES) as broker:
+    async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_UNLIMITED_TIMES) as broker:
         reported_remarks: set[str] = set()
         _tell(broker, reported_remarks, say, report_loss)
         yield {"bootstrap.servers": broker.bootstrap_servers}
@@ -123,9 +123,9 @@ def has_topic_id(path: str, topic: str) -> bool:
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
-_OWN: Final = 1  # ConfigSource of settings of the topic itself
+_TOPIC_CONFIG_SOURCE: Final = 1  # ConfigSource of settings of the topic itself
 # Settings that depend on a cluster's layout instead of a topic's records. MirrorMaker 2 omits them too.
-_OF_THE_CLUSTER: Final = frozenset(
+_CLUSTER_SETTINGS: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
@@ -135,7 +135,7 @@ _OF_THE_CLUSTER: Final = frozenset(
     }
 )
 _APPEND_TIME: Final = ("message.timestamp.type", "LogAppendTime")
-_HOLD: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+_UNLIMITED_RETENTION: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ async def own_configs(admin: AsyncAdmin, topic: str) -> dict[str, str]:
         for one in entries.values()
         if one.value is not None
         and not one.is_read_only
-        and (one.source == _OWN or (one.source <= 0 and not one.is_default))
+        and (one.source == _TOPIC_CONFIG_SOURCE or (one.source <= 0 and not one.is_default))
     }
 
 
@@ -209,13 +209,13 @@ def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[s
     >>> configs_for(SourceTopic("t", "", (0,), {"message.timestamp.type": "LogAppendTime"}), keeps=False, holds=True)
     ({'retention.ms': '-1', 'retention.bytes': '-1'}, ['message.timestamp.type'])
     """
-    configs = {name: value for name, value in topic.configs.items() if name not in _OF_THE_CLUSTER | {KEEP_SETTING}}
+    configs = {name: value for name, value in topic.configs.items() if name not in _CLUSTER_SETTINGS | {KEEP_SETTING}}
     left_out_configs = []
     if not keeps and configs.get(_APPEND_TIME[0]) == _APPEND_TIME[1]:  # the target's broker would set its own time
         left_out_configs.append(_APPEND_TIME[0])
         configs.pop(_APPEND_TIME[0])
     if holds and "delete" in configs.get("cleanup.policy", "delete"):
-        configs |= _HOLD
+        configs |= _UNLIMITED_RETENTION
     return configs | ({KEEP_SETTING: "keep"} if keeps else {}), left_out_configs
 
 
@@ -226,15 +226,15 @@ async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *
         BrokerError: the target rejects a request.
     """
     count = max(topic.partitions, default=0) + 1
-    there = (await admin.describe_cluster()).topics.get(topic.name)
-    if there is None:
+    target_topic = (await admin.describe_cluster()).topics.get(topic.name)
+    if target_topic is None:
         configs, left_out_configs = configs_for(topic, keeps=keeps, holds=holds)
         refused_keys = await _create(admin, topic.name, count, configs)
         if left_out_configs or refused_keys:
             report.configs_left[topic.name] = sorted([*left_out_configs, *refused_keys])
         report.created.append(topic.name)
         return
-    if len(there.partitions) < count:
+    if len(target_topic.partitions) < count:
         await admin.create_partitions({topic.name: count})
     if keeps:
         await admin.alter_configs("topic", topic.name, {KEEP_SETTING: "keep"})
@@ -245,8 +245,8 @@ async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, s
     topic = NewTopic(name=name, num_partitions=count, configs=configs)
     if await _takes(admin, topic):
         return []
-    alone = {key: replace(topic, configs={key: value}) for key, value in configs.items()}
-    refused_keys = [key for key, one in alone.items() if not await _takes(admin, one, validate_only=True)]
+    single_changes = {key: replace(topic, configs={key: value}) for key, value in configs.items()}
+    refused_keys = [key for key, one in single_changes.items() if not await _takes(admin, one, validate_only=True)]
     accepted_keys = {key: value for key, value in configs.items() if key not in refused_keys}
     await admin.create_topics([replace(topic, configs=accepted_keys)])
     return refused_keys
@@ -270,9 +270,11 @@ async def release(admin: AsyncAdmin, topics: Iterable[SourceTopic]) -> None:
 
 
 Translate = Callable[[TopicPartition, int], int]
-_KINDS: Final = frozenset({"", "classic", "consumer"})  # share groups have no committed offsets
+_COPIED_GROUP_TYPES: Final = frozenset({"", "classic", "consumer"})  # share groups have no committed offsets
 _PROTOCOLS: Final = frozenset({"", "consumer"})
-_IS_IN_USE: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NON_EMPTY_GROUP})
+_GROUP_IN_USE_ERRORS: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NON_EMPTY_GROUP}
+)
 HAS_MEMBERS, IS_AHEAD = "the target's group has members", "the target's group is further"
 
 
@@ -282,11 +284,13 @@ async def source_commits(
     """Return the committed offsets of each group for the copied partitions."""
     commits = {}
     for group in await admin.list_groups():
-        if group.type.lower() in _KINDS and group.protocol_type in _PROTOCOLS:
+        if group.type.lower() in _COPIED_GROUP_TYPES and group.protocol_type in _PROTOCOLS:
             committed_offsets = await admin.group_offsets(group.group_id)
-            mine = {partition: one for partition, one in committed_offsets.items() if partition in partitions}
-            if mine:
-                commits[group.group_id] = mine
+            partition_offsets = {
+                partition: one for partition, one in committed_offsets.items() if partition in partitions
+            }
+            if partition_offsets:
+                commits[group.group_id] = partition_offsets
     return commits
 
 
@@ -314,10 +318,10 @@ async def copy_groups(
         translated_offsets, same = {}, 0
         for partition, commit in committed_offsets.items():
             offset = translate(partition, commit.offset)
-            there = target_offsets.get(partition)
-            if there is not None and there.offset > offset:
+            target_offset = target_offsets.get(partition)
+            if target_offset is not None and target_offset.offset > offset:
                 report.commits_left[IS_AHEAD] += 1
-            elif there is not None and there.offset == offset:
+            elif target_offset is not None and target_offset.offset == offset:
                 same += 1
             else:
                 translated_offsets[partition] = CommittedOffset(offset, -1, commit.metadata)
@@ -332,7 +336,7 @@ async def _commit(target: AsyncAdmin, group: str, translated_offsets: Mapping[To
     try:
         await target.alter_group_offsets(group, translated_offsets)
     except BrokerError as error:
-        if error.code in _IS_IN_USE:
+        if error.code in _GROUP_IN_USE_ERRORS:
             return False
         raise
     return True

@@ -43,7 +43,7 @@ from kafkaframes.jobs.mirror.ends import (
     transactions_of_directory,
 )
 from kafkaframes.jobs.mirror.settings import (
-    KEEP,
+    KEEP_OFFSETS,
     REASSIGN,
     MirroredPartition,
     MirrorReport,
@@ -56,9 +56,9 @@ from kafkaframes.storage.files.atomic import refuse_inside
 from kafkaframes.wire.primitives import NIL_UUID
 
 _FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
-_WRITES_AT_ONCE: Final = 8
+_MAX_CONCURRENT_WRITES: Final = 8
 _STEP_MS: Final = 250
-_STALLED_S: Final = 60.0
+_STALL_TIMEOUT_S: Final = 60.0
 Say = Callable[[str], None]
 
 
@@ -128,10 +128,10 @@ class _MirrorRun:
         target = None  # created after the source's topics were found, so that a wrong source leaves no target
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
-            there = open_cluster(
+            target_cluster = open_cluster(
                 self.target, settings.target_properties, self._wait_for_cluster, self.say, writes=writes
             )
-            target = await stack.enter_async_context(there)
+            target = await stack.enter_async_context(target_cluster)
         goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**select_client_options(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
         isolation = "read_uncommitted" if keeps else "read_committed"
@@ -172,7 +172,7 @@ class _MirrorRun:
         if self.settings.offsets == REASSIGN:
             return False
         can = goal is None or await keeps_offsets(goal)
-        if self.settings.offsets == KEEP and not can:
+        if self.settings.offsets == KEEP_OFFSETS and not can:
             raise OptionError(f"{self.target} assigns its own offsets: `offsets` keep is not possible")
         return can
 
@@ -207,10 +207,10 @@ class _MirrorRun:
         """
         settings, keeps = self.settings, self.report.keeps_offsets
         holds = is_directory(self.source) and not settings.keep_retention
-        there = {} if goal is None else (await goal.describe_cluster()).topics
+        target_topics = {} if goal is None else (await goal.describe_cluster()).topics
         for topic in selected_topics:
             if goal is None or settings.dry_run:
-                if topic.name not in there:
+                if topic.name not in target_topics:
                     self.report.created.append(topic.name)
             else:
                 await prepare(goal, topic, self.report, keeps=keeps, holds=holds)
@@ -247,10 +247,10 @@ class _MirrorRun:
         if goal is None:
             return {}
         if self.settings.dry_run:
-            there = (await goal.describe_cluster()).topics
+            target_topics = (await goal.describe_cluster()).topics
         else:
-            there = await goal.describe_topics([one.name for one in selected_topics])
-        return {name: one.topic_id for name, one in there.items()}
+            target_topics = await goal.describe_topics([one.name for one in selected_topics])
+        return {name: one.topic_id for name, one in target_topics.items()}
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
         """Set the size limits of a topic: a request must fit into a segment, a new batch into ``max.message.bytes``."""
@@ -282,7 +282,7 @@ class _MirrorRun:
 
     # -------------------------------------------------------------------------------------------------- comparing
 
-    async def _wait_for_end(self, partition: TopicPartition, at: int) -> int:
+    async def _wait_for_end(self, partition: TopicPartition, offset: int) -> int:
         """Return the source's end offset, after waiting for a new leader that is still behind the copy's end.
 
         Raises:
@@ -290,14 +290,14 @@ class _MirrorRun:
         """
         assert self.readers is not None
         deadline = time.monotonic() + self.settings.timeout_s
-        while (end := (await self.readers[0].end_offsets([partition]))[partition]) < at:
+        while (end := (await self.readers[0].end_offsets([partition]))[partition]) < offset:
             if time.monotonic() >= deadline:
-                reason = f"the copy ends at {at:,}, beyond the source's end {end:,}: it is of another log"
+                reason = f"the copy ends at {offset:,}, beyond the source's end {end:,}: it is of another log"
                 raise LogDirError(f"{reason}, or the source was truncated or recreated", file=str(partition))
             await asyncio.sleep(_STEP_MS / 1000)
         return end
 
-    async def _compare(self, partition: TopicPartition, writer: Writer, start: int, at: int) -> int:
+    async def _compare(self, partition: TopicPartition, writer: Writer, start: int, end: int) -> int:
         """Compare source and copy below ``at``, and return the number of offsets at which both have the same record.
 
         Args:
@@ -309,7 +309,7 @@ class _MirrorRun:
         """
         assert self.readers is not None
         of_source, of_copy = self.readers
-        skips, wait_s = self.settings.on_damage == "drop", max(self.settings.timeout_s, _STALLED_S)
+        skips, wait_s = self.settings.on_damage == "drop", max(self.settings.timeout_s, _STALL_TIMEOUT_S)
         source = PartitionSide(of_source, partition, skips, wait_s)
         copied_side = PartitionSide(of_copy, partition, timeout_s=wait_s)
         begins = (await of_copy.beginning_offsets([partition]))[partition]
@@ -319,9 +319,9 @@ class _MirrorRun:
             if mapping.first_source is None:
                 return 0
             copy, begins = MappedSide(copied_side, mapping), mapping.source_of(begins)
-        comparison = Comparison(partition, source, copy, max(start, begins), at, is_complete=self._compares_all)
+        comparison = Comparison(partition, source, copy, max(start, begins), end, is_complete=self._compares_all)
         count = await comparison.run()
-        if count or not await holds_records(copy, begins, at):
+        if count or not await holds_records(copy, begins, end):
             return count
         if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
             self.say(
@@ -331,7 +331,7 @@ class _MirrorRun:
             self.say(f"{partition}: source and copy hold no common offset; continues as `unverified` says")
         else:
             reason = (
-                f"the copy holds records below offset {at:,}, and the source has none of those offsets any more, so "
+                f"the copy holds records below offset {end:,}, and the source has none of those offsets any more, so "
                 "that nothing shows whose copy it is; `unverified` continues all the same"
             )
             raise LogDirError(reason, file=str(partition))
@@ -348,10 +348,10 @@ class _MirrorRun:
         """Compare again if the source's topic was recreated or its log was truncated after the last comparison."""
         partition = fetched_batches.partition
         known_id = self.source_ids[partition.topic]
-        now = await consumer.current_topic_id(partition.topic) if known_id.int else known_id
-        if now != known_id or fetched_batches.fetch_offset < self.reports[partition].until_offset:
+        topic_id = await consumer.current_topic_id(partition.topic) if known_id.int else known_id
+        if topic_id != known_id or fetched_batches.fetch_offset < self.reports[partition].until_offset:
             await self._compare_again(partition, consumer, writer)
-            self.source_ids[partition.topic] = now
+            self.source_ids[partition.topic] = topic_id
 
     async def _compare_again(self, partition: TopicPartition, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare a partition whose topic was recreated or whose log was truncated.
@@ -363,12 +363,12 @@ class _MirrorRun:
         if isinstance(writer, MappingWriter):
             reason = "the source's topic was recreated or truncated, and the mapping is of the old one"
             raise LogDirError(f"{reason}; mirror it into a new topic", file=str(partition))
-        at = writer.end_of_copy(partition)
-        if not at:
+        end = writer.end_of_copy(partition)
+        if not end:
             return
-        await self._wait_for_end(partition, at)
+        await self._wait_for_end(partition, end)
         start = (await consumer.beginning_offsets([partition]))[partition]
-        self.reports[partition].compared = await self._compare(partition, writer, start, at)
+        self.reports[partition].compared = await self._compare(partition, writer, start, end)
 
     # ---------------------------------------------------------------------------------------------------- copying
 
@@ -384,9 +384,9 @@ class _MirrorRun:
                 await self._hand_over(fetched_batches, consumer, writer)
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
-            elif not settings.follow and now - moved_at > _STALLED_S:
+            elif not settings.follow and now - moved_at > _STALL_TIMEOUT_S:
                 raise NetworkError(
-                    f"no records of {', '.join(map(str, self._missing()))} arrived for {_STALLED_S:.0f} s"
+                    f"no records of {', '.join(map(str, self._missing()))} arrived for {_STALL_TIMEOUT_S:.0f} s"
                 )
             self._raise_failures()
             if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
@@ -412,12 +412,12 @@ class _MirrorRun:
     async def _hand_over(self, fetched_batches: FetchedBatches, consumer: AsyncConsumer, writer: Writer) -> None:
         """Write fetched batches concurrently with other partitions, after pending writes of the same partition."""
         partition = fetched_batches.partition
-        before = self.writing.get(partition)
-        if before is not None:
-            await before
+        pending_write = self.writing.get(partition)
+        if pending_write is not None:
+            await pending_write
         await self._check_source(fetched_batches, consumer, writer)
         running = [task for task in self.writing.values() if not task.done()]
-        if len(running) >= _WRITES_AT_ONCE:
+        if len(running) >= _MAX_CONCURRENT_WRITES:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         report = self.reports[partition]
         report.gone += max(fetched_batches.fetch_offset - report.until_offset, 0)
@@ -443,14 +443,14 @@ class _MirrorRun:
 
     async def _check_id(self, topic: SourceTopic, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare the copies of a topic if it was recreated. Raises the errors of ``_compare_again``."""
-        now = UUID(topic.topic_id)
-        if self.source_ids.get(topic.name, now) == now:
+        topic_id = UUID(topic.topic_id)
+        if self.source_ids.get(topic.name, topic_id) == topic_id:
             return
         for partition in [one for one in self.reports if one.topic == topic.name]:
             if (task := self.writing.get(partition)) is not None:
                 await task
             await self._compare_again(partition, consumer, writer)
-        self.source_ids[topic.name] = now
+        self.source_ids[topic.name] = topic_id
 
     async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
         commits = await source_commits(admin, self.reports.keys())
@@ -478,11 +478,11 @@ class _MirrorRun:
             if report.until_offset >= self.ends[partition]:
                 await writer.reach(partition, report.until_offset)
                 report.target_end = report.until_offset
-        there = await goal.list_offsets(partitions)
+        target_limits = await goal.list_offsets(partitions)
         late = {
             partition: start
             for partition, start in starts.items()
-            if there[partition] < start <= self.reports[partition].target_end
+            if target_limits[partition] < start <= self.reports[partition].target_end
         }
         if late:
             await goal.delete_records(late)

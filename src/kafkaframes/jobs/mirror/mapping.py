@@ -209,14 +209,14 @@ def _parse_mapping(raw: bytes, path: str) -> Runs:
 # omitted.
 
 CONTROL_BATCH, ABORTED, EMPTY, BEFORE = "transaction markers", "aborted", "empty batches", "below the first offset"
-DAMAGED = "damaged"
+DAMAGED_BATCH = "damaged"
 OLD_FORMAT, HOLES, APPEND_TIME, CUT = "format 0 or 1", "offsets with holes", "log append time", "begins too early"
 BATCH_BYTES: Final = 256 << 10  # uncompressed size of the records in a rebuilt batch
 Flags = npt.NDArray[np.bool_]
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.position_of(name) for name in ("crc", "attributes", "producer_id"))
 _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
-_CLEARED: Final = TRANSACTIONAL | DELETE_HORIZON
+_CLEARED_ATTRIBUTES: Final = TRANSACTIONAL | DELETE_HORIZON
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class Renumbered:
     rebuilt: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     batches_left_out: Counter[str] = field(default_factory=Counter)
-    opened: Counter[str] = field(default_factory=Counter)
+    decoded_batches: Counter[str] = field(default_factory=Counter)
 
     def runs(self, target_next: int) -> Runs:
         """Return the mapping of the batches if they are appended at ``target_next``. Adjacent runs are merged."""
@@ -314,7 +314,7 @@ def _reasons(transactions: TransactionState, batches: Batches, start: int, is_da
         (transactions.mask_aborted_batches(batches), ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
         (batches.is_control, CONTROL_BATCH),
-        (is_damaged, DAMAGED),
+        (is_damaged, DAMAGED_BATCH),
         (last < start, BEFORE),
     ):
         reasons[condition] = reason
@@ -330,7 +330,7 @@ def _take(
     batch_bytes: int,
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
-    if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
+    if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED_BATCH, BEFORE):
         if reason != BEFORE:  # those were already read and counted
             result.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
@@ -344,9 +344,9 @@ def _take(
         result.counts.append(count)
         result.sources.append((int(batches.column("base_offset")[0]), count))
         return
-    result.opened[reason] += len(batches)
+    result.decoded_batches[reason] += len(batches)
     end = int(batches.column("position")[-1] + batches.column("size")[-1])
-    _rebuild(result, fetched_batches, (position, end), start, batch_bytes)
+    _rebuild_batch(result, fetched_batches, (position, end), start, batch_bytes)
 
 
 def clear_transaction(batch: bytes | memoryview) -> bytes:
@@ -355,18 +355,18 @@ def clear_transaction(batch: bytes | memoryview) -> bytes:
     (attributes,) = struct.unpack_from(">h", new_batch, _ATTRIBUTES_AT)
     new_batch[:8] = bytes(8)
     producer = slice(_PRODUCER_AT, _PRODUCER_AT + len(_NO_PRODUCER))
-    if attributes & _CLEARED or new_batch[producer] != _NO_PRODUCER:
-        struct.pack_into(">h", new_batch, _ATTRIBUTES_AT, attributes & ~_CLEARED)
+    if attributes & _CLEARED_ATTRIBUTES or new_batch[producer] != _NO_PRODUCER:
+        struct.pack_into(">h", new_batch, _ATTRIBUTES_AT, attributes & ~_CLEARED_ATTRIBUTES)
         new_batch[producer] = _NO_PRODUCER
         struct.pack_into(">I", new_batch, _CRC_AT, crc32c(memoryview(new_batch)[_ATTRIBUTES_AT:]))
     return bytes(new_batch)
 
 
-def _rebuild(
-    result: Renumbered, fetched_batches: FetchedBatches, where: tuple[int, int], start: int, batch_bytes: int
+def _rebuild_batch(
+    result: Renumbered, fetched_batches: FetchedBatches, data_range: tuple[int, int], start: int, batch_bytes: int
 ) -> None:
     """Decode batches, and build new batches from their records as consumers see them."""
-    part = FetchedBatches(fetched_batches.partition, start, fetched_batches.data[where[0] : where[1]])
+    part = FetchedBatches(fetched_batches.partition, start, fetched_batches.data[data_range[0] : data_range[1]])
     codec = int(part.batches.codecs[0])
     for columns in part.read(_COLUMNS):
         if not columns.num_rows:

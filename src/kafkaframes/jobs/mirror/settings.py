@@ -14,7 +14,7 @@ from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.settings import Checked, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
-KEEP: Final = "keep"
+KEEP_OFFSETS: Final = "keep"
 REASSIGN: Final = "reassign"
 KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkaframes brokers, for mirrors
 
@@ -46,7 +46,10 @@ class MirrorSettings(Checked):
         "Common records to compare before resuming. Default: all between two directories, otherwise samples.",
     )
     state_dir: str | None = setting(
-        None, "Directory for the mapping of offsets, if the target assigns new ones.", flag="--state", shown="DIR"
+        None,
+        "Directory for the mapping of offsets, if the target assigns new ones.",
+        flag="--state",
+        default_text="DIR",
     )
     source_properties: Mapping[str, Any] = setting({}, "Client properties for the source.")
     target_properties: Mapping[str, Any] = setting({}, "Client properties for the target.")

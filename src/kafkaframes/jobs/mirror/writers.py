@@ -26,7 +26,7 @@ from kafkaframes.client.sender import accepts_record_sets, produce_raw
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
     BATCH_BYTES,
-    DAMAGED,
+    DAMAGED_BATCH,
     Mapping,
     begin_writing,
     find_damaged_batches,
@@ -115,7 +115,7 @@ class Divided(NamedTuple):
         """Add the numbers to a partition's report."""
         if self.batches:
             report.batches_written += self.parts - self.batches
-            report.opened[TOO_LARGE] += self.batches
+            report.opened[TOO_LARGE_FOR_TARGET] += self.batches
             report.rebuilt += self.parts
 
 
@@ -152,9 +152,9 @@ async def deliver(
                     request_bytes = 0  # from now on one batch per request, to find the batch that is too large
                     continue
                 if (smaller := parcel.divide(index)) is not None:
-                    is_part, more = index < parts_end, len(smaller.ends) - len(parcel.ends)
-                    divided_count, parts = divided_count + (not is_part), parts + more + (not is_part)
-                    parts_end = parts_end + more if is_part else index + more + 1
+                    is_part, unsent_count = index < parts_end, len(smaller.ends) - len(parcel.ends)
+                    divided_count, parts = divided_count + (not is_part), parts + unsent_count + (not is_part)
+                    parts_end = parts_end + unsent_count if is_part else index + unsent_count + 1
                     parcel = smaller
                     continue
             if not is_retriable(error) or time.monotonic() >= deadline:
@@ -193,7 +193,7 @@ def _check_base(partition: TopicPartition, base: int, expected_base: int | None)
         )
 
 
-TOO_LARGE: Final = "larger than the target accepts"
+TOO_LARGE_FOR_TARGET: Final = "larger than the target accepts"
 _MIN_REQUEST_BYTES: Final = 14  # bytes, the minimum of segment.bytes
 
 
@@ -223,7 +223,7 @@ class KeepingWriter:
         batches_to_copy = batches.select(is_new & ~is_damaged)
         report.batches_read += int(is_new.sum())
         if is_damaged.any():
-            report.batches_left_out[DAMAGED] += int(is_damaged.sum())
+            report.batches_left_out[DAMAGED_BATCH] += int(is_damaged.sum())
         if len(batches_to_copy):
             await self._send(fetched_batches, batches_to_copy, report)
 
@@ -236,7 +236,9 @@ class KeepingWriter:
         if (positions == start + ends - sizes).all():  # no batch between them is omitted
             data = data[start : start + int(ends[-1])]
         else:
-            data = memoryview(b"".join(data[at : at + size] for at, size in zip(positions, sizes, strict=True)))
+            data = memoryview(
+                b"".join(data[position : position + size] for position, size in zip(positions, sizes, strict=True))
+            )
         targets = (batches_to_copy.column("last_offset") + 1).tolist()
         parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _MIN_REQUEST_BYTES)
@@ -276,10 +278,13 @@ class KeepingWriter:
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
     """Reject batches whose offsets decrease, because a log cannot store them."""
     last = batches.column("last_offset")
-    wrong = np.flatnonzero(last[1:] <= last[:-1])
-    if len(wrong):
-        before, after = last[wrong[0]], last[wrong[0] + 1]
-        reason = f"a batch that ends with offset {after} follows one that ends with {before}: kafkaframes repair first"
+    falls = np.flatnonzero(last[1:] <= last[:-1])
+    if len(falls):
+        previous_last, next_last = last[falls[0]], last[falls[0] + 1]
+        reason = (
+            f"a batch that ends with offset {next_last} follows one that ends with {previous_last}; "
+            "repair the source with kafkaframes repair"
+        )
         raise CorruptRecordError(reason, file=str(partition))
 
 
@@ -328,7 +333,7 @@ class MappingWriter:
         divided_count = await deliver(self.cluster, partition, parcel)
         mapping.reach(fetched_batches.next_offset)
         report.batches_read += (
-            len(mapped_batches.batches) - mapped_batches.rebuilt + sum(mapped_batches.opened.values())
+            len(mapped_batches.batches) - mapped_batches.rebuilt + sum(mapped_batches.decoded_batches.values())
         )
         report.batches_read += sum(mapped_batches.batches_left_out.values())
         report.batches_written += len(mapped_batches.batches)
@@ -340,7 +345,7 @@ class MappingWriter:
         report.bytes_written += position
         report.left_out += mapped_batches.left_out
         report.batches_left_out += mapped_batches.batches_left_out
-        report.opened += mapped_batches.opened
+        report.opened += mapped_batches.decoded_batches
         report.target_end = target
 
     def _stable_part(self, fetched_batches: FetchedBatches) -> FetchedBatches:

@@ -33,8 +33,8 @@ from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_re
 from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, apply_actions, compute_files, write_files
 from kafkaframes.wire.integers import MAX_INT32
 
-_DERIVED = ("index", "timeindex", "txnindex", "snapshot")
-_LEFT_OUT = (names.BROKER_LOCK_FILE, names.CLEAN_SHUTDOWN_FILE, atomic.SUCCESS_FILE)
+_DERIVED_SUFFIXES = ("index", "timeindex", "txnindex", "snapshot")
+_SKIPPED_FILES = (names.BROKER_LOCK_FILE, names.CLEAN_SHUTDOWN_FILE, atomic.SUCCESS_FILE)
 
 
 @dataclass(slots=True)
@@ -154,9 +154,11 @@ def _plan(task: RepairPlanTask) -> PartitionRepair:
     nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
     segments = [
         _segment(
-            plan.view or task.directory.filesystem, kept_segment, min(after, kept_segment.base_offset + MAX_INT32 + 1)
+            plan.view or task.directory.filesystem,
+            kept_segment,
+            min(next_base, kept_segment.base_offset + MAX_INT32 + 1),
         )
-        for kept_segment, after in zip(plan.segments, nexts, strict=True)
+        for kept_segment, next_base in zip(plan.segments, nexts, strict=True)
     ]
     records = sum(one.records for one in segments)
     return PartitionRepair(name, plan, segments, records_read=records)
@@ -220,7 +222,7 @@ def write_repaired(
     """
     repaired_names = {split_path(repair.plan.partition.directory)[1] for repair in repairs}
     for info in directory.filesystem.list_directory(directory.path):
-        if info.name not in repaired_names and info.name not in _LEFT_OUT:
+        if info.name not in repaired_names and info.name not in _SKIPPED_FILES:
             copy_entry(directory.filesystem, info, empty / info.name)
     empty_directory, tasks = replace(directory, partitions=()), []
     for repair in repairs:
@@ -236,8 +238,8 @@ def write_repaired(
 def _write(task: WriteTask) -> int:
     """Write one partition, and return the number of records in its new segments."""
     _write_files(task)
-    here = LocalFileSystem()
-    return sum(_count_file(here, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
+    local = LocalFileSystem()
+    return sum(_count_file(local, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
 
 
 def _write_files(task: WriteTask) -> None:
@@ -257,7 +259,7 @@ def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tupl
         file_name, segment = FileName.parse(name), segments.get(name)
         if segment is not None and not segment.is_whole and isinstance(content, Slice):
             yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
-        elif file_name is None or file_name.temporary or file_name.kind not in _DERIVED:
+        elif file_name is None or file_name.temporary or file_name.kind not in _DERIVED_SUFFIXES:
             yield name, content
 
 
@@ -288,7 +290,7 @@ def _log_start(partition: Partition) -> dict[str, int]:
 #
 # ``repair.py`` decides what is kept. ``storage/files/atomic.py`` makes a directory appear atomically.
 
-_REPAIRED = ".kafkaframes-repaired"
+_NEW_SUFFIX = ".kafkaframes-repaired"
 
 
 @dataclass(slots=True)
@@ -349,7 +351,7 @@ def repair_in_place(
     """
     old, backup_path = Path(source).absolute(), Path(backup).absolute()
     make = partial(_repair_directory, str(old), settings=settings, as_kafka=as_kafka, run=run)
-    return replace(exchange(old, backup_path, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
+    return replace(exchange(old, backup_path, make, suffix=_NEW_SUFFIX, create_lock=False), destination=str(old))
 
 
 def _repair_directory(

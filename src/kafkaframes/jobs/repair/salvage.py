@@ -21,17 +21,17 @@ from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_crcs, scan
 from kafkaframes.storage.files.scan import Window
 
-_AT_MAGIC = 16
+_MAGIC_POSITION = 16
 _MIN_BATCH_BYTES = {
     0: 14,
     1: 22,
     2: BATCH_V2.size - OVERHEAD_BYTES,
 }  # minimum number of bytes after the size field, by magic
 _SEARCH_BYTES = 1 << 20
-_WORK = 32  # limit of the bytes in CRC computations, per byte of the segment
+_MAX_CRC_BYTES_PER_BYTE = 32  # limit of the bytes in CRC computations, per byte of the segment
 
 
-class Good(NamedTuple):
+class ValidRange(NamedTuple):
     """The byte range and offset range of a valid batch. Both ends are exclusive."""
 
     start: int
@@ -52,7 +52,7 @@ class OmittedRange(NamedTuple):
 class Salvage:
     """The valid batches of a segment in order, and the omitted bytes."""
 
-    good_ranges: tuple[Good, ...]
+    good_ranges: tuple[ValidRange, ...]
     losses: tuple[OmittedRange, ...]
 
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -102,8 +102,8 @@ def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvag
     return Salvage(tuple(good_batches), tuple(_losses(array, good_batches, backwards)))
 
 
-def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Good]:
-    position, budget = 0, _WORK * data.size
+def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
+    position, budget = 0, _MAX_CRC_BYTES_PER_BYTE * data.size
     while 0 <= position < data.size and budget > 0:
         batches = scan(data, position=position, rules=FILE)
         good = are_good(data, batches, base_offset, end_offset)
@@ -116,7 +116,7 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
         broken_position = (
             int(batches.column("position")[trusted_count]) if trusted_count < len(batches) else batches.end.position
         )
-        position = _search(data, broken_position + 1, base_offset, end_offset)
+        position = _find_valid_batch(data, broken_position + 1, base_offset, end_offset)
 
 
 def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
@@ -140,19 +140,19 @@ def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     return int(doubtful[0]) if len(doubtful) else len(good)
 
 
-def _goods(batches: Batches, rows: Ints) -> Iterator[Good]:
+def _goods(batches: Batches, rows: Ints) -> Iterator[ValidRange]:
     columns = [batches.column(name)[rows].tolist() for name in ("position", "size", "base_offset", "last_offset")]
     for position, size, first, last in zip(*columns, strict=True):
-        yield Good(position, position + size, first, last + 1)
+        yield ValidRange(position, position + size, first, last + 1)
 
 
-def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
+def _find_valid_batch(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
     """Return the next position of a valid batch; -1 if no batch is valid, or if the search exceeds its limit."""
-    budget = _WORK * data.size
-    for at, size in _candidates(data, position, base_offset, end_offset):
-        batches = scan(data[at : at + size], rules=FILE)
-        if len(batches) == 1 and are_good(data[at : at + size], batches, base_offset, end_offset)[0]:
-            return at
+    budget = _MAX_CRC_BYTES_PER_BYTE * data.size
+    for candidate, size in _candidates(data, position, base_offset, end_offset):
+        batches = scan(data[candidate : candidate + size], rules=FILE)
+        if len(batches) == 1 and are_good(data[candidate : candidate + size], batches, base_offset, end_offset)[0]:
+            return candidate
         budget -= size
         if budget < 0:
             break
@@ -163,35 +163,37 @@ def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -
     """Yield position and batch size of each possible header: its magic, offset and size are plausible."""
     last = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
     while position <= last:
-        until = min(position + _SEARCH_BYTES, last + 1)
-        magics = data[position + _AT_MAGIC : until + _AT_MAGIC]
+        search_end = min(position + _SEARCH_BYTES, last + 1)
+        magics = data[position + _MAGIC_POSITION : search_end + _MAGIC_POSITION]
         positions = position + np.flatnonzero(
-            (magics <= max(_MIN_BATCH_BYTES)) & (data[position:until][: len(magics)] < 0x80)
+            (magics <= max(_MIN_BATCH_BYTES)) & (data[position:search_end][: len(magics)] < 0x80)
         )
         offsets, lengths = _big_endian(data, positions, 8), _big_endian(data, positions + 8, 4)
-        fewest = np.array([_MIN_BATCH_BYTES[magic] for magic in sorted(_MIN_BATCH_BYTES)])[data[positions + _AT_MAGIC]]
+        fewest = np.array([_MIN_BATCH_BYTES[magic] for magic in sorted(_MIN_BATCH_BYTES)])[
+            data[positions + _MAGIC_POSITION]
+        ]
         fits = (offsets >= base_offset) & (offsets < end_offset)
         fits &= (lengths >= fewest) & (positions + OVERHEAD_BYTES + lengths <= data.size)
-        for at, length in zip(positions[fits].tolist(), lengths[fits].tolist(), strict=True):
-            yield at, OVERHEAD_BYTES + length
-        position = until
+        for candidate, length in zip(positions[fits].tolist(), lengths[fits].tolist(), strict=True):
+            yield candidate, OVERHEAD_BYTES + length
+        position = search_end
 
 
 def _big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
     value = np.zeros(len(positions), np.int64)
-    for at in range(width):
-        value = (value << 8) | data[positions + at]
+    for index in range(width):
+        value = (value << 8) | data[positions + index]
     return value
 
 
-def _ascending(good: list[Good]) -> list[int]:
+def _ascending(good: list[ValidRange]) -> list[int]:
     """Return the longest subsequence of batches in which each begins at or after the end of the previous one."""
     ends: list[int] = []
     tails: list[int] = []
-    before = [-1] * len(good)
+    predecessors = [-1] * len(good)
     for index, batch in enumerate(good):
         length = bisect_left(ends, batch.base_offset + 1)
-        before[index] = tails[length - 1] if length else -1
+        predecessors[index] = tails[length - 1] if length else -1
         if length == len(ends):
             ends.append(batch.next_offset)
             tails.append(index)
@@ -200,11 +202,11 @@ def _ascending(good: list[Good]) -> list[int]:
     chain, index = [], tails[-1] if tails else -1
     while index >= 0:
         chain.append(index)
-        index = before[index]
+        index = predecessors[index]
     return chain[::-1]
 
 
-def _losses(data: Bytes, good_batches: list[Good], backwards: set[int]) -> Iterator[OmittedRange]:
+def _losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int]) -> Iterator[OmittedRange]:
     position = 0
     for start, end in (*((one.start, one.end) for one in good_batches), (data.size, data.size)):
         if start > position:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from kafkaframes.jobs.report.tables import Markup, join, tag
 from kafkaframes.jobs.report.words import share_text, short_text, steps
 
-HEIGHT = 100  # height of a drawing, in SVG units
-_GAP = 0.12  # part of a column's width
+CHART_HEIGHT = 100  # height of a drawing, in SVG units
+_COLUMN_GAP = 0.12  # part of a column's width
 _SPARK_COLUMNS = 40
 
 
@@ -44,7 +44,7 @@ class ChartColumn(NamedTuple):
 class ColumnTick(NamedTuple):
     """A label below the columns. ``at`` is its position in columns. A minor label is hidden on a phone."""
 
-    at: float
+    position: float
     label: str
     is_minor: bool = False
 
@@ -119,7 +119,7 @@ def columns(
     groups = [tag("g", _stack(index, one, marks[-1]), tag("title", one.tip)) for index, one in enumerate(columns)]
     svg = tag(
         "svg", lines, groups,
-        viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
+        viewBox=f"0 0 {count} {CHART_HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
     )  # fmt: skip
     axis = tag(
         "div",
@@ -136,14 +136,14 @@ def columns(
 
 
 def _tick(entry: ColumnTick, count: int) -> Markup:
-    share = entry.at / count
+    share = entry.position / count
     edge = " first" if share < 0.04 else " last" if share > 0.96 else ""
     name = ("minor" if entry.is_minor else "") + edge
-    return tag("span", entry.label, style=f"left:{_percent(entry.at, count)}", class_=name.strip() or None)
+    return tag("span", entry.label, style=f"left:{_percent(entry.position, count)}", class_=name.strip() or None)
 
 
 def _y(value: float, end: float) -> str:
-    return f"{HEIGHT - HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
+    return f"{CHART_HEIGHT - CHART_HEIGHT * value / end:.2f}".rstrip("0").rstrip(".")
 
 
 def _stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
@@ -151,21 +151,21 @@ def _stack(index: int, column: ChartColumn, end: float) -> list[Markup]:
     rectangles, below = [], 0.0
     for part in column.parts:
         if part.value:
-            top = below + max(part.value, end / HEIGHT / 2)  # keeps one record among millions visible
-            height = HEIGHT * (top - below) / end
-            x, y = index + _GAP / 2, HEIGHT - HEIGHT * top / end
+            top = below + max(part.value, end / CHART_HEIGHT / 2)  # keeps one record among millions visible
+            height = CHART_HEIGHT * (top - below) / end
+            x, y = index + _COLUMN_GAP / 2, CHART_HEIGHT - CHART_HEIGHT * top / end
             rectangles.append(
                 tag(
                     "rect",
                     x=f"{x:.2f}",
                     y=f"{y:.2f}",
-                    width=f"{1 - _GAP:.2f}",
+                    width=f"{1 - _COLUMN_GAP:.2f}",
                     height=f"{height:.2f}",
                     class_=part.color,
                 )
             )
             below = top
-    return [tag("rect", x=index, y=0, width=1, height=HEIGHT, class_="pane"), *rectangles]
+    return [tag("rect", x=index, y=0, width=1, height=CHART_HEIGHT, class_="pane"), *rectangles]
 
 
 def share(parts: Sequence[ChartPart], *, text: Text) -> Markup:
@@ -191,11 +191,11 @@ def spark(counts: Sequence[int], *, tip: str) -> Markup:
         return Markup("")
     tall = 20
     heights = [tall - (0 if not count else max(round(tall * count / largest), 1)) for count in counts]
-    path, before = [f"M0 {tall}"], tall
+    path, previous_height = [f"M0 {tall}"], tall
     for index, height in enumerate(heights):
-        if height != before:
+        if height != previous_height:
             path.append(f"H{index}V{height}")
-            before = height
+            previous_height = height
     path.append(f"H{len(counts)}V{tall}Z")
     return tag(
         "svg", tag("title", tip), tag("path", d="".join(path)),

@@ -23,7 +23,7 @@ SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
 INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"
 OTHER_TOPIC, OTHER_CLUSTER, UNREADABLE = "other topic", "other cluster", "unreadable"
 # The verdict on a copy for each check of a decision, most severe first.
-_VERDICTS = {
+_VERDICT_BY_CHECK = {
     "divergent-tail": DIFFERS,
     "undecided": DIFFERS,
     "misplaced": DAMAGED,
@@ -74,7 +74,7 @@ class MeasuredLog:
     copies: tuple[CopySource, ...]
     partition: Partition
     filesystem: FileSystem
-    merged: MergedLog | None = None
+    merged_log: MergedLog | None = None
     apart: str = ""
     problem: LogDirError | None = None
 
@@ -94,7 +94,7 @@ class MeasuredLog:
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """The decisions of the merge."""
-        return self.merged.decisions if self.merged else ()
+        return self.merged_log.decisions if self.merged_log else ()
 
 
 def join_copies(
@@ -107,8 +107,8 @@ def join_copies(
     result: list[MeasuredLog] = []
     for _, copies in sorted(group_by_partition(copies_of(directories, topics)).items()):
         for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
-            for ours, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
-                result.append(_join_group(tuple(ours), options, topic_apart or cluster_apart))
+            for same_topic, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
+                result.append(_join_group(tuple(same_topic), options, topic_apart or cluster_apart))
     return result
 
 
@@ -132,9 +132,9 @@ def _split_by_id(
 
 def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> MeasuredLog:
     first = max(result, key=lambda entry: entry.partition.size_bytes)
-    alone = MeasuredLog(result, first.partition, first.filesystem, apart=apart)
+    single_log = MeasuredLog(result, first.partition, first.filesystem, apart=apart)
     if len(result) == 1:
-        return alone
+        return single_log
     view = View(options)
     try:
         merged_log = merge_copies(result, check=True, scan=True)
@@ -161,26 +161,26 @@ def copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str, int]
 
 def _report(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
     partition = entry.copies[index].partition
-    copy = entry.merged.copies[index] if entry.merged else None
-    mine = [decision for decision in entry.decisions if decision.copy == partition.directory]
+    copy = entry.merged_log.copies[index] if entry.merged_log else None
+    copy_decisions = [decision for decision in entry.decisions if decision.copy == partition.directory]
     return CopyReport(
         topic=partition.topic,
         partition=partition.partition,
         directory=partition.directory,
-        verdict=_verdict(entry, {decision.check for decision in mine}, errors),
-        leads=index == (entry.merged.authority if entry.merged else 0),
+        verdict=_verdict(entry, {decision.check for decision in copy_decisions}, errors),
+        leads=index == (entry.merged_log.authority if entry.merged_log else 0),
         topic_id=_topic_id(entry.copies[index]),
         start_offset=copy.start if copy else -1,
         end_offset=copy.end if copy else -1,
         size_bytes=partition.size_bytes,
         batches=len(copy.blocks) if copy else 0,
         errors=errors,
-        decided=[decision.message for decision in mine],
+        decided=[decision.message for decision in copy_decisions],
     )
 
 
 def _verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
     if entry.problem is not None or entry.apart:
         return UNREADABLE if entry.problem is not None else entry.apart
-    result = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)
+    result = next((verdict for check, verdict in _VERDICT_BY_CHECK.items() if check in checks), SAME)
     return DAMAGED if errors and result != DIFFERS else result

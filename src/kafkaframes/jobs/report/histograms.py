@@ -27,7 +27,7 @@ from kafkaframes.jobs.report import _kernels
 
 MAX_KEYS = 1 << 14
 STANDARD_ERROR = 1 / math.sqrt(MAX_KEYS - 2)
-_SPAN = 2.0**64
+_HASH_RANGE = 2.0**64
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -65,12 +65,12 @@ class Distinct:
         """Return the number of distinct keys, which is exact or an estimate."""
         if self.is_exact:
             return int(self.hashes.size)
-        return round((MAX_KEYS - 1) * _SPAN / (float(self.hashes[-1]) + 1.0))
+        return round((MAX_KEYS - 1) * _HASH_RANGE / (float(self.hashes[-1]) + 1.0))
 
 
 Ints = npt.NDArray[np.int64]
 
-_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
+_BUCKETS_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
 _OCTAVES = 42
 _MAX_INDEX = (1 << (_OCTAVES + 2)) - 1
 
@@ -87,7 +87,7 @@ class Sizes:
     """A histogram of sizes or durations. Sum, minimum and maximum are exact."""
 
     def __init__(self) -> None:
-        self.counts: Ints = np.zeros(_PER_OCTAVE * _OCTAVES, np.int64)
+        self.counts: Ints = np.zeros(_BUCKETS_PER_OCTAVE * _OCTAVES, np.int64)
         self.total = 0
         self.smallest = 0
         self.largest = 0
@@ -132,7 +132,7 @@ class Sizes:
         >>> [(one.low, one.high, one.count) for one in sizes.octaves()]
         [(0, 1, 1), (1, 2, 0), (2, 4, 0), (4, 8, 2), (8, 16, 0), (16, 32, 1)]
         """
-        starts = [0, 1, 2, 4, *range(_PER_OCTAVE, self.counts.size, _PER_OCTAVE)]
+        starts = [0, 1, 2, 4, *range(_BUCKETS_PER_OCTAVE, self.counts.size, _BUCKETS_PER_OCTAVE)]
         counts = np.add.reduceat(self.counts, starts)
         result = [
             Bin(_lower(start), _lower(end), int(count))
@@ -143,8 +143,8 @@ class Sizes:
 
 
 def _buckets(values: npt.NDArray[Any]) -> Ints:
-    if values.max() < _TABLE.size:
-        result: Ints = _TABLE[values]
+    if values.max() < _HASH_TABLE.size:
+        result: Ints = _HASH_TABLE[values]
         return result
     return _compute_hashes(values)
 
@@ -154,25 +154,27 @@ def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
     exponents = np.frexp(small.astype(np.float64))[1].astype(np.int64) - 1
     shifts = np.maximum(exponents - 3, 0)
     buckets: Ints = np.where(
-        small < _PER_OCTAVE, small, (exponents - 2) * _PER_OCTAVE + ((small >> shifts) & (_PER_OCTAVE - 1))
+        small < _BUCKETS_PER_OCTAVE,
+        small,
+        (exponents - 2) * _BUCKETS_PER_OCTAVE + ((small >> shifts) & (_BUCKETS_PER_OCTAVE - 1)),
     )
     return buckets
 
 
-_TABLE: Ints = _compute_hashes(np.arange(1 << 16))
+_HASH_TABLE: Ints = _compute_hashes(np.arange(1 << 16))
 
 
 def _lower(bucket: int) -> int:
     """Return the smallest value of a bucket."""
-    if bucket < _PER_OCTAVE:
+    if bucket < _BUCKETS_PER_OCTAVE:
         return bucket
-    octave, step = divmod(bucket, _PER_OCTAVE)
-    return int((_PER_OCTAVE + step) << (octave - 1))
+    octave, step = divmod(bucket, _BUCKETS_PER_OCTAVE)
+    return int((_BUCKETS_PER_OCTAVE + step) << (octave - 1))
 
 
 # Widths of buckets in milliseconds. Each divides the next, so the buckets of a histogram can be joined exactly.
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-WIDTHS: tuple[int, ...] = (
+BUCKET_WIDTHS: tuple[int, ...] = (
     1,
     10,
     100,
@@ -210,7 +212,7 @@ class Times:
     @property
     def width_ms(self) -> int:
         """The width of a bucket, in milliseconds."""
-        return WIDTHS[self._rung]
+        return BUCKET_WIDTHS[self._rung]
 
     def add(self, timestamps: Ints) -> None:
         """Add the timestamps of records, in milliseconds. A negative one counts as missing."""
@@ -241,7 +243,7 @@ class Times:
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
             self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
-            if self.starts.size <= MAX_BUCKETS or self._rung == len(WIDTHS) - 1:
+            if self.starts.size <= MAX_BUCKETS or self._rung == len(BUCKET_WIDTHS) - 1:
                 break
             self._rung += 1
         self.counts = np.zeros(self.starts.size, np.int64)
@@ -249,18 +251,18 @@ class Times:
 
 
 MAX_COLUMNS = 72
-_TAIL = 0.005  # part of the records that may be omitted on each side ...
-_SQUEEZE = 8  # ... if that makes the timeline this many times shorter
+_TAIL_SHARE = 0.005  # part of the records that may be omitted on each side ...
+_MIN_SHORTENING = 8  # ... if that makes the timeline this many times shorter
 LAST_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
 # Round widths in milliseconds. Months and years, which vary in width, follow separately.
-_STEPS = (
+_TIME_STEPS = (
     *(scale * step for scale in (1, 10, 100) for step in (1, 2, 5)),
     *(SECOND * step for step in (1, 2, 5, 10, 15, 30)),
     *(MINUTE * step for step in (1, 2, 5, 10, 15, 30)),
     *(HOUR * step for step in (1, 2, 3, 6, 12)),
     *(DAY * step for step in (1, 2, 7)),
 )
-_MONTHS = (1, 3, 12, 24, 60, 120, 600, 1200, 6000, 12000)
+_MONTH_STEPS = (1, 3, 12, 24, 60, 120, 600, 1200, 6000, 12000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -301,11 +303,11 @@ def _range(times: Times) -> tuple[int, int]:
         return -1, -1
     first, last = int(starts[0]), int(starts[-1])
     shares = np.cumsum(counts) / counts.sum()
-    low = int(starts[int(np.searchsorted(shares, _TAIL))])
-    high = int(starts[min(int(np.searchsorted(shares, 1 - _TAIL)), starts.size - 1)])
+    low = int(starts[int(np.searchsorted(shares, _TAIL_SHARE))])
+    high = int(starts[min(int(np.searchsorted(shares, 1 - _TAIL_SHARE)), starts.size - 1)])
     margin = (high - low) // 10 + times.width_ms
     low, high = max(first, low - margin), min(last, high + margin)
-    return (low, high) if (high - low + 1) * _SQUEEZE < last - first else (first, last)
+    return (low, high) if (high - low + 1) * _MIN_SHORTENING < last - first else (first, last)
 
 
 def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
@@ -319,10 +321,10 @@ def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
 
     ``width`` is the precision of the times, in milliseconds. Buckets are not narrower.
     """
-    for step in _STEPS:
+    for step in _TIME_STEPS:
         if step % width == 0 and high // step - low // step < MAX_COLUMNS:
             return list(range(low - low % step, high + step + 1, step)), width_text(step)
-    for months in _MONTHS:
+    for months in _MONTH_STEPS:
         edges = list(_months(low, high, months))
         if len(edges) <= MAX_COLUMNS + 1:
             break
@@ -342,8 +344,8 @@ def _months(low: int, high: int, step: int) -> Iterator[int]:
         number += step
 
 
-def _time(at: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=at)
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=microseconds)
 
 
 _UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))
@@ -369,28 +371,28 @@ def _plural(count: int, name: str) -> str:
 class AxisTick(NamedTuple):
     """A label on the axis. ``is_new`` is set if a greater unit changes (a new day between hours)."""
 
-    at: int
+    position: int
     label: str
     is_new: bool = False
 
 
-def ticks(edges: list[int], *, about: int = 8) -> list[AxisTick]:
+def ticks(edges: list[int], *, tick_count: int = 8) -> list[AxisTick]:
     """Return round times between the first and the last edge, with labels, in UTC."""
     low, high = edges[0], edges[-1]
-    for step in _STEPS:
-        if (high - low) / step <= about:
+    for step in _TIME_STEPS:
+        if (high - low) / step <= tick_count:
             result = list(range(-(-low // step) * step, high + 1, step))
-            return _label_ticks(result, next(label for least, label in _LABELS if step >= least))
-    for months in _MONTHS:
+            return _label_ticks(result, next(label for min_step, label in _LABEL_FORMATS if step >= min_step))
+    for months in _MONTH_STEPS:
         result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
-        if len(result) <= about + 1:
+        if len(result) <= tick_count + 1:
             break
     return _label_ticks(result, _YEARS if months >= 12 else _OF_MONTHS)
 
 
 # Format of a label, and of the greater unit, by the minimum step in milliseconds. The first match applies.
 _DAY, _YEAR = "{0.day} {0:%b} {0.year}", "{0.year}"
-_LABELS = (
+_LABEL_FORMATS = (
     (DAY, ("{0.day} {0:%b}", _YEAR)),
     (MINUTE, ("{0:%H:%M}", _DAY)),
     (SECOND, ("{0:%H:%M:%S}", _DAY)),
@@ -400,9 +402,11 @@ _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
 def _label_ticks(result: list[int], label: tuple[str, str]) -> list[AxisTick]:
-    ticks, before = [], None
-    for at in result:
-        small, great = (text.format(_time(at), at % SECOND) for text in label)
-        ticks.append(AxisTick(at, f"{small}\n{great}".strip() if great != before else small, great != before))
-        before = great
+    ticks, previous_time = [], None
+    for time in result:
+        small, great = (text.format(_time(time), time % SECOND) for text in label)
+        ticks.append(
+            AxisTick(time, f"{small}\n{great}".strip() if great != previous_time else small, great != previous_time)
+        )
+        previous_time = great
     return ticks

@@ -32,9 +32,9 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import Window
 
 _PART_BYTES = 2 << 20  # size of the batches that are decompressed at once, which fit into the CPU caches
-IN_TRANSACTIONS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
+TRANSACTION_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
-_NEVER = np.iinfo(np.int64).max
+_NO_MIN_TIMESTAMP = np.iinfo(np.int64).max
 
 
 class MeasureTask(NamedTuple):
@@ -150,11 +150,11 @@ class Measure:
             self.producers.setdefault(producer, ProducerCounts()).merge(counts)
         for name in ("record_sizes", "batch_sizes", "times", "keys"):
             getattr(self, name).merge(getattr(other, name))
-        for name in _COUNTS:
+        for name in _COUNT_NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-_COUNTS = ("control_records", "keyed", "tombstones", "with_headers", "append_time", "thinned", "offsets_seen")
+_COUNT_NAMES = ("control_records", "keyed", "tombstones", "with_headers", "append_time", "thinned", "offsets_seen")
 
 
 @dataclass(slots=True)
@@ -162,12 +162,12 @@ class SegmentMeasure:
     """The measured numbers of one segment, in addition to ``SegmentFacts``.
 
     Attributes:
-        transactional: a row for each of ``IN_TRANSACTIONS``, and a column for each transactional batch or marker.
+        transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
     """
 
     measure: Measure = field(default_factory=Measure)
     losses: list[DamagedBatch] = field(default_factory=list)
-    transactional: Ints = field(default_factory=lambda: np.empty((len(IN_TRANSACTIONS), 0), np.int64))
+    transactional: Ints = field(default_factory=lambda: np.empty((len(TRANSACTION_COLUMNS), 0), np.int64))
 
 
 Measured = tuple[SegmentFacts, SegmentMeasure]
@@ -196,7 +196,7 @@ class _Watcher:
         """Measure the batches of a window."""
         batches = window.batches
         is_chosen = batches.is_transactional
-        self._transactional.append(batches.table[[COLUMN[name] for name in IN_TRANSACTIONS]][:, is_chosen])
+        self._transactional.append(batches.table[[COLUMN[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
         for chunk in split_chunk(whole, self._ratio, _PART_BYTES):
             self._measure(chunk)
@@ -275,12 +275,12 @@ def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
     earliest = np.where(_is_horizon(table), latest, table[COLUMN["base_timestamp"]])
-    firsts, lasts, epochs = np.full(ids.size, _NEVER), np.full(ids.size, -1), np.full(ids.size, -1)
-    np.minimum.at(firsts, indexes, np.where(earliest < 0, _NEVER, earliest))
+    firsts, lasts, epochs = np.full(ids.size, _NO_MIN_TIMESTAMP), np.full(ids.size, -1), np.full(ids.size, -1)
+    np.minimum.at(firsts, indexes, np.where(earliest < 0, _NO_MIN_TIMESTAMP, earliest))
     np.maximum.at(lasts, indexes, latest)
     np.maximum.at(epochs, indexes, table[COLUMN["producer_epoch"]])
     sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
-    firsts[firsts == _NEVER] = -1
+    firsts[firsts == _NO_MIN_TIMESTAMP] = -1
     for producer, *numbers in zip(ids.tolist(), *(one.tolist() for one in (*sums, firsts, lasts, epochs)), strict=True):
         measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))
 

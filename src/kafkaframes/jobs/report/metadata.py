@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.report.histograms import Sizes
-from kafkaframes.jobs.report.measure import IN_TRANSACTIONS, Measured
+from kafkaframes.jobs.report.measure import TRANSACTION_COLUMNS, Measured
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.scan import FILE, Ints
@@ -101,7 +101,7 @@ def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tu
             return
 
 
-_PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(IN_TRANSACTIONS))
+_PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(TRANSACTION_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)

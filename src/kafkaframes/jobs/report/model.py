@@ -235,12 +235,12 @@ class LogReport:
         return {"report_version": FORMAT_VERSION, "sound": self.is_sound, "caveats": list(self.caveats), **values}
 
 
-_IN_MILLISECONDS = {
+_MILLISECOND_FIELDS = {
     "first": "first_timestamp_ms",
     "last": "last_timestamp_ms",
     "generated_at": "generated_at_ms",
 }
-_NONE_IS_NEGATIVE = frozenset((*_IN_MILLISECONDS, "producer_id", "epoch"))
+_NEGATIVE_MEANS_NONE = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
 
 
 def _with_units(value: Any) -> Any:
@@ -250,7 +250,7 @@ def _with_units(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        _IN_MILLISECONDS.get(name, name): None if one == -1 and name in _NONE_IS_NEGATIVE else _with_units(one)
+        _MILLISECOND_FIELDS.get(name, name): None if one == -1 and name in _NEGATIVE_MEANS_NONE else _with_units(one)
         for name, one in value.items()
     }
 

@@ -20,17 +20,17 @@ def report_page(report: LogReport) -> str:
     return html_page(
         "Kafka log report: " + ", ".join(report.paths[:2]),
         heading="Kafka log report",
-        where=path_codes(report.paths, _MAX_PATHS),
+        location=path_codes(report.paths, _MAX_PATHS),
         footer=f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}",
         tiles=_tiles(report),
         cards=_cards(report),
-        sections=_NAMES,
+        sections=_SECTION_NAMES,
         data=_page_data(report),
         version=report.version,
     )
 
 
-_NAMES = {
+_SECTION_NAMES = {
     "size": "Size",
     "times": "Time",
     "formats": "Formats",
@@ -55,11 +55,11 @@ def _cards(report: LogReport) -> list[Markup]:
         sections.compression(report),
         state_sections.producers(report),
         sections.size_histogram(
-            "records", "Record sizes", report.record_sizes, of="record", empty_words="There is no record.",
+            "records", "Record sizes", report.record_sizes, noun="record", empty_words="There is no record.",
             note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
         ),
         sections.size_histogram(
-            "batches", "Batch sizes", report.batch_sizes, of="batch", empty_words="There is no batch.",
+            "batches", "Batch sizes", report.batch_sizes, noun="batch", empty_words="There is no batch.",
             note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
         ),
         state_sections.transactions(report),
@@ -80,14 +80,14 @@ def _tiles(report: LogReport) -> tuple[tuple[str, str, str, str], ...]:
     first, last = sections.chart_range(report.times) if report.times.edges else (report.times.first, report.times.last)
     state = "bad" if errors else "" if report.caveats else "good"
     verdict = count_text(errors, "error") if errors else "Sound, but" if report.caveats else "Sound"
-    other = count_text(warnings, "warning") if warnings else "no warnings"
+    warnings_text = count_text(warnings, "warning") if warnings else "no warnings"
     return (
         ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
         ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
         ("Size", size_text(size), total_text, ""),
         ("Compression", ratio_text(raw, log), f"{size_text(raw)} without", ""),
         ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
-        ("Damage", verdict, " · ".join(report.caveats) or other, state),
+        ("Damage", verdict, " · ".join(report.caveats) or warnings_text, state),
     )
 
 
@@ -98,17 +98,19 @@ def _day(timestamp_ms: int) -> str:
 
 def _page_data(report: LogReport) -> dict[str, Any]:
     """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
-    most = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG, _KEPT)
+    max_lengths = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG_LISTS, _KEPT)
     omitted_counts = {
-        name: len(getattr(report, name)) - count for name, count in most.items() if len(getattr(report, name)) > count
+        name: len(getattr(report, name)) - count
+        for name, count in max_lengths.items()
+        if len(getattr(report, name)) > count
     }
-    short_report = replace(report, **{name: getattr(report, name)[: most[name]] for name in omitted_counts})
+    short_report = replace(report, **{name: getattr(report, name)[: max_lengths[name]] for name in omitted_counts})
     values = short_report.as_json() | {"left_out": omitted_counts}
     values["topics"] = [_short(topic) for topic in values["topics"]]
     return values
 
 
-_LONG = ("partitions", "producers", "copies", "findings", "losses", "not_read")
+_LONG_LISTS = ("partitions", "producers", "copies", "findings", "losses", "not_read")
 
 
 def _short(topic: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def proposal_page(
     return html_page(
         title,
         heading=title,
-        where=path_codes(paths, _MAX_PATHS),
+        location=path_codes(paths, _MAX_PATHS),
         footer=f"Made by kafkaframes {version}",
         tiles=_tiles(outcome),
         cards=[section_card for _, section_card in cards.values()],
@@ -79,7 +79,7 @@ def _changes(question: Question) -> Markup:
     if not rows:
         return card("changes", "What changes in the specs", empty("No field: the layout of all of them."))
     names = ("Message", "Change", "Field", "Wire layout")
-    fields = [Field(name, lambda row, at=at: row[at], wide=at > 1) for at, name in enumerate(names)]  # type: ignore[misc]
+    fields = [Field(name, lambda row, at=index: row[at], wide=index > 1) for index, name in enumerate(names)]  # type: ignore[misc]
     note = f"{count_text(len(rows), 'change')} of the newest versions" + (
         ", the first shown." if len(rows) > _MAX_CHANGES else "."
     )
@@ -90,9 +90,9 @@ def _changes(question: Question) -> Markup:
 def _breaks(question: Question) -> dict[str, _Card]:
     if question.after is None:
         return {}
-    before = question.specs_before
+    specs = question.specs_before
     findings = [
-        finding for finding in check_sets(before, before | dict(question.after)) if finding.verdict != "compatible"
+        finding for finding in check_sets(specs, specs | dict(question.after)) if finding.verdict != "compatible"
     ]
     findings.sort(key=lambda finding: -SEVERITY[finding.verdict])
     fields = [
@@ -113,7 +113,10 @@ def _costs(question: Question, outcome: WeighingResult) -> Iterator[tuple[str, s
     """Yield the cards of each kind: their id, their name in the list of sections, themselves."""
     for kind, title in question.proposal.kinds.items():
         weights = sorted(outcome.by("api_key", "api_version", "direction", kind=kind).items())
-        rows = [_Row(f"{question.api_name(where[0])} {where[1]} {where[2]}", weight) for where, weight in weights]
+        rows = [
+            _Row(f"{question.api_name(message_kind[0])} {message_kind[1]} {message_kind[2]}", weight)
+            for message_kind, weight in weights
+        ]
         rows = [row for row in rows if row.weight.messages]
         if not rows:
             continue

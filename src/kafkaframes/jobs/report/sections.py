@@ -44,9 +44,9 @@ def empty(words: str) -> Markup:
     return tag("p", words, class_="empty")
 
 
-def limit_text(row_count: int, whole: int, what: str) -> str:
+def limit_text(row_count: int, whole: int, noun: str) -> str:
     """Return how many entries of a cut list are shown; "" if all are."""
-    return f" {row_count:,} of {whole:,} {what} shown; --json has all." if row_count < whole else ""
+    return f" {row_count:,} of {whole:,} {noun} shown; --json has all." if row_count < whole else ""
 
 
 def codec_legend(topics: Sequence[TopicReport]) -> Markup:
@@ -62,10 +62,10 @@ def sizes(report: LogReport) -> Markup:
     topics = [topic for topic in report.topics if topic.size_bytes]
     if not topics:
         return card("size", "Size by topic and codec", empty("No topic has a byte in it."), wide=True)
-    largest_topics, rest = topics[:MAX_BARS], topics[MAX_BARS:]
+    largest_topics, other_topics = topics[:MAX_BARS], topics[MAX_BARS:]
     rows = [_size_bar(topic.name, count_text(topic.partitions, "partition"), [topic]) for topic in largest_topics]
-    if rest:
-        rows.append(_size_bar(count_text(len(rest), "other topic"), "", rest))
+    if other_topics:
+        rows.append(_size_bar(count_text(len(other_topics), "other topic"), "", other_topics))
     bar_chart = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
     note = "Bytes of each log, once where there are copies. The largest topics first."
     return card("size", "Size by topic and codec", codec_legend(topics), bar_chart, note=note, wide=True)
@@ -81,9 +81,9 @@ def _size_bar(name: str, remark: str, topics: Sequence[TopicReport]) -> Bar:
         for one in CODECS
         if by_codec[one]
     ]
-    other = whole - sum(by_codec.values())
-    if other > 0:
-        parts.append(ChartPart("bad", other, f"{name}\ndamaged, or no batch: {size_text(other)}"))
+    other_bytes = whole - sum(by_codec.values())
+    if other_bytes > 0:
+        parts.append(ChartPart("bad", other_bytes, f"{name}\ndamaged, or no batch: {size_text(other_bytes)}"))
     return Bar(name, remark, parts, size_text(whole))
 
 
@@ -156,16 +156,16 @@ def formats(report: LogReport) -> Markup:
     return card("formats", title, charts.share(parts, text=size_text), note, note="By bytes in the log.", wide=True)
 
 
-def _some(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _some(names: Sequence[str], max_names: int = 8) -> str:
+    remark = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + remark
 
 
-def size_histogram(name: str, title: str, sizes: SizeReport, *, of: str, note: str, empty_words: str) -> Markup:
+def size_histogram(name: str, title: str, sizes: SizeReport, *, noun: str, note: str, empty_words: str) -> Markup:
     """Draw a histogram of sizes in bytes, with its quantiles."""
     if not sizes.count:
         return card(name, title, empty(empty_words))
-    histogram = _octaves(sizes, text=size_mark, of=of, x_name=f"size of a {of}, in powers of two")
+    histogram = _octaves(sizes, text=size_mark, noun=noun, x_name=f"size of a {noun}, in powers of two")
     return card(name, title, quantiles(sizes, size_text), histogram, note=note)
 
 
@@ -179,12 +179,12 @@ def quantiles(sizes: SizeReport, text: charts.Text) -> Markup:
     return tag("dl", (tag("div", tag("dt", name), tag("dd", text(value))) for name, value in figures), class_="figures")
 
 
-def _octaves(result: SizeReport, *, text: charts.Text, of: str, x_name: str) -> Markup:
-    y_name = _PLURALS.get(of, f"{of}s")
+def _octaves(result: SizeReport, *, text: charts.Text, noun: str, x_name: str) -> Markup:
+    y_name = _PLURALS.get(noun, f"{noun}s")
     columns = [
         ChartColumn(
             [ChartPart("c0", count, "")],
-            f"{_range(low, high, text)}\n{count_text(count, of, y_name)} ({share_text(count, result.count)})",
+            f"{_range(low, high, text)}\n{count_text(count, noun, y_name)} ({share_text(count, result.count)})",
         )
         for low, high, count in result.bins
     ]
@@ -203,7 +203,9 @@ def _range(low: int, high: int, text: charts.Text) -> str:
 
 def durations(sizes: SizeReport) -> Markup:
     """Draw a histogram of durations."""
-    histogram = _octaves(sizes, text=duration_mark, of="transaction", x_name="time from the first batch to the marker")
+    histogram = _octaves(
+        sizes, text=duration_mark, noun="transaction", x_name="time from the first batch to the marker"
+    )
     return join([quantiles(sizes, duration_text), histogram])
 
 
@@ -215,9 +217,9 @@ def times(report: LogReport) -> Markup:
     order = sorted(report.topics, key=lambda entry: (-sum(entry.activity), entry.name))
     layers = [topic for topic in order if sum(topic.activity)][:MAX_LAYERS]
     named_layers = [(f"c{index}", topic.name, topic.activity) for index, topic in enumerate(layers)]
-    others = [total - sum(one[index] for _, _, one in named_layers) for index, total in enumerate(result.counts)]
-    if any(others):
-        named_layers.append(("rest", "other topics", others))
+    other_counts = [total - sum(one[index] for _, _, one in named_layers) for index, total in enumerate(result.counts)]
+    if any(other_counts):
+        named_layers.append(("rest", "other topics", other_counts))
     columns = [_time_column(result.edges, index, total, named_layers) for index, total in enumerate(result.counts)]
     column_chart = charts.columns(
         columns, time_ticks(result.edges), x_name="time of the record, UTC", y_name=f"records per {result.unit}",
@@ -263,17 +265,17 @@ def time_ticks(edges: Sequence[int]) -> list[ColumnTick]:
     """Return the ticks of a time axis."""
     result = histograms.ticks(list(edges))
     return [
-        ColumnTick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
+        ColumnTick(_position(edges, one.position), one.label, is_minor=bool(number % 2) and not one.is_new)
         for number, one in enumerate(result)
     ]
 
 
-def _position(edges: Sequence[int], at: int) -> float:
+def _position(edges: Sequence[int], time: int) -> float:
     """Return the position of a time, in columns. Columns may cover different durations (months)."""
-    position = max(index for index, edge in enumerate(edges) if edge <= at)
+    position = max(index for index, edge in enumerate(edges) if edge <= time)
     if position == len(edges) - 1:
         return position
-    return position + (at - edges[position]) / (edges[position + 1] - edges[position])
+    return position + (time - edges[position]) / (edges[position + 1] - edges[position])
 
 
 def topics(report: LogReport) -> Markup:

@@ -13,7 +13,7 @@ from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.measure import NO_PRODUCER, DamagedBatch
 from kafkaframes.jobs.report.model import LogReport, ProducerReport, TopicReport
 from kafkaframes.jobs.report.sections import MAX_BARS, MAX_ROWS, card, durations, empty, limit_text
-from kafkaframes.jobs.report.survey import OTHERS
+from kafkaframes.jobs.report.survey import OTHER_PRODUCERS
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, path_code, table, tag
 from kafkaframes.jobs.report.words import NONE, minute_text, share_text, short_text, size_text, time_text
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -25,9 +25,9 @@ def producers(report: LogReport) -> Markup:
     identified_producers = [one for one in report.producers if one.producer_id >= 0]
     if not report.producers:
         return card("producers", title, empty("There is no record."))
-    largest_producers = sorted(report.producers, key=lambda entry: (entry.producer_id == OTHERS, -entry.records))[
-        :MAX_BARS
-    ]
+    largest_producers = sorted(
+        report.producers, key=lambda entry: (entry.producer_id == OTHER_PRODUCERS, -entry.records)
+    )[:MAX_BARS]
     rows = [
         Bar(
             _producer_name(one),
@@ -161,7 +161,7 @@ def _key_bar(entry: TopicReport) -> Bar:
 
 MAX_FINDINGS_PER_CHECK = 20
 MAX_PARTITIONS = 300
-_VERDICTS = {  # verdict -> colour, words
+_VERDICT_BADGES = {  # verdict -> colour, words
     copies.SAME: ("good", "same"),
     copies.LATER: ("soft", "starts later"),
     copies.BEHIND: ("soft", "behind"),
@@ -184,11 +184,13 @@ def replicas(report: LogReport) -> Markup:
     groups: dict[tuple[str, int], list[CopyReport]] = {}
     for entry in report.copies:
         groups.setdefault((entry.topic, entry.partition), []).append(entry)
-    rest = [one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group]
+    shown_copies = [
+        one for group in groups.values() if any(copy.verdict != copies.SAME for copy in group) for one in group
+    ]
     verdict_counts = Counter(one.verdict for one in report.copies)
     parts = [
         ChartPart(color, verdict_counts[verdict], words)
-        for verdict, (color, words) in _VERDICTS.items()
+        for verdict, (color, words) in _VERDICT_BADGES.items()
         if verdict_counts[verdict]
     ]
     fields = [
@@ -202,18 +204,20 @@ def replicas(report: LogReport) -> Markup:
             "Decided", lambda entry: [tag("div", words) for words in entry.decided[:MAX_FINDINGS_PER_CHECK]], wide=True
         ),
     ]
-    table_rows = rest[:MAX_ROWS]
+    table_rows = shown_copies[:MAX_ROWS]
     several = count_text(len(groups), "partition")
     note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
     body = empty("All copies are the same.")
     if table_rows:
         body = table(table_rows, fields, name="copies that differ", is_stacked=True)
     whole = charts.share(parts, text=lambda value: count_text(int(value), "copy", "copies"))
-    return card("copies", title, whole, body, note=note + limit_text(len(table_rows), len(rest), "copies"), wide=True)
+    return card(
+        "copies", title, whole, body, note=note + limit_text(len(table_rows), len(shown_copies), "copies"), wide=True
+    )
 
 
 def _verdict(entry: CopyReport) -> Markup:
-    color, words = _VERDICTS[entry.verdict]
+    color, words = _VERDICT_BADGES[entry.verdict]
     leads = tag("span", "leads", class_="badge", title="its history is the one that counts") if entry.leads else None
     return join([tag("span", words, class_=f"badge {color}"), leads])
 
@@ -273,8 +277,8 @@ def _loss_text(loss: DamagedBatch | None) -> Markup | None:
     if loss is None:
         return None
     records = f"{count_text(loss.declared, 'record')} declared, " if loss.declared >= 0 else ""
-    where = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
-    return tag("span", f" ({where}: {records}{loss.readable:,} readable before the damage)", class_="soft")
+    range_text = f"{size_text(loss.size_bytes)}, offsets {loss.base_offset:,} to {loss.last_offset:,}"
+    return tag("span", f" ({range_text}: {records}{loss.readable:,} readable before the damage)", class_="soft")
 
 
 def loss_text(report: LogReport) -> str | None:
@@ -327,17 +331,17 @@ def source(report: LogReport) -> Markup:
         number("Partitions", "partitions", is_minor=True),
         number("Size", "size_bytes", size_text),
     ]
-    left = [
+    not_read_rows = [
         Field("Not among the numbers", lambda entry: path_code(entry.what), wide=True),
         Field("Why", lambda entry: entry.why, wide=True),
         number("Size", "size_bytes", size_text),
     ]
     table_rows = report.not_read[:MAX_ROWS]
     read = table(report.directories[:MAX_ROWS], fields, name="directories")
-    rest = (
-        table(table_rows, left, name="what was not measured", is_stacked=True)
+    remark = (
+        table(table_rows, not_read_rows, name="what was not measured", is_stacked=True)
         if table_rows
         else empty("Nothing was left out.")
     )
     note = limit_text(len(table_rows), len(report.not_read), "files").strip() or None
-    return card("source", "What was read", read, rest, note=note, wide=True)
+    return card("source", "What was read", read, remark, note=note, wide=True)

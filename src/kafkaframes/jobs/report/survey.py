@@ -50,9 +50,9 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
-MAX_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHERS``
+MAX_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHER_PRODUCERS``
 MAX_OPEN_TRANSACTIONS = 100
-OTHERS = -2  # producer id for all producers that are not listed
+OTHER_PRODUCERS = -2  # producer id for all producers that are not listed
 Topics = Mapping[str, TopicState]
 
 
@@ -170,10 +170,10 @@ def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]
     order = sorted(counts, key=lambda producer: (-counts[producer].log_bytes, producer))
     result = [_producer(one, counts[one], ids.get(one, ""), topics_by_producer[one]) for one in order[:MAX_PRODUCERS]]
     if len(order) > MAX_PRODUCERS:
-        rest = ProducerCounts()
+        other_counts = ProducerCounts()
         for producer in order[MAX_PRODUCERS:]:
-            rest.merge(counts[producer])
-        result.append(_producer(OTHERS, rest, f"{len(order) - MAX_PRODUCERS:,} other producers", []))
+            other_counts.merge(counts[producer])
+        result.append(_producer(OTHER_PRODUCERS, other_counts, f"{len(order) - MAX_PRODUCERS:,} other producers", []))
     return result
 
 
@@ -264,16 +264,16 @@ def _pass(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run
     several copies.
     """
     survey = Survey()
-    alone = {one.partition.directory: one for one in measured_logs if one.merged is None}
+    single_logs = {one.partition.directory: one for one in measured_logs if one.merged_log is None}
     partitions = [one for directory in directories for one in directory.partitions]
-    views = [one for one in measured_logs if one.merged is not None]
+    views = [one for one in measured_logs if one.merged_log is not None]
     merged_tasks = [MeasureTask(one.filesystem, segment) for one in views for segment in one.partition.segments]
     results: Iterator[Measured] = iter(())
 
-    def measured(_: object, verify_tasks: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
+    def measure_tasks(_: object, verify_tasks: Iterable[verify.VerifyTask]) -> Iterator[SegmentFacts]:
         nonlocal results
         is_measured = (
-            one.directory in alone and index < len(one.segments)
+            one.directory in single_logs and index < len(one.segments)
             for one in partitions
             for index in range(len(one.segments) + len(one.kraft_snapshots))
         )
@@ -284,11 +284,11 @@ def _pass(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run
         results = iter(run(measure_segment, tasks + merged_tasks))
         for partition in partitions:
             result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
-            if partition.directory in alone:
-                _fold(survey, alone[partition.directory], result[: len(partition.segments)])
+            if partition.directory in single_logs:
+                _fold(survey, single_logs[partition.directory], result[: len(partition.segments)])
             yield from (facts for facts, _ in result)
 
-    survey.findings = verify.verify(directories, run=measured).findings
+    survey.findings = verify.verify(directories, run=measure_tasks).findings
     positions = {(one.file, one.position) for one in survey.findings}
     survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in positions]
     for entry in views:

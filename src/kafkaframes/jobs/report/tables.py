@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from kafkaframes.jobs.report.words import NONE, count_mark, minute_text, time_text
 
-_HERE = Path(__file__).parent
-_VOID = frozenset({"meta", "input", "rect", "path", "line"})
+_ASSET_DIRECTORY = Path(__file__).parent
+_VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})
 
 
 class Markup(str):
@@ -47,10 +47,10 @@ def path_code(path: str) -> Markup:
     return tag("code", breakable(path, "/"))
 
 
-def path_codes(paths: Sequence[str], most: int) -> Markup:
+def path_codes(paths: Sequence[str], max_paths: int) -> Markup:
     """Return the first of some paths, and the number of the others."""
-    codes = ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:most]))
-    return join([codes, f" and {len(paths) - most:,} more" if len(paths) > most else None])
+    codes = ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:max_paths]))
+    return join([codes, f" and {len(paths) - max_paths:,} more" if len(paths) > max_paths else None])
 
 
 def breakable(text: str, sign: str) -> Markup:
@@ -86,12 +86,12 @@ def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -
         for key, value in attributes.items()
         if value is not None
     )
-    if void or (name in _VOID and not children):
+    if void or (name in _VOID_ELEMENTS and not children):
         return Markup(f"<{name}{attribute_text}/>" if name in ("rect", "path", "line") else f"<{name}{attribute_text}>")
     return Markup(f"<{name}{attribute_text}>{join(children)}</{name}>")
 
 
-_SORTED_AS_TEXT = (count_mark, str, minute_text, time_text)
+_TEXT_SORTED_FORMATS = (count_mark, str, minute_text, time_text)
 _TALL_ROWS = 25  # tables with more rows scroll in a box
 
 
@@ -125,7 +125,7 @@ def number(
         result = get(row)
         return float(none if result is None else result)
 
-    says_all = show in _SORTED_AS_TEXT
+    says_all = show in _TEXT_SORTED_FORMATS
     return Field(name, lambda row: NONE if value(row) == none else show(get(row)), value, is_minor, says_all=says_all)
 
 
@@ -167,7 +167,7 @@ def html_page(
     title: str,
     *,
     heading: str,
-    where: Child,
+    location: Child,
     footer: str,
     tiles: Iterable[tuple[str, str, str, str]],
     cards: Iterable[Markup],
@@ -180,7 +180,7 @@ def html_page(
     Args:
         title: title of the window.
         heading: heading of the page.
-        where: description of the input.
+        location: description of the input.
         footer: when and by which program the page was written.
         tiles: figures at the top, each with a name, an explanation, and ``good``, ``warn``, ``bad`` or "".
         version: version of kafkaframes.
@@ -188,7 +188,7 @@ def html_page(
         data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """
     head = tag("div", (_tile(*one) for one in tiles), class_="tiles")
-    lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", footer, class_="soft"))
+    lines = tag("div", tag("h1", heading), tag("p", location, class_="paths"), tag("p", footer, class_="soft"))
     body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), head, class_="top")]
     if sections is not None:
         links = (tag("a", name, href=f"#{card}") for card, name in sections.items())
@@ -202,18 +202,18 @@ def html_page(
             tag("script", Markup(safe), type="application/json", id="data"),
             tag("script", _file("page.js")),
         ]
-    about = [
+    page_facts = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"kafkaframes {version}"),
         tag("title", title),
         tag("style", _file("page.css")),
     ]
-    return f"<!doctype html>\n{tag('html', tag('head', about), tag('body', body), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', tag('head', page_facts), tag('body', body), lang='en')}\n"
 
 
-def _tile(name: str, value: str, more: str, state: str) -> Markup:
-    return tag("div", tag("span", name), tag("b", value), tag("small", more), class_=f"tile {state}".strip())
+def _tile(name: str, value: str, remark: str, state: str) -> Markup:
+    return tag("div", tag("span", name), tag("b", value), tag("small", remark), class_=f"tile {state}".strip())
 
 
 def _buttons() -> Markup:
@@ -223,4 +223,4 @@ def _buttons() -> Markup:
 
 
 def _file(name: str) -> Markup:
-    return Markup((_HERE / name).read_text(encoding="utf-8"))
+    return Markup((_ASSET_DIRECTORY / name).read_text(encoding="utf-8"))

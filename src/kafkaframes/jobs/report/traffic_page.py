@@ -12,7 +12,14 @@ from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, AuditVerdict, ClientAudit
-from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, describe_coverage, library_text, notes, second_text
+from kafkaframes.jobs.audit.audit_text import (
+    NO_CLIENT_ID_TEXT,
+    action_text,
+    describe_coverage,
+    library_text,
+    notes,
+    second_text,
+)
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, ChartColumn, ChartPart
 from kafkaframes.jobs.report.histograms import calendar_edges
@@ -28,7 +35,7 @@ _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine":
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return an audit as HTML."""
     names = ", ".join(Path(path).name for path in paths[:_MAX_PATHS])
-    more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
+    remark = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     cards = [
         *_unread_cards("" if audit.judged == ALL else describe_coverage(audit), audit.unread),
         _client_cards(audit),
@@ -39,15 +46,15 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
             wide=True,
         ),
     ]
-    if said := notes(audit):
-        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in said)), wide=True))
+    if note_texts := notes(audit):
+        cards.append(card("notes", "Notes", tag("ul", (tag("li", note) for note in note_texts)), wide=True))
     title = f"Upgrade to Kafka {audit.target.name}"
-    where = (tag("code", names), more)
+    location = (tag("code", names), remark)
     footer = f"Made by kafkaframes {version}"
     return html_page(
         title,
         heading=title,
-        where=where,
+        location=location,
         footer=footer,
         tiles=[_verdict_tile(audit.judged), *(_tile(verdict, audit) for verdict in _STATES)],
         cards=cards,
@@ -55,12 +62,12 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     )
 
 
-_JUDGED_STATES: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
+_COVERAGE_COLORS: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
 _MAX_ENTRIES: Final = 200
 
 
 def _verdict_tile(verdict: str) -> tuple[str, str, str, str]:
-    return "Judged", verdict, "of the input", _JUDGED_STATES[verdict]
+    return "Judged", verdict, "of the input", _COVERAGE_COLORS[verdict]
 
 
 def _unread_cards(words: str, entries: Sequence[UnreadData]) -> list[Markup]:
@@ -97,7 +104,7 @@ def _client_rows(client: ClientAudit, audit: Audit) -> Markup:
     count = count_text(len(listed_findings), "finding")
     details = tag("details", tag("summary", count), evidence, _table(listed_findings))
     cells = (
-        tag("td", tag("b", client.client.client_id or NOBODY), class_="name"),
+        tag("td", tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), class_="name"),
         tag("td", library_text(client)),
         tag("td", client.client.address or "", class_="short"),
         tag("td", verdict_badge(client), class_="short"),
@@ -109,11 +116,11 @@ def _client_rows(client: ClientAudit, audit: Audit) -> Markup:
 
 
 def _first(findings: Sequence[AuditVerdict]) -> int | None:
-    return min((finding.seen.first for finding in findings if finding.seen.first is not None), default=None)
+    return min((finding.use_count.first for finding in findings if finding.use_count.first is not None), default=None)
 
 
 def _last(findings: Sequence[AuditVerdict]) -> int | None:
-    return max((finding.seen.last for finding in findings if finding.seen.last is not None), default=None)
+    return max((finding.use_count.last for finding in findings if finding.use_count.last is not None), default=None)
 
 
 def verdict_badge(client: ClientAudit) -> Markup:
@@ -131,10 +138,10 @@ def _table(findings: Sequence[AuditVerdict]) -> Markup:
         tag(
             "tr",
             tag("td", _badge(finding.verdict), class_="short"),
-            tag("td", finding.what),
-            tag("td", f"{finding.seen.count:,}"),
-            tag("td", second_text(finding.seen.first) or "", class_="short"),
-            tag("td", second_text(finding.seen.last) or "", class_="short"),
+            tag("td", finding.subject),
+            tag("td", f"{finding.use_count.count:,}"),
+            tag("td", second_text(finding.use_count.first) or "", class_="short"),
+            tag("td", second_text(finding.use_count.last) or "", class_="short"),
             tag("td", finding.reason),
         )
         for finding in findings
@@ -165,7 +172,7 @@ def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> s
     return html_page(
         "Kafka traffic report",
         heading="Kafka traffic report",
-        where=path_codes(report.paths, 4),
+        location=path_codes(report.paths, 4),
         footer=f"Read {minute_text(generated_at)} UTC by kafkaframes {version}",
         tiles=_tiles(report),
         cards=_cards(report),
@@ -318,7 +325,7 @@ def _clients(report: TrafficReport) -> Markup:
         return card("clients", "What an upgrade would break", empty("There is no client."))
     fields = [
         Field("Verdict", verdict_badge),
-        Field("Client", lambda client: tag("b", client.client.client_id or NOBODY), wide=True),
+        Field("Client", lambda client: tag("b", client.client.client_id or NO_CLIENT_ID_TEXT), wide=True),
         Field("Library", library_text, wide=True),
         Field("Host", lambda judged: judged.client.address or "", is_minor=True),
         Field("What to do", lambda judged: action_text(judged, result.target) or NONE, wide=True),

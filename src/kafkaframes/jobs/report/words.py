@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_SHORT = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_COUNT_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _DURATIONS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 NONE = "–"
 _EPOCH = datetime(1970, 1, 1)
@@ -54,7 +54,7 @@ def short_text(count: float) -> str:
     >>> short_text(950), short_text(1_500), short_text(20_000_000)
     ('950', '1.5k', '20M')
     """
-    for size, unit in _SHORT:
+    for size, unit in _COUNT_UNITS:
         if count >= size:
             return f"{_digits(count / size)}{unit}"
     return _digits(count)
@@ -139,7 +139,7 @@ def duration_mark(milliseconds: float) -> str:
     return "0"
 
 
-def steps(largest: float, *, about: int = 4, binary: bool = False) -> list[float]:
+def steps(largest: float, *, tick_count: int = 4, binary: bool = False) -> list[float]:
     """Return round numbers from 0 to at least ``largest``: the ticks of an axis.
 
     >>> steps(730), steps(3), steps(0)
@@ -148,9 +148,9 @@ def steps(largest: float, *, about: int = 4, binary: bool = False) -> list[float
     [0, 102400, 204800, 307200]
     """
     unit = 1024 ** min(int(math.log(largest, 1024)), 5) if binary and largest >= 1024 else 1
-    chosen = max(largest / unit / about, 1e-9)
-    power = 10 ** math.floor(math.log10(chosen))
-    step = next(power * one for one in (1, 2, 5, 10) if power * one >= chosen * 0.999)
+    raw_step = max(largest / unit / tick_count, 1e-9)
+    power = 10 ** math.floor(math.log10(raw_step))
+    step = next(power * one for one in (1, 2, 5, 10) if power * one >= raw_step * 0.999)
     step = max(step, 1) if unit == 1 else step
     count = max(math.ceil(largest / unit / step - 1e-9), 1)
     return [

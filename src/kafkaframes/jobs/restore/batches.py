@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.convert.segment import OUTSIDE
+from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
 from kafkaframes.jobs.convert.trim import build_part
 from kafkaframes.jobs.restore.settings import Limits, RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
@@ -47,9 +47,9 @@ class Translation:
         committed: committed offsets of the source's groups.
     """
 
-    def __init__(self, committed: Iterable[int]) -> None:
-        self._waiting: Ints = np.unique(np.array(sorted(committed), np.int64))
-        self._translated: dict[int, int] = {}
+    def __init__(self, committed_offsets: Iterable[int]) -> None:
+        self._waiting: Ints = np.unique(np.array(sorted(committed_offsets), np.int64))
+        self._new_offsets: dict[int, int] = {}
 
     @property
     def waits(self) -> bool:
@@ -61,20 +61,20 @@ class Translation:
         if not len(old_lasts) or not self.waits:
             return
         count = int(np.searchsorted(self._waiting, old_lasts[-1], side="right"))
-        reached, self._waiting = self._waiting[:count], self._waiting[count:]
-        runs = np.searchsorted(old_lasts, reached, side="left")
-        moved = new_firsts[runs] + np.maximum(reached - old_firsts[runs], 0)
-        self._translated.update(zip(reached.tolist(), moved.tolist(), strict=True))
+        reached_offsets, self._waiting = self._waiting[:count], self._waiting[count:]
+        runs = np.searchsorted(old_lasts, reached_offsets, side="left")
+        new_offsets = new_firsts[runs] + np.maximum(reached_offsets - old_firsts[runs], 0)
+        self._new_offsets.update(zip(reached_offsets.tolist(), new_offsets.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
         """Return the new offset of each committed offset. Offsets after the last record become the log end offset."""
-        return self._translated | dict.fromkeys(self._waiting.tolist(), end_offset)
+        return self._new_offsets | dict.fromkeys(self._waiting.tolist(), end_offset)
 
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-END = 2**63 - 1
-UNDECODABLE = "in batches that cannot be decoded"
+MAX_END_OFFSET = 2**63 - 1
+UNDECODABLE_BATCHES = "in batches that cannot be decoded"
 
 
 class Opened(NamedTuple):
@@ -112,7 +112,7 @@ class Renumbering:
     ) -> None:
         self.next_offset = settings.start_offset
         self.first_offset = max(log_start_offset, limits.first_offset or 0)
-        self.end_offset = END if limits.end_offset is None else limits.end_offset
+        self.end_offset = MAX_END_OFFSET if limits.end_offset is None else limits.end_offset
         self.is_done = False
         self.seen_end = 0
         self.dropped: Counter[str] = Counter()
@@ -134,77 +134,83 @@ class Renumbering:
         """
         self._find_times(data, batches)
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
-        chosen = self._chosen(batches)
-        if len(chosen) < len(batches):
-            self.left_out[OUTSIDE] += count_records(data, batches) - count_records(data, chosen)
-        if len(chosen):
-            yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
+        selected_batches = self._select_batches(batches)
+        if len(selected_batches) < len(batches):
+            self.left_out[OUTSIDE_RANGE] += count_records(data, batches) - count_records(data, selected_batches)
+        if len(selected_batches):
+            yield from (
+                self._move_offsets(data, selected_batches)
+                if self._settings.moves_offsets
+                else self._keep_offsets(data, selected_batches)
+            )
 
-    def _chosen(self, batches: Batches) -> Batches:
+    def _select_batches(self, batches: Batches) -> Batches:
         """Return the batches with selected offsets. Only the last batch may also have offsets after the range."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        chosen = np.full(len(batches), not self.waits_for_time and not self.is_done)
-        chosen &= last >= self.first_offset
+        is_selected = np.full(len(batches), not self.waits_for_time and not self.is_done)
+        is_selected &= last >= self.first_offset
         beyond = np.flatnonzero(last >= self.end_offset)
         if len(beyond):
-            at = int(beyond[0])
+            index = int(beyond[0])
             self.is_done = True
-            is_wrapper = batches.is_wrapper[at]
-            chosen[at if first[at] >= self.end_offset and not is_wrapper else at + 1 :] = False
-        empty = chosen & batches.is_v2 & (batches.column("count") == 0)
+            is_wrapper = batches.is_wrapper[index]
+            is_selected[index if first[index] >= self.end_offset and not is_wrapper else index + 1 :] = False
+        empty = is_selected & batches.is_v2 & (batches.column("count") == 0)
         if self._settings.moves_offsets and empty.any():
             self.dropped["batches without records"] += int(empty.sum())
-            chosen &= ~empty
-        return batches.select(chosen)
+            is_selected &= ~empty
+        return batches.select(is_selected)
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
-    def _kept(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, opened in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
-            if opened is None:
-                yield self._copied(data, _part(batches, start, stop), None)
-            elif opened.stop > opened.start:
-                yield self._built(batches, start, opened, base_offset=int(batches.column("base_offset")[start]))
+    def _keep_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, opened_batch in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
+            if opened_batch is None:
+                yield self._copy_batches(data, _part(batches, start, stop), None)
+            elif opened_batch.stop > opened_batch.start:
+                yield self._build_batch(
+                    batches, start, opened_batch, base_offset=int(batches.column("base_offset")[start])
+                )
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
-    def _moved(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, opened in self._walk(data, batches, self._to_open(batches)):
-            if opened is None:
-                yield self._moved_run(data, _part(batches, start, stop))
-            elif opened.stop > opened.start:
-                yield self._moved_batch(data, batches, start, opened)
+    def _move_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, opened_batch in self._walk(data, batches, self._find_batches_to_decode(batches)):
+            if opened_batch is None:
+                yield self._move_run(data, _part(batches, start, stop))
+            elif opened_batch.stop > opened_batch.start:
+                yield self._move_batch(data, batches, start, opened_batch)
 
-    def _to_open(self, batches: Batches) -> Flags:
+    def _find_batches_to_decode(self, batches: Batches) -> Flags:
         """Return the batches whose records must be decoded."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         is_v2 = batches.is_v2
-        holes = is_v2 & (batches.column("count") != last - first + 1)
-        cut = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
-        to_open: Flags = holes | cut | batches.is_wrapper
+        has_holes = is_v2 & (batches.column("count") != last - first + 1)
+        crosses_limit = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
+        to_open: Flags = has_holes | crosses_limit | batches.is_wrapper
         return to_open
 
-    def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
+    def _move_run(self, data: Bytes, batches: Batches) -> bytes:
         counts = np.where(batches.is_v2, batches.column("count"), 1)
         lasts = self.next_offset + np.cumsum(counts) - 1
         self._translation.feed(batches.column("base_offset"), batches.column("last_offset"), lasts - counts + 1)
         self.next_offset = int(lasts[-1]) + 1
-        return self._copied(data, batches, lasts)
+        return self._copy_batches(data, batches, lasts)
 
-    def _moved_batch(self, data: Bytes, batches: Batches, row: int, opened: Opened) -> bytes:
-        old = opened.offsets
+    def _move_batch(self, data: Bytes, batches: Batches, row: int, opened_batch: Opened) -> bytes:
+        old = opened_batch.offsets
         new = self.next_offset + np.arange(len(old))
         self._translation.feed(old, old, new)
         self.next_offset += len(old)
         is_wrapper = int(batches.column("magic")[row]) == 1
-        if is_wrapper and opened.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # inner offsets are relative
-            return self._copied(data, _part(batches, row, row + 1), new[-1:])
-        opened.rows.offsets[opened.start : opened.stop] = new
-        return self._built(batches, row, opened)
+        if is_wrapper and opened_batch.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # inner offsets are relative
+            return self._copy_batches(data, _part(batches, row, row + 1), new[-1:])
+        opened_batch.rows.offsets[opened_batch.start : opened_batch.stop] = new
+        return self._build_batch(batches, row, opened_batch)
 
     # --------------------------------------------------------------------------------------------------- the bytes
 
-    def _copied(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
+    def _copy_batches(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
         """Return the bytes of neighboring batches with new offsets and leader epoch, set in place."""
         start = int(batches.column("position")[0])
         end = int(batches.column("position")[-1] + batches.column("size")[-1])
@@ -220,15 +226,17 @@ class Renumbering:
             set_leader_epoch(out, local.select(local.is_v2), leader_epoch)
         return bytes(out)
 
-    def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
+    def _build_batch(
+        self, batches: Batches, row: int, opened_batch: Opened, *, base_offset: int | None = None
+    ) -> bytes:
         """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
         return build_part(
             batches,
             row,
-            opened.rows,
-            start=opened.start,
-            stop=opened.stop,
-            first_offset=int(opened.offsets[0]),
+            opened_batch.rows,
+            start=opened_batch.start,
+            stop=opened_batch.stop,
+            first_offset=int(opened_batch.offsets[0]),
             base_offset=base_offset,
             leader_epoch=self._settings.leader_epoch,
         )
@@ -240,12 +248,12 @@ class Renumbering:
 
         If damage is skipped, batches that cannot be decoded are omitted.
         """
-        opened = self._open(data, batches, to_open)
+        opened_batches = self._open(data, batches, to_open)
         for start, stop in _runs(batches, set(np.flatnonzero(to_open).tolist())):
             if not to_open[start]:
                 yield start, stop, None
                 continue
-            opened_batch = next(opened)
+            opened_batch = next(opened_batches)
             if opened_batch is not None:
                 yield start, stop, opened_batch
 
@@ -259,7 +267,7 @@ class Renumbering:
                 in_range &= offsets >= self.first_offset
             self._count_left_out(data, content.batches, bad)
             index = content.index.take(in_range, content.owners)
-            self.left_out[OUTSIDE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
+            self.left_out[OUTSIDE_RANGE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
             yield from _each_opened(content, index, bad)
 
     def _undecodable(self, content: Decoded) -> set[int]:
@@ -268,10 +276,12 @@ class Renumbering:
         Raises:
             LogDirError: a batch cannot be decoded, and damage is not skipped.
         """
-        bad = {at: problem.reason for at, problem in content.problems.items()}
+        bad = {index: problem.reason for index, problem in content.problems.items()}
         if bad and self._settings.on_damage != DROP:
-            at = min(bad)
-            raise LogDirError(f"{bad[at]}: nothing was restored", position=int(content.batches.column("position")[at]))
+            index = min(bad)
+            raise LogDirError(
+                f"{bad[index]}: nothing was restored", position=int(content.batches.column("position")[index])
+            )
         if bad:
             self.dropped["batches that cannot be decoded"] += len(bad)
         return set(bad)
@@ -280,9 +290,9 @@ class Renumbering:
         """Count all records of the decoded batches as omitted. The selected records are subtracted later."""
         flags = np.zeros(len(batches), np.bool_)
         flags[list(bad)] = True
-        for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
-            if chosen.any():
-                self.left_out[reason] += count_records(data, batches.select(chosen))
+        for reason, is_omitted in ((UNDECODABLE_BATCHES, flags), (OUTSIDE_RANGE, ~flags)):
+            if is_omitted.any():
+                self.left_out[reason] += count_records(data, batches.select(is_omitted))
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
         """Replace each requested time with an offset as soon as a record reaches it."""
@@ -308,11 +318,11 @@ def _part(batches: Batches, start: int, stop: int) -> Batches:
     return Batches(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
 
 
-def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]]:
+def _runs(batches: Batches, opened_rows: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield runs of consecutive batches. Each decoded batch is a run of its own."""
     positions, sizes = batches.column("position"), batches.column("size")
     apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
-    edges = sorted({0, len(batches), *apart.tolist(), *opened, *(row + 1 for row in opened)})
+    edges = sorted({0, len(batches), *apart.tolist(), *opened_rows, *(row + 1 for row in opened_rows)})
     yield from pairwise(edges)
 
 
@@ -322,7 +332,7 @@ def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offs
         if int(batches.column("last_offset")[row]) < least_offset:
             continue
         index = decode(data, _part(batches, row, row + 1)).index
-        reached = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
-        if len(reached):
-            return int(index.offsets[reached[0]])
+        reaching_rows = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
+        if len(reaching_rows):
+            return int(index.offsets[reaching_rows[0]])
     return None

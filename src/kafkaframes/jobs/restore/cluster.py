@@ -168,7 +168,7 @@ def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
 
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-_KRAFT = 1  # version of meta.properties
+_KRAFT_PROPERTIES_VERSION = 1  # version of meta.properties
 STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: unknown broker epoch
 
 
@@ -206,7 +206,7 @@ def node_files(
     values = {
         "node.id": str(node.node_id),
         "directory.id": node.directory_id,
-        "version": str(_KRAFT),
+        "version": str(_KRAFT_PROPERTIES_VERSION),
         "cluster.id": node.cluster_id,
     }
     yield names.META_PROPERTIES, write_meta_properties(MetaProperties(values))

@@ -27,7 +27,7 @@ _DEFAULT_OFFSETS_PARTITIONS = 50
 _PRODUCER_ID_BLOCK = 1000  # number of producer ids that a broker requests from the controller
 _OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 _MIN_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a topic has a smaller value (KIP-1030)
-_HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}
+_UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Completion:
@@ -105,9 +105,11 @@ class Completion:
         settings, report = self._settings, self._report
         epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in report.partitions}
         configs = self._configs()
-        counts = {settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
+        counts = {
+            settings.new_name(name): topic_settings.partitions for name, topic_settings in self._metadata.topics.items()
+        }
         layouts = layouts_of(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
-        report.held = sorted(name for name, said in configs.items() if _is_held(said))
+        report.held = sorted(name for name, topic_settings in configs.items() if _is_held(topic_settings))
         report.cluster_id = settings.cluster_id or self._new_id()
         node = DirectoryNode(
             node_id=settings.node_id,
@@ -122,7 +124,9 @@ class Completion:
 
     def _configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: from the source, unlimited retention, and those that the user requested."""
-        sources = {self._settings.new_name(topic): said for topic, said in self._metadata.topics.items()}
+        sources = {
+            self._settings.new_name(topic): topic_settings for topic, topic_settings in self._metadata.topics.items()
+        }
         configs = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
             configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._check_topic_ids(OFFSETS_TOPIC)
@@ -130,14 +134,16 @@ class Completion:
 
     def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         configs = dict(source.configs) if source is not None else {}
-        configs |= {name: str(least) for name, least in _MIN_VALUES.items() if _is_below(configs.get(name), least)}
+        configs |= {
+            name: str(minimum) for name, minimum in _MIN_VALUES.items() if _is_below(configs.get(name), minimum)
+        }
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
-            configs |= _HOLD
+            configs |= _UNLIMITED_RETENTION
         return configs | self._check_topic_ids(topic)
 
     def _check_topic_ids(self, topic: str) -> dict[str, str]:
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
-        return {name: value for (of, _, name), value in pairs if of in ("", topic)}
+        return {name: value for (topic_name, _, name), value in pairs if topic_name in ("", topic)}
 
 
 def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
@@ -154,8 +160,8 @@ def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
             raise LogDirError(reason, file=partition.directory)
 
 
-def _is_below(value: str | None, least: int) -> bool:
-    return value is not None and value.isascii() and value.isdigit() and int(value) < least
+def _is_below(value: str | None, minimum: int) -> bool:
+    return value is not None and value.isascii() and value.isdigit() and int(value) < minimum
 
 
 def _is_held(configs: Mapping[str, str]) -> bool:

@@ -34,7 +34,7 @@ from kafkaframes.storage.log.segment_writer import PartitionWriter
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSET_VERSION, _GROUP_VERSION = 3, 3  # as in Kafka 2.1 and later
 _COMMIT_TYPES, _GROUP_TYPE = (0, 1), 2
-_NONE = -1
+_NO_EXPIRY = -1
 _Record = tuple[int, bytes, bytes | None]  # offset, key, value
 
 
@@ -60,7 +60,7 @@ class OffsetCommit:
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int = _NONE
+    expire_timestamp_ms: int = _NO_EXPIRY
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Groups:
     partitions: int = 0
     unread: int = 0
 
-    def committed_offsets(self) -> dict[TopicPartition, tuple[int, ...]]:
+    def offsets_by_partition(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the committed offsets of each source partition."""
         committed_offsets: dict[TopicPartition, set[int]] = {}
         for key, commit in self.commits.items():
@@ -106,29 +106,33 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
             if key not in latest or latest[key][0] < offset:  # a transactional commit may precede a plain one
                 latest[key] = (offset, value)
         for key, (_, value) in sorted(latest.items(), key=lambda entry: entry[1][0]):
-            _note(groups, key, value)
+            _store_offset(groups, key, value)
     return groups
 
 
-def _note(groups: Groups, key: bytes, value: bytes | None) -> None:
+def _store_offset(groups: Groups, key: bytes, value: bytes | None) -> None:
     try:
         record = decode_coordinator_record(OFFSETS_TOPIC, key, value)
     except DecodeError:
         groups.unread += 1
         return
-    said = record.value
+    commit_value = record.value
     if record.type in _COMMIT_TYPES:
         whose = CommitKey(record.key.group, record.key.topic, record.key.partition)
         groups.commits.pop(whose, None)
-        if said is not None:
-            expiry = int(getattr(said, "expire_timestamp", _NONE))
+        if commit_value is not None:
+            expiry = int(getattr(commit_value, "expire_timestamp", _NO_EXPIRY))
             groups.commits[whose] = OffsetCommit(
-                said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, expiry
+                commit_value.offset,
+                commit_value.leader_epoch,
+                commit_value.metadata,
+                commit_value.commit_timestamp,
+                expiry,
             )
     elif record.type == _GROUP_TYPE:
         groups.protocols.pop(record.key.group, None)
-        if said is not None:
-            groups.protocols[record.key.group] = (said.protocol_type, said.generation)
+        if commit_value is not None:
+            groups.protocols[record.key.group] = (commit_value.protocol_type, commit_value.generation)
 
 
 def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
@@ -212,7 +216,7 @@ def translate_commits(
         report.moved += offset != commit.offset
         commits[CommitKey(key.group, target.topic, target.partition)] = OffsetCommit(
             offset,
-            commit.leader_epoch if keep_epochs else _NONE,
+            commit.leader_epoch if keep_epochs else _NO_EXPIRY,
             commit.metadata,
             commit.commit_timestamp_ms if keep_times else now_ms,
         )
@@ -249,9 +253,9 @@ def write_groups(
     for key, commit in commits.items():
         latest.setdefault(key.group, []).append(commit.commit_timestamp_ms)
     for group in sorted(latest):
-        mine = rows[coordinator_partition(group, partitions)]
+        partition_rows = rows[coordinator_partition(group, partitions)]
         if group in protocols and protocols[group][0]:
-            mine.append(_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms))
+            partition_rows.append(_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms))
     for key, commit in sorted(commits.items()):
         rows[coordinator_partition(key.group, partitions)].append(_commit_record(key, commit))
     ends: dict[TopicPartition, int] = {}

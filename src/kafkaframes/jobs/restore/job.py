@@ -27,7 +27,7 @@ from kafkaframes.jobs.restore.groups import (
     read_groups,
     translate_commits,
 )
-from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RestoreTask, restore_partition
+from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import metadata_of
@@ -163,7 +163,7 @@ class _RestoreRun:
     def preview(self) -> None:
         """Fill the report of a dry run."""
         self._report.partitions = [
-            PartitionReport(
+            RestoredPartition(
                 one.target.topic,
                 one.target.partition,
                 segments=len(one.parts),
@@ -190,7 +190,7 @@ class _RestoreRun:
         self._end.write(directory, commits, self._groups)
 
     def _tasks(self, directory: Path) -> list[RestoreTask]:
-        committed_offsets = self._groups.committed_offsets()
+        committed_offsets = self._groups.offsets_by_partition()
         return [
             RestoreTask(
                 target=one.target,
@@ -200,7 +200,7 @@ class _RestoreRun:
                 limits=self._settings.limits_of(one.source.topic, one.source.partition),
                 parts=one.parts,
                 log_start_offset=one.log_start_offset,
-                committed=committed_offsets.get(one.source, ()),
+                committed_offsets=committed_offsets.get(one.source, ()),
                 now_ms=self._now_ms,
             )
             for one in self._plan.partitions

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
+from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.job import Runner, check_row_counts, run_here, run_once, settings_as_json
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
 from kafkaframes.jobs.restore.parquet_rows import column_names, read_rows
-from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RowsWriter
+from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport, RowsWriter
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
@@ -39,8 +39,8 @@ from kafkaframes.wire.integers import MAX_INT32
 
 SORTED_RATIO = 8  # memory limit for sorting a partition, in multiples of the budget
 MAX_SORTED_BYTES = MAX_INT32  # limit of an Arrow column
-_HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
-_READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMESTAMPS_COLUMN)
+_HIVE_PARTITIONING = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
+_READ_COLUMNS = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMESTAMPS_COLUMN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,8 @@ def restore_parquet(
     }
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
-    for setting, bound in zip(("start", "end"), settings.selection.log_range, strict=True):
-        per_partition(setting, bound, {(one.topic, one.partition) for one in targets})
+    for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
+        per_partition(setting, limit, {(one.topic, one.partition) for one in targets})
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
     topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
@@ -110,7 +110,7 @@ def restore_parquet(
         report.topic_ids[topic] = topic_ids.get(topic) or new_id()
     if dry_run:
         report.partitions = [
-            PartitionReport(target.topic, target.partition, bytes_read=table.size_of(one))
+            RestoredPartition(target.topic, target.partition, bytes_read=table.size_of(one))
             for one, target in targets.items()
         ]
         return report
@@ -131,7 +131,7 @@ def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, 
     Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
 
 
-def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
+def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
     """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
@@ -145,7 +145,7 @@ def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
                 writer.add(rows)
             report = writer.close()
             check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
-            return Attempt(str(directory), report)
+            return TaskAttempt(str(directory), report)
         except EncodeError as error:
             error.file = f"{task.source} in {task.files[0]}"
             raise
@@ -164,7 +164,9 @@ class _Files:
         with reading(source):
             plain = ds.dataset(source, format="parquet")
             self.is_hive = any("/topic=" in path for path in plain.files)
-            self._dataset = ds.dataset(source, format="parquet", partitioning=_HIVE if self.is_hive else None)
+            self._dataset = ds.dataset(
+                source, format="parquet", partitioning=_HIVE_PARTITIONING if self.is_hive else None
+            )
             check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
             self._sizes = {fragment.path: _size(fragment) for fragment in fragments}
@@ -244,16 +246,16 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-_PAYLOAD = ((*_TEXT, *_BYTES), "binary or string")
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES_TYPES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_PAYLOAD_TYPES = ((*_TEXT_TYPES, *_BYTES_TYPES), "binary or string")
 _COLUMN_TYPES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], ...], str]] = {
-    "topic": (_TEXT, "string"),
+    "topic": (_TEXT_TYPES, "string"),
     "partition": _INTEGER,
     "offset": _INTEGER,
     "timestamp": ((pa.types.is_integer, pa.types.is_timestamp), "a timestamp, or milliseconds"),
-    "key": _PAYLOAD,
-    "value": _PAYLOAD,
+    "key": _PAYLOAD_TYPES,
+    "value": _PAYLOAD_TYPES,
 }
 
 
@@ -301,7 +303,7 @@ def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
     """
     with reading(task.files[0]):
         if _is_ordered(task):
-            yield from _batches(task, _READ)
+            yield from _batches(task, _READ_COLUMNS)
             return
         yield _sort_rows(task)
 
@@ -309,7 +311,7 @@ def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
 def _sort_rows(task: ParquetTask) -> pa.Table:
     most_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
     batches, size_bytes = [], 0
-    for batch in _batches(task, _READ):
+    for batch in _batches(task, _READ_COLUMNS):
         batches.append(batch)
         size_bytes += batch.nbytes
         if size_bytes > most_bytes:
@@ -337,8 +339,8 @@ def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordB
         FAR_TIMESTAMPS_COLUMN in column_names(path) for path in task.files
     )
     for path in task.files:
-        of = None if task.is_hive else task.source
-        batches = read_rows(path, columns, budget_bytes=task.budget_bytes, of=of)
+        topic_partition = None if task.is_hive else task.source
+        batches = read_rows(path, columns, budget_bytes=task.budget_bytes, topic_partition=topic_partition)
         yield from map(merge_far_times, batches) if has_far_times else batches
 
 

@@ -24,7 +24,7 @@ _MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share 
 _BUFFER_BYTES = 1 << 20
 _BUDGET_SHARES = 8  # number of equal shares of the budget; a column chunk may use one share
 _ROW_BYTES = 64  # estimate for the other columns of a row
-_PAYLOAD = ("key", "value", "headers")
+_PAYLOAD_COLUMNS = ("key", "value", "headers")
 _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 Sizes = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class ColumnChoice(NamedTuple):
 
 
 def read_rows(
-    path: str, columns: Sequence[str], *, budget_bytes: int, of: TopicPartition | None = None
+    path: str, columns: Sequence[str], *, budget_bytes: int, topic_partition: TopicPartition | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order, with plain columns in place of dictionaries.
 
@@ -50,7 +50,8 @@ def read_rows(
         path: path or URL of the file.
         columns: names of columns to read. Columns that the file does not have are skipped.
         budget_bytes: approximate memory limit, in bytes.
-        of: topic and partition of the rows to read, for files that have these columns; None reads all rows.
+        topic_partition: topic and partition of the rows to read, for files that have these columns; None reads all
+            rows.
 
     Raises:
         OSError, pa.ArrowException, ValueError: the file cannot be read.
@@ -60,14 +61,14 @@ def read_rows(
         metadata = pq.read_metadata(file)
         file_columns = pq.ParquetFile(file, metadata=metadata).schema_arrow.names
         names = [name for name in columns if name in file_columns]
-        read_columns = [*names, *(("topic", "partition") if of is not None else ())]
+        read_columns = [*names, *(("topic", "partition") if topic_partition is not None else ())]
         for number in range(metadata.num_row_groups):
-            if of is not None and not _has_rows(file, metadata, number, of):
+            if topic_partition is not None and not _has_rows(file, metadata, number, topic_partition):
                 continue
             choice = choose_reading(metadata.row_group(number), read_columns, budget_bytes)
             reader = _open_file(file, metadata, choice.dictionaries)
             for batch in reader.iter_batches(choice.rows, row_groups=[number], columns=read_columns, use_threads=False):
-                rows = batch if of is None else batch.filter(_matches_partition(batch, of))
+                rows = batch if topic_partition is None else batch.filter(_matches_partition(batch, topic_partition))
                 yield from split_rows(rows.select(names), min(MAX_BATCH_BYTES, max(budget_bytes // 16, 1)))
 
 
@@ -87,16 +88,19 @@ def _open_file(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
     )
 
 
-def _has_rows(file: Any, metadata: Any, number: int, of: TopicPartition) -> bool:
+def _has_rows(file: Any, metadata: Any, number: int, topic_partition: TopicPartition) -> bool:
     batches = _open_file(file, metadata, ("topic",)).iter_batches(
         _MAX_ROWS, row_groups=[number], columns=["topic", "partition"], use_threads=False
     )
-    return any(pc.any(_matches_partition(batch, of)).as_py() for batch in batches)
+    return any(pc.any(_matches_partition(batch, topic_partition)).as_py() for batch in batches)
 
 
-def _matches_partition(batch: pa.RecordBatch, of: TopicPartition) -> pa.Array:
+def _matches_partition(batch: pa.RecordBatch, topic_partition: TopicPartition) -> pa.Array:
     topics = _decode_dictionaries(batch.column("topic")).cast(pa.large_string())
-    return pc.and_(pc.equal(topics, of.topic), pc.equal(_decode_dictionaries(batch.column("partition")), of.partition))
+    return pc.and_(
+        pc.equal(topics, topic_partition.topic),
+        pc.equal(_decode_dictionaries(batch.column("partition")), topic_partition.partition),
+    )
 
 
 def choose_reading(group: Any, columns: Sequence[str], budget_bytes: int) -> ColumnChoice:
@@ -125,14 +129,14 @@ def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]
     if not rows.num_rows:
         return
     sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
-    for name in _PAYLOAD:
+    for name in _PAYLOAD_COLUMNS:
         if name in rows.schema.names:
             sizes += _value_sizes(rows.column(name))
     ends = np.cumsum(sizes)
     start = 0
     while start < rows.num_rows:
-        before = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, before + max_bytes, side="right")), start + 1)
+        start_bytes = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, start_bytes + max_bytes, side="right")), start + 1)
         part = rows.slice(start, stop - start)
         yield pa.RecordBatch.from_arrays(
             [_decode_dictionaries(column) for column in part.columns], names=part.schema.names

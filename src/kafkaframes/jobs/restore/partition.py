@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.attempts import Attempt, begin_attempt
-from kafkaframes.jobs.convert.segment import OUTSIDE
+from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt
+from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
 from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.restore.batches import Renumbering, Translation
 from kafkaframes.jobs.restore.cluster import Ends
 from kafkaframes.jobs.restore.groups import GroupsReport
 from kafkaframes.jobs.restore.settings import ABORT, NO_LIMITS, Limits, RestoreSettings
-from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
+from kafkaframes.jobs.restore.source import Lost, SegmentPart, SourceRun, good_batches
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.reasons import DROP
@@ -48,7 +48,7 @@ class RestoreTask:
         directory: directory for the output of task attempts.
         parts: segments of the source, in order.
         log_start_offset: log start offset of the source.
-        committed: committed offsets of the source's groups.
+        committed_offsets: committed offsets of the source's groups.
         now_ms: timestamp of added markers, in milliseconds.
         limits: range of the source partition to restore.
     """
@@ -59,7 +59,7 @@ class RestoreTask:
     settings: RestoreSettings
     parts: tuple[SegmentPart, ...] = ()
     log_start_offset: int = 0
-    committed: tuple[int, ...] = ()
+    committed_offsets: tuple[int, ...] = ()
     now_ms: int = 0
     limits: Limits = NO_LIMITS
 
@@ -70,7 +70,7 @@ class RestoreTask:
 
 
 @dataclass(slots=True)
-class PartitionReport(Values):
+class RestoredPartition(Values):
     """The report of one partition.
 
     Attributes:
@@ -83,7 +83,7 @@ class PartitionReport(Values):
         dropped: data that was omitted on purpose, by kind.
         open_transactions: producer ids of transactions without a marker at the log end.
         aborted: number of open transactions that the restore aborted with a marker.
-        committed: pairs of a committed source offset and its new offset.
+        committed_offsets: pairs of a committed source offset and its new offset.
         records_read, records_written: number of records of the source and of the new log. Added markers are only
             counted in ``aborted``.
         records_left_out: number of records that were read and not written, by reason.
@@ -141,31 +141,31 @@ def latest_epoch(written_partition: WrittenPartition) -> int:
     return max((one.leader_epoch for one in written_partition.epochs), default=-1)
 
 
-def restore_partition(task: RestoreTask) -> Attempt[PartitionReport]:
+def restore_partition(task: RestoreTask) -> TaskAttempt[RestoredPartition]:
     """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
         LogDirError: the source is damaged or cannot be read, or the result cannot be written.
     """
     with begin_attempt(task.directory, str(task.target)) as directory:
-        return Attempt(str(directory), _Restoring(task, directory).run())
+        return TaskAttempt(str(directory), _PartitionRestore(task, directory).run())
 
 
-class _Restoring:
+class _PartitionRestore:
     """The restore of one partition."""
 
     def __init__(self, task: RestoreTask, directory: Path) -> None:
         settings = task.settings
         self._task = task
         self._directory = directory
-        self._report = PartitionReport(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
-        self._translation = Translation(task.committed if settings.moves_offsets else ())
+        self._report = RestoredPartition(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
+        self._translation = Translation(task.committed_offsets if settings.moves_offsets else ())
         self._renumbering = Renumbering(
             settings, task.limits, log_start_offset=task.log_start_offset, translation=self._translation
         )
         self._writer: PartitionWriter | None = None
 
-    def run(self) -> PartitionReport:
+    def run(self) -> RestoredPartition:
         try:
             for part in self._task.parts:
                 self._segment(part)
@@ -186,7 +186,7 @@ class _Restoring:
             if self._renumbering.is_done:
                 return
 
-    def _chunks(self, part: SegmentPart, run: Run) -> list[bytes]:
+    def _chunks(self, part: SegmentPart, run: SourceRun) -> list[bytes]:
         ids = run.batches.column("producer_id")
         self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
@@ -217,7 +217,7 @@ class _Restoring:
 
     # ---------------------------------------------------------------------------------------------------- the end
 
-    def _finish(self) -> PartitionReport:
+    def _finish(self) -> RestoredPartition:
         report, renumbering, settings = self._report, self._renumbering, self._task.settings
         writer = self._writer = self._writer or self._new_writer(self._empty_start())
         self._end_transactions(writer)
@@ -272,7 +272,10 @@ class _Restoring:
         report = self._report
         if self._task.settings.moves_offsets:
             return self._translation.finish(report.log_end_offset)
-        return {one: min(max(one, report.log_start_offset), report.log_end_offset) for one in set(self._task.committed)}
+        return {
+            one: min(max(one, report.log_start_offset), report.log_end_offset)
+            for one in set(self._task.committed_offsets)
+        }
 
 
 @dataclass(slots=True, repr=False)
@@ -289,7 +292,7 @@ class RestoreReport(Shown, Done):
         cluster_id: cluster id of the new node; empty for an existing cluster.
     """
 
-    partitions: list[PartitionReport] = field(default_factory=list)
+    partitions: list[RestoredPartition] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
     groups: GroupsReport | None = None
     left_out: list[tuple[str, str]] = field(default_factory=list)
@@ -314,8 +317,8 @@ class RestoreReport(Shown, Done):
         return counts_text(self.partitions, "records_read", "records_written", "records_left_out")
 
     def __str__(self) -> str:
-        where = "nothing was written" if self.dry_run else f"written to {self.destination}"
-        return f"{count_text(len(self.partitions), 'partition')}, {self.counted}\n{where}"
+        outcome = "nothing was written" if self.dry_run else f"written to {self.destination}"
+        return f"{count_text(len(self.partitions), 'partition')}, {self.counted}\n{outcome}"
 
 
 # --------------------------------------------------------------------------------------------------------------- rows
@@ -339,7 +342,7 @@ class RowsWriter:
         source: TopicPartition | None = None,
     ) -> None:
         self._directory, self._settings, self._topic_id = directory, settings, topic_id
-        self._report = PartitionReport(target.topic, target.partition)
+        self._report = RestoredPartition(target.topic, target.partition)
         rows_of = source or target
         self._range = RowRange(settings.limits_of(rows_of.topic, rows_of.partition))
         self._builder = BatchBuilder(
@@ -366,7 +369,7 @@ class RowsWriter:
         selected_rows = self._range.take(table)
         self._report.records_read += table.num_rows
         if table.num_rows > selected_rows.num_rows:
-            self._report.records_left_out[OUTSIDE] += table.num_rows - selected_rows.num_rows
+            self._report.records_left_out[OUTSIDE_RANGE] += table.num_rows - selected_rows.num_rows
         if selected_rows.num_rows:
             if (
                 self._first_offset is None
@@ -376,7 +379,7 @@ class RowsWriter:
                 self._first_offset = selected_rows.column("offset")[0].as_py()
             self._write(self._builder.add(selected_rows))
 
-    def close(self) -> PartitionReport:
+    def close(self) -> RestoredPartition:
         """Complete the directory, and return the report.
 
         Raises:

@@ -205,8 +205,8 @@ def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
     """Reject a range with offsets that a partition does not have, or that does not name every partition."""
     if not settings.has_offset_range or settings.on_damage == DROP:  # damage hides the end of a log
         names_to_restore = {(one.topic, one.partition) for one in copies}
-        for setting, bound in zip(("start", "end"), settings.selection.log_range, strict=True):
-            per_partition(setting, bound, names_to_restore)
+        for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
+            per_partition(setting, limit, names_to_restore)
         return
     directories = [replace(directory, partitions=(partition,)) for directory, partition in copies.values()]
     check_offsets(settings.selection, directories)
@@ -230,8 +230,8 @@ def _plan_partition(target: TopicPartition, directory: LogDirectory, partition: 
     parts = list(_parts(directory, partition))
     nexts = [*(part.base_offset for part in parts), MAX_OFFSET][1:]
     limited_segments = tuple(
-        replace(part, end_offset=min(after, part.base_offset + MAX_INT32 + 1), is_last=part is parts[-1])
-        for part, after in zip(parts, nexts, strict=True)
+        replace(part, end_offset=min(next_part, part.base_offset + MAX_INT32 + 1), is_last=part is parts[-1])
+        for part, next_part in zip(parts, nexts, strict=True)
     )
     return PlannedPartition(
         target, partition.topic_partition, limited_segments, partition.log_start_offset, partition.directory
@@ -275,8 +275,8 @@ def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings
     for topic, directories_by_id in sorted(by_topic.items()):
         name = settings.new_name(topic)
         if name not in topic_ids and len(directories_by_id) > 1:
-            where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
-            raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
+            ids_text = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in directories_by_id.items())
+            raise LogDirError(f"{topic} has two ids ({ids_text}): name one source, or give the id")
         kept_id = next(iter(directories_by_id), None) if name == topic else None
         ids[name] = topic_ids.get(name) or kept_id or new_id()
     return ids

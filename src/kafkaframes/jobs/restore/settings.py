@@ -18,7 +18,7 @@ from kafkaframes.jobs.settings import (
     CodecName,
     RangeSettings,
     setting,
-    stored_bound,
+    to_stored_limit,
 )
 from kafkaframes.scan.ranges import (
     EARLIEST,
@@ -33,7 +33,7 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.wire.integers import MAX_INT32
 
-KEEP: Final = "keep"
+KEEP_OFFSETS: Final = "keep"
 REASSIGN: Final = "reassign"
 ABORT: Final = "abort"
 KRAFT: Final = "kraft"
@@ -75,10 +75,10 @@ class Limits(NamedTuple):
 NO_LIMITS: Final = Limits()
 
 
-def _limit_of(setting: str, bound: Bound, name: Name) -> tuple[int | None, int | None]:
+def _limit_of(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
     """Return the offset or the time of a bound in a partition."""
-    value = per_partition(setting, restrict_bound(bound, {name}), {name})[name]
-    if isinstance(bound, AtTime):
+    value = per_partition(setting, restrict_bound(limit, {name}), {name})[name]
+    if isinstance(limit, AtTime):
         return None, value
     if value == EARLIEST and setting == "end":
         return 0, None
@@ -93,34 +93,36 @@ class RestoreSettings(RangeSettings):
     DataFrames).
     """
 
-    topic_map: Pairs = setting((), "Give a topic another name.", shown="OLD=NEW")
+    topic_map: Pairs = setting((), "Give a topic another name.", default_text="OLD=NEW")
     topic_ids: Pairs = setting(
-        (), "Give a topic this id, instead of the source's or a new one.", flag="--topic-id", shown="TOPIC=ID"
+        (), "Give a topic this id, instead of the source's or a new one.", flag="--topic-id", default_text="TOPIC=ID"
     )
     topic_configs: Pairs = setting(
-        (), "A setting for all topics, or for one; repeatable.", flag="--config", shown="[TOPIC:]NAME=VALUE"
+        (), "A setting for all topics, or for one; repeatable.", flag="--config", default_text="[TOPIC:]NAME=VALUE"
     )
     keep_retention: bool = setting(
         False, "Keep the retention settings. Default: retention.ms is -1, so that the broker deletes nothing."
     )
-    offsets: Literal["keep", "reassign"] = setting(KEEP, "Keep the offsets, or assign new ones without gaps.")
-    start_offset: int = setting(0, "With --offsets reassign: the first offset.", least=0)
+    offsets: Literal["keep", "reassign"] = setting(KEEP_OFFSETS, "Keep the offsets, or assign new ones without gaps.")
+    start_offset: int = setting(0, "With --offsets reassign: the first offset.", minimum=0)
     on_damage: Literal["fail", "drop"] = setting(
-        "fail", "At a damaged batch: stop, or omit the batch and report it.", stored=STORED_MODE
+        "fail", "At a damaged batch: stop, or omit the batch and report it.", stored_as=STORED_MODE
     )
     open_transactions: Literal["keep", "abort"] = setting(
-        KEEP, "Keep open transactions open, or abort them with a marker at the end of the log."
+        KEEP_OFFSETS, "Keep open transactions open, or abort them with a marker at the end of the log."
     )
     leader_epoch: int | None = setting(
-        None, "Write this epoch into every batch of format 2. Use 0 for an existing cluster.", least=0
+        None, "Write this epoch into every batch of format 2. Use 0 for an existing cluster.", minimum=0
     )
     segment_bytes: int | None = setting(
-        None, "Size of new segments, in bytes. Default: the segments of the source.", least=1
+        None, "Size of new segments, in bytes. Default: the segments of the source.", minimum=1
     )
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
+    index_interval_bytes: int = setting(
+        INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", minimum=0
+    )
     groups: bool = setting(True, "Also copy the committed offsets of groups.")
     offsets_partitions: int | None = setting(
-        None, "Number of partitions of __consumer_offsets. Default: as in the source.", least=1
+        None, "Number of partitions of __consumer_offsets. Default: as in the source.", minimum=1
     )
     keep_commit_times: bool = setting(
         False,
@@ -130,13 +132,13 @@ class RestoreSettings(RangeSettings):
     record_format: Literal[0, 1, 2] = setting(2, "From Parquet.")
     codec: CodecName = setting("none", "With Parquet sources: codec of the new batches.")
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
-    batch_bytes: int = setting(BATCH_BYTES, "With Parquet sources: size of a batch, in bytes.", least=1)
+    batch_bytes: int = setting(BATCH_BYTES, "With Parquet sources: size of a batch, in bytes.", minimum=1)
     bootstrap: Literal["kraft", "none"] = setting(
         KRAFT,
         "Write the metadata of a new single-node cluster (kraft), or only partition directories for an "
         "existing cluster (none).",
     )
-    node_id: int = setting(1, "The node id of the new single node.", least=0)
+    node_id: int = setting(1, "The node id of the new single node.", minimum=0)
     cluster_id: str | None = setting(None, "The cluster id of the new single node. Default: a new one.")
     release: str = setting(DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(RELEASES))
 
@@ -159,26 +161,26 @@ class RestoreSettings(RangeSettings):
             OptionError: the range is specified by partition and does not name this one.
         """
         (first_offset, start_time), (end_offset, end_time) = (
-            _limit_of(setting, bound, (topic, partition))
-            for setting, bound in zip(("start", "end"), self.selection.log_range, strict=True)
+            _limit_of(setting, limit, (topic, partition))
+            for setting, limit in zip(("start", "end"), self.selection.log_range, strict=True)
         )
         return Limits(first_offset, end_offset, start_time, end_time)
 
     @property
     def has_offset_range(self) -> bool:
         """Whether the range starts or ends at an offset."""
-        return any(bound not in (EARLIEST, LATEST) and not isinstance(bound, AtTime) for bound in self._bounds)
+        return any(limit not in (EARLIEST, LATEST) and not isinstance(limit, AtTime) for limit in self._bounds)
 
     @property
     def has_time_range(self) -> bool:
         """Whether the range starts or ends at a time."""
-        return any(isinstance(bound, AtTime) for bound in self._bounds)
+        return any(isinstance(limit, AtTime) for limit in self._bounds)
 
     @property
     def _bounds(self) -> tuple[Bound, Bound]:
         return self.selection.log_range
 
-    def stored_values(self) -> dict[str, Any]:
+    def to_stored_values(self) -> dict[str, Any]:
         """Return the range under the keys that reports of all releases use. A range by partition adds two keys."""
         start, end = self._bounds
         values: dict[str, Any] = {
@@ -188,7 +190,7 @@ class RestoreSettings(RangeSettings):
             "until_timestamp_ms": time_of_bound(end),
         }
         if isinstance(self.start, Mapping) or isinstance(self.end, Mapping):
-            values |= {"start": stored_bound(start), "end": stored_bound(end)}
+            values |= {"start": to_stored_limit(start), "end": to_stored_limit(end)}
         elif end == EARLIEST:
             values["until_offset"] = EARLIEST
         return values

@@ -58,7 +58,7 @@ class Lost(NamedTuple):
     is_tail: bool = False
 
 
-class Run(NamedTuple):
+class SourceRun(NamedTuple):
     """Valid batches in order.
 
     Attributes:
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     start: int
 
 
-def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterator[Run]:
+def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterator[SourceRun]:
     """Yield the valid batches of a segment, some megabytes at a time.
 
     Args:
@@ -88,14 +88,14 @@ def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterat
             batches, good = window.in_data(), _good_until(window, part, next_offset)
             if good:
                 next_offset = int(batches.column("last_offset")[good - 1]) + 1
-                yield Run(as_array(window.data), batches.part(0, good), window.start)
+                yield SourceRun(as_array(window.data), batches.part(0, good), window.start)
             if good < len(batches):
                 stop = _Stop(int(window.batches.column("position")[good]), "a batch whose CRC or offsets are wrong")
             elif batches.end.can_continue:
                 continue
             else:
                 stop = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)
-            yield from _rest(part, read_at, stop, next_offset, losses, skip)
+            yield from _describe_tail(part, read_at, stop, next_offset, losses, skip)
             return
 
 
@@ -115,27 +115,27 @@ def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
     return int(bad[0]) if len(bad) else len(batches)
 
 
-def _rest(
+def _describe_tail(
     part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, losses: list[Lost], skip: bool
-) -> Iterator[Run]:
+) -> Iterator[SourceRun]:
     """Yield the valid batches after the first damage."""
     if stop.position >= part.size_bytes:
         return
-    rest = np.frombuffer(read_at(stop.position, part.size_bytes - stop.position), np.uint8)
-    is_empty = not rest.any()
+    tail = np.frombuffer(read_at(stop.position, part.size_bytes - stop.position), np.uint8)
+    is_empty = not tail.any()
     if part.is_last and (stop.is_torn or is_empty):
-        what = "zeros: never written" if is_empty else "a batch that was not written to its end"
-        losses.append(Lost(part.path, stop.position, part.size_bytes, what, is_tail=True))
+        reason = "zeros: never written" if is_empty else "a batch that was not written to its end"
+        losses.append(Lost(part.path, stop.position, part.size_bytes, reason, is_tail=True))
         return
     if not skip:
         raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
-    salvage_result = salvage(rest, base_offset=next_offset, end_offset=part.end_offset)
+    salvage_result = salvage(tail, base_offset=next_offset, end_offset=part.end_offset)
     losses += [
         Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvage_result.losses
     ]
     for start, end in salvage_result.ranges():
-        chunk = rest[start:end]
-        yield Run(chunk, scan_all(chunk, rules=FILE), stop.position + start)
+        chunk = tail[start:end]
+        yield SourceRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 
 
 _TOPIC_RESOURCE = 2
@@ -172,13 +172,13 @@ def metadata_of(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
     for directory in directories:
         for partition in directory.partitions:
             if partition.topic == names.CLUSTER_METADATA_TOPIC and partition.is_live:
-                read = _read(directory.filesystem, partition)
+                read = _read_metadata(directory.filesystem, partition)
                 metadata.topics |= read.topics
                 metadata.next_producer_id = max(metadata.next_producer_id, read.next_producer_id)
     return metadata
 
 
-def _read(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
+def _read_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
     metadata, by_id = SourceMetadata(), dict[object, str]()
     topics = metadata.topics
     for value in _values(filesystem, partition):
@@ -186,23 +186,23 @@ def _read(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
             record = decode_metadata_record(names.CLUSTER_METADATA_TOPIC, value)
         except DecodeError:
             continue
-        said, kind = record.value, type(record.value).spec.name
+        metadata_value, kind = record.value, type(record.value).spec.name
         if kind == "TopicRecord":
-            by_id[said.topic_id] = said.name
-            topics.setdefault(said.name, TopicSettings()).partitions = 0
+            by_id[metadata_value.topic_id] = metadata_value.name
+            topics.setdefault(metadata_value.name, TopicSettings()).partitions = 0
         elif kind == "RemoveTopicRecord":
-            topics.pop(by_id.pop(said.topic_id, ""), None)
-        elif kind == "PartitionRecord" and said.topic_id in by_id:
-            topic = topics[by_id[said.topic_id]]
-            topic.partitions = max(topic.partitions, said.partition_id + 1)
-        elif kind == "ConfigRecord" and said.resource_type == _TOPIC_RESOURCE:
-            configs = topics.setdefault(said.resource_name, TopicSettings()).configs
-            if said.value is None:
-                configs.pop(said.name, None)
+            topics.pop(by_id.pop(metadata_value.topic_id, ""), None)
+        elif kind == "PartitionRecord" and metadata_value.topic_id in by_id:
+            topic = topics[by_id[metadata_value.topic_id]]
+            topic.partitions = max(topic.partitions, metadata_value.partition_id + 1)
+        elif kind == "ConfigRecord" and metadata_value.resource_type == _TOPIC_RESOURCE:
+            configs = topics.setdefault(metadata_value.resource_name, TopicSettings()).configs
+            if metadata_value.value is None:
+                configs.pop(metadata_value.name, None)
             else:
-                configs[said.name] = said.value
+                configs[metadata_value.name] = metadata_value.value
         elif kind == "ProducerIdsRecord":
-            metadata.next_producer_id = max(metadata.next_producer_id, said.next_producer_id)
+            metadata.next_producer_id = max(metadata.next_producer_id, metadata_value.next_producer_id)
     return metadata
 
 
@@ -224,7 +224,7 @@ def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
             is_selected = (
                 ~content.batches.is_control[content.owners] & (index.offsets >= start) & (index.value_size >= 0)
             )
-            for at, size in zip(
+            for position, size in zip(
                 index.value_at[is_selected].tolist(), index.value_size[is_selected].tolist(), strict=True
             ):
-                yield buf[at : at + size].tobytes()
+                yield buf[position : position + size].tobytes()

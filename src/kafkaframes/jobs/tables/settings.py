@@ -36,39 +36,43 @@ class TopicTableSettings(ConditionSettings):
         "Schema file: JSON Schema, .avsc or Protobuf descriptors. ID=FILE for values with a registry's "
         "prefix; repeatable.",
         flag="--schema",
-        shown="[ID=]FILE",
+        default_text="[ID=]FILE",
     )
     registry: str | None = setting(
-        None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False, secret=True
+        None,
+        "A schema registry, http(s)://[user:password@]host[:port].",
+        default_text="URL",
+        is_recorded=False,
+        secret=True,
     )
     subject: str | None = setting(
-        None, "Registry subject whose newest schema defines the columns. Default: TOPIC-value.", shown="NAME"
+        None, "Registry subject whose newest schema defines the columns. Default: TOPIC-value.", default_text="NAME"
     )
     message: str | None = setting(
-        None, "Full name of the Protobuf message. Default: the first message in the file.", shown="NAME"
+        None, "Full name of the Protobuf message. Default: the first message in the file.", default_text="NAME"
     )
     dead_letters: str | None = setting(
-        None, "Table for records that cannot be decoded. Default: DIR-dead-letters.", shown="DIR"
+        None, "Table for records that cannot be decoded. Default: DIR-dead-letters.", default_text="DIR"
     )
     continuous: bool = setting(False, "Keep running and add new records, until Ctrl-C or SIGTERM.")
     interval: float = setting(
         60.0,
         "With --continuous: minimum time between two commits, in seconds. A shorter time creates smaller files.",
-        least=0.1,
-        shown="SECONDS",
+        minimum=0.1,
+        default_text="SECONDS",
     )
     commit_bytes: int = setting(
         COMMIT_BYTES,
         "Bytes of log in one commit. If the run is killed, at most one commit has to be repeated.",
-        least=1,
+        minimum=1,
         flag="--commit-every",
-        shown="SIZE",
+        default_text="SIZE",
     )
     overwrite: bool = setting(False, "Replace the table's content in one commit.")
     catalog: str | None = setting(
-        None, "Iceberg catalog in the configuration of pyiceberg. Default: DIR/catalog.db.", shown="NAME"
+        None, "Iceberg catalog in the configuration of pyiceberg. Default: DIR/catalog.db.", default_text="NAME"
     )
-    table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", shown="NS.NAME")
+    table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", default_text="NS.NAME")
 
     def _refuse(self) -> None:
         if self.isolation is None:

@@ -35,7 +35,7 @@ NO_RANGES: Mapping[str, OffsetRange] = MappingProxyType({})
 _SEQUENCES = 2**31
 
 
-class Task(NamedTuple):
+class VerifyTask(NamedTuple):
     """A segment to verify. ``deep`` also verifies its records. Batches without ``offsets`` are not verified."""
 
     filesystem: FileSystem
@@ -80,20 +80,20 @@ class VerifyReport:
         return {**verdict, **counts, "findings": [finding.as_json() for finding in self.findings]}
 
 
-def run_task(task: Task) -> SegmentFacts:
+def run_task(task: VerifyTask) -> SegmentFacts:
     """Verify one segment."""
     return verify_segment(task.filesystem, task.segment, deep=task.deep, offsets=task.offsets)
 
 
 def tasks_of(
     directories: Iterable[LogDirectory], *, deep: bool = False, ranges: Mapping[str, OffsetRange] = NO_RANGES
-) -> Iterator[Task]:
+) -> Iterator[VerifyTask]:
     """Yield the segments to verify, in the order in which ``verify`` expects their results."""
     for directory in directories:
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)
             for segment in _segments_to_verify(partition, offsets):
-                yield Task(directory.filesystem, segment, deep, offsets)
+                yield VerifyTask(directory.filesystem, segment, deep, offsets)
 
 
 def _segments_to_verify(partition: Partition, offsets: OffsetRange) -> tuple[Segment, ...]:
@@ -131,9 +131,9 @@ def verify(
             facts = [next(results) for _ in segments]
             _count(report, facts)
             count = min(len(segments), len(partition.segments))
-            verified = replace(partition, segments=segments[:count])
+            verified_partition = replace(partition, segments=segments[:count])
             report.findings += _find_left_over(partition)
-            report.findings += _partition_findings(directory.filesystem, verified, facts[:count], offsets)
+            report.findings += _partition_findings(directory.filesystem, verified_partition, facts[:count], offsets)
     return report
 
 
@@ -223,8 +223,8 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
         for producer, epoch, sequence, base, last, attributes, position, timestamp in entry.producers.T.tolist():
             if sequence < 0 or attributes & CONTROL:
                 continue
-            last_sequence, before = expected_sequences.get((producer, epoch), (sequence, timestamp))
-            is_forgotten = sequence == 0 and timestamp - before >= DEFAULT_EXPIRATION_MS
+            last_sequence, previous_time = expected_sequences.get((producer, epoch), (sequence, timestamp))
+            is_forgotten = sequence == 0 and timestamp - previous_time >= DEFAULT_EXPIRATION_MS
             if sequence != last_sequence and not is_forgotten:
                 message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {last_sequence} was expected"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
@@ -239,8 +239,7 @@ def _transactions(
     aborted_transactions: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
         result = {
-            ended_transaction.last_offset: ended_transaction
-            for ended_transaction in _aborted_transactions(item, follow)
+            ended_transaction.last_offset: ended_transaction for ended_transaction in _replay_aborted(item, follow)
         }
         aborted_transactions += result.values()
         file = segment.txn_index
@@ -292,7 +291,7 @@ def _open_transactions(
         yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
 
 
-def _aborted_transactions(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+def _replay_aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
     for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
@@ -348,8 +347,12 @@ def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> 
             yield Finding(Severity.WARNING, "checkpoint-beyond-end", message, partition.directory, offset=offset)
 
 
-_OURS = ("_SUCCESS", "group-offsets.csv", ".kafkaframes-streams")  # files of restores, rewrites and streaming sinks
-_OF_DIRECTORIES = frozenset(
+_KAFKAFRAMES_FILES = (
+    "_SUCCESS",
+    "group-offsets.csv",
+    ".kafkaframes-streams",
+)  # files of restores, rewrites and streaming sinks
+_DIRECTORY_FILES = frozenset(
     (
         names.META_PROPERTIES,
         names.CLEAN_SHUTDOWN_FILE,
@@ -357,11 +360,17 @@ _OF_DIRECTORIES = frozenset(
         *names.OFFSET_CHECKPOINTS,
         "bootstrap.checkpoint",
         "kafkaframes.broker.json",  # FILE_NAME in broker/state/metadata_file.py
-        *_OURS,
+        *_KAFKAFRAMES_FILES,
     )
 )
-_OF_PARTITIONS = frozenset(
-    (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA, "quorum-state", "remote_log_snapshot", *_OURS)
+_PARTITION_FILES = frozenset(
+    (
+        names.LEADER_EPOCH_CHECKPOINT,
+        names.PARTITION_METADATA,
+        "quorum-state",
+        "remote_log_snapshot",
+        *_KAFKAFRAMES_FILES,
+    )
 )
 _INDEX_CACHE = "remote-log-index-cache"  # the only directory that LogManager skips when it loads partitions
 
@@ -381,7 +390,7 @@ def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
 def _in_directory(directory: LogDirectory) -> Iterator[Finding]:
     for entry in directory.filesystem.list_directory(directory.path):
         if not entry.is_directory:
-            yield from _file(entry, _OF_DIRECTORIES)
+            yield from _file(entry, _DIRECTORY_FILES)
         elif entry.name != _INDEX_CACHE and DirectoryName.parse(entry.name) is None:
             message = "a directory that is not named topic-partition: a broker does not start with it"
             yield Finding(Severity.WARNING, "unexpected", message, entry.path)
@@ -392,7 +401,7 @@ def _in_partition(filesystem: FileSystem, partition: Partition) -> Iterator[Find
         if entry.is_directory:
             yield Finding(Severity.NOTE, "unexpected", "a directory in a partition's", entry.path)
         elif FileName.parse(entry.name) is None:
-            yield from _file(entry, _OF_PARTITIONS)
+            yield from _file(entry, _PARTITION_FILES)
 
 
 def _file(entry: FileInfo, known_names: frozenset[str]) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 _PART_BYTES = 2 << 20  # bytes that are decompressed at once
 _RATIO = 8.0  # assumed ratio of decompressed to compressed size
-UNKNOWN = -(2**63)
+UNKNOWN_TIMESTAMP = -(2**63)
 _MAX_REPORTED = 100  # reported inner CRC errors of a batch
 
 
@@ -49,16 +49,16 @@ class Judged(NamedTuple):
 
     Attributes:
         rows: number of readable records of each batch.
-        first_offsets: first offset of each batch; ``UNKNOWN`` for a compressed message of format 0 or 1 without
-            readable records.
+        first_offsets: first offset of each batch; ``UNKNOWN_TIMESTAMP`` for a compressed message of format 0 or 1
+            without readable records.
         problems: reason why a batch has fewer readable records than its header declares, by batch number.
-        wrong: first offsets of inner messages with a wrong CRC, by batch number.
+        wrong_messages: first offsets of inner messages with a wrong CRC, by batch number.
     """
 
     rows: Ints
     first_offsets: Ints
     problems: dict[int, str]
-    wrong: dict[int, list[int]]
+    wrong_messages: dict[int, list[int]]
 
 
 def judge(data: bytes | Bytes, batches: Batches) -> Judged:
@@ -70,31 +70,31 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     first = 0
     for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
-            _judge(part, first + part.first, judgement)
+            _judge_batches(part, first + part.first, judgement)
         first += len(chunk.batches)
     return judgement
 
 
-def _judge(part: Decoded, first: int, judgement: Judged) -> None:
+def _judge_batches(part: Decoded, first: int, judgement: Judged) -> None:
     batches, sections, index = part.batches, part.sections, part.index
     judgement.rows[first : first + len(batches)] = index.rows
     judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
     wrappers = batches.is_wrapper
-    judgement.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN
+    judgement.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN_TIMESTAMP
     wrapper_rows = np.flatnonzero(wrappers & (index.rows > 0))
     judgement.first_offsets[first + wrapper_rows] = index.offsets[part.starts[wrapper_rows]]
     for row in wrapper_rows.tolist():
         record_range = slice(int(part.starts[row]), int(part.starts[row + 1]))
         right = scan.check_message_crcs(sections.buf, index.headers_at[record_range])
-        wrong = index.offsets[record_range][right == 0][:_MAX_REPORTED].tolist()
-        if wrong:
-            judgement.wrong[first + row] = wrong
+        wrong_offsets = index.offsets[record_range][right == 0][:_MAX_REPORTED].tolist()
+        if wrong_offsets:
+            judgement.wrong_messages[first + row] = wrong_offsets
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 
 Observe = Callable[[Window], None]
-KEPT = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
+KEPT_COLUMNS = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
 PRODUCER_COLUMNS = (
     "producer_id",
     "producer_epoch",
@@ -194,12 +194,12 @@ def _verify_batches(
         _verify_crcs(window, facts)
         _read_records(window, facts, deep)
         producers.append(_producers(window.batches))
-        tables.append(window.batches.table[[COLUMN[name] for name in KEPT]])
+        tables.append(window.batches.table[[COLUMN[name] for name in KEPT_COLUMNS]])
         facts.batches += len(window.batches)
         counts = window.batches.column("count")
         facts.records += int(counts[counts > 0].sum())
-    joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT), 0), np.int64)
-    kept_columns = dict(zip(KEPT, joined_tables, strict=True))
+    joined_tables = np.concatenate(tables, axis=1) if tables else np.empty((len(KEPT_COLUMNS), 0), np.int64)
+    kept_columns = dict(zip(KEPT_COLUMNS, joined_tables, strict=True))
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
     _verify_end(read_at, facts, end, limit)
     _verify_offsets(facts, kept_columns)
@@ -208,8 +208,8 @@ def _verify_batches(
 
 
 def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
-    wrong = np.flatnonzero(scan.check_crcs(window.data, window.in_data()) == 0)
-    for row in wrong.tolist():
+    wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.in_data()) == 0)
+    for row in wrong_batches.tolist():
         position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
         facts.error("crc", "the batch's CRC is not that of its bytes", position=position, offset=offset)
 
@@ -224,7 +224,7 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     judgement = judge(window.data, window.in_data().select(rows))
     is_control = batches.is_control[rows]  # parsed for the markers, even if the batch is sound
     facts.records += int(judgement.rows[~batches.is_v2[rows]].sum())
-    for index in sorted({*judgement.problems, *judgement.wrong}):
+    for index in sorted({*judgement.problems, *judgement.wrong_messages}):
         if not is_control[index]:
             _note_damage(judgement, index, int(positions[rows[index]]), facts)
     for row in rows[is_control].tolist():
@@ -237,9 +237,9 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
 def _note_damage(judgement: Judged, index: int, position: int, facts: SegmentFacts) -> None:
     if index in judgement.problems:
         first = int(judgement.first_offsets[index])
-        offset = None if first == UNKNOWN else first
+        offset = None if first == UNKNOWN_TIMESTAMP else first
         facts.error("records", judgement.problems[index], position=position, offset=offset)
-    for offset in judgement.wrong.get(index, []):
+    for offset in judgement.wrong_messages.get(index, []):
         message = "the CRC of a message inside a compressed one is not that of its bytes"
         facts.error("inner-crc", message, position=position, offset=offset)
 
@@ -263,20 +263,22 @@ def _producers(batches: Batches) -> Ints:
 
 
 def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: int) -> None:
-    rest = limit - end.position
-    if rest <= 0:
+    tail_bytes = limit - end.position
+    if tail_bytes <= 0:
         return
     if _is_zero(read_at, end.position, limit):
-        message = f"{count_text(rest, 'byte')} of zeros at the end, as preallocation leaves them"
+        message = f"{count_text(tail_bytes, 'byte')} of zeros at the end, as preallocation leaves them"
         facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
     elif end.status == TORN:
         facts.error(
-            "torn-tail", f"the file ends with {count_text(rest, 'byte')} of an incomplete batch", position=end.position
+            "torn-tail",
+            f"the file ends with {count_text(tail_bytes, 'byte')} of an incomplete batch",
+            position=end.position,
         )
     else:
         facts.error(
             "framing",
-            f"{END_REASONS[end.status]}; {count_text(rest, 'byte')} {verb_text(rest, 'follows', 'follow')}",
+            f"{END_REASONS[end.status]}; {count_text(tail_bytes, 'byte')} {verb_text(tail_bytes, 'follows', 'follow')}",
             position=end.position,
         )
 
@@ -297,9 +299,9 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
     facts.first_offset, facts.last_offset = int(bases[0]), int(lasts.max())
     is_later_start = bases[0] > facts.base_offset and facts.offsets.first_offset > facts.base_offset
     before_first = int(bases[0]) if is_later_start else facts.base_offset
-    before = np.concatenate(([before_first - 1], np.maximum.accumulate(lasts)[:-1]))
-    for row in np.flatnonzero((bases <= before) | (lasts < bases)).tolist():
-        message = f"offsets {bases[row]} to {lasts[row]} do not lie above {before[row]}"
+    previous_lasts = np.concatenate(([before_first - 1], np.maximum.accumulate(lasts)[:-1]))
+    for row in np.flatnonzero((bases <= previous_lasts) | (lasts < bases)).tolist():
+        message = f"offsets {bases[row]} to {lasts[row]} do not lie above {previous_lasts[row]}"
         facts.error("offset-order", message, position=int(positions[row]), offset=int(bases[row]))
     for row in np.flatnonzero(lasts - facts.base_offset > MAX_INT32).tolist()[:1]:
         message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
@@ -308,7 +310,7 @@ def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
     for row in np.flatnonzero(kept_columns["leader_epoch"] < -1).tolist():
         message = f"leader epoch {kept_columns['leader_epoch'][row]}; it is outside the CRC"
         facts.error("leader-epoch", message, position=int(positions[row]), offset=int(bases[row]))
-    facts.has_holes = bool((bases[is_modern] != before[is_modern] + 1).any())
+    facts.has_holes = bool((bases[is_modern] != previous_lasts[is_modern] + 1).any())
 
 
 def _epoch_runs(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
@@ -347,10 +349,12 @@ def _index_findings(
         return
     positions, lasts = kept_columns["position"], kept_columns["last_offset"]
     rows = np.searchsorted(positions, index.positions)
-    is_start = _holds(positions, rows, index.positions)
+    is_start = _contains_values(positions, rows, index.positions)
     owner = np.searchsorted(lasts, index.offsets)  # batch whose last offset is the entry's offset
     before_next = owner < np.append(rows[1:], len(positions))
-    is_named = _holds(lasts, owner, index.offsets) | ~_holds(kept_columns["magic"], owner, np.full(len(owner), 2))
+    is_named = _contains_values(lasts, owner, index.offsets) | ~_contains_values(
+        kept_columns["magic"], owner, np.full(len(owner), 2)
+    )
     is_in_place = is_named & (owner >= rows) & before_next
     is_verified = _is_verified(index.offsets, facts)
     if facts.offsets.is_limited and len(positions):
@@ -389,8 +393,8 @@ def _time_index_findings(
         return
     largest = np.maximum.accumulate(kept_columns["max_timestamp"])
     owner = np.searchsorted(kept_columns["last_offset"], index.offsets)  # batch that contains the entry's offset
-    is_right = _holds(largest, owner, index.timestamps)
-    is_right |= _holds(
+    is_right = _contains_values(largest, owner, index.timestamps)
+    is_right |= _contains_values(
         kept_columns["magic"], owner, np.zeros(len(owner), np.int64)
     )  # 0.10 indexed times that format 0 lacks
     if facts.offsets.first_offset > base_offset:  # an earlier batch, which is not read, may have the largest timestamp
@@ -398,13 +402,13 @@ def _time_index_findings(
         is_right[inside] |= index.timestamps[inside] > largest[owner[inside]]
     for entry in np.flatnonzero(_is_verified(index.offsets, facts) & ~is_right).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
-        at = entry * TIME_ENTRY.itemsize
-        yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, at, int(index.offsets[entry]))
+        position = entry * TIME_ENTRY.itemsize
+        yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, position, int(index.offsets[entry]))
 
 
-def _holds(values: Ints, rows: npt.NDArray[np.intp], expected: Ints) -> npt.NDArray[np.bool_]:
+def _contains_values(values: Ints, rows: npt.NDArray[np.intp], expected_values: Ints) -> npt.NDArray[np.bool_]:
     """Return a flag for each row: whether the row exists in ``values`` and contains the given value."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
-    result[inside] = values[rows[inside]] == expected[inside]
+    result[inside] = values[rows[inside]] == expected_values[inside]
     return result

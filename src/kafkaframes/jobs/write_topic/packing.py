@@ -22,7 +22,7 @@ from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_apart
 from kafkaframes.records.partitioner import partitions_of_rows, split_by_partition
 
-GATHER_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
+MIN_PACKED_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
 
 
 class Packed(NamedTuple):
@@ -73,27 +73,27 @@ class Packer:
             EncodeError: a row has no topic, or is too large for a batch.
             OptionError: the topic does not have the partition of a row.
         """
-        for rows in gather_batches(batches, GATHER_BYTES):
+        for rows in gather_batches(batches, MIN_PACKED_BYTES):
             if self.topic is not None:
-                yield list(self._of_topic(self.topic, rows))
+                yield list(self._pack_topic(self.topic, rows))
                 continue
             names = rows.column("topic")
             check_topics(names)
             topics = pc.unique(names).to_pylist()
-            yield [part for name in topics for part in self._of_topic(name, rows.filter(pc.equal(names, name)))]
+            yield [part for name in topics for part in self._pack_topic(name, rows.filter(pc.equal(names, name)))]
 
-    def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
+    def _pack_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
-        for number, mine in split_by_partition(add_timestamps(rows, self.now_ms()), partitions):
-            yield self._pack_rows(TopicPartition(topic, number), mine)
+        for number, partition_rows in split_by_partition(add_timestamps(rows, self.now_ms()), partitions):
+            yield self._pack_rows(TopicPartition(topic, number), partition_rows)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self.counts_of(topic)
         if "partition" in rows.schema.names and not pa.types.is_null(rows.column("partition").type):
             check_partitions(rows.column("partition"))
-        partitions, wrong = partitions_of_rows(rows, count)
-        if wrong is not None:
-            raise OptionError(f"topic {topic} has no partition {partitions[wrong]}, it has {count}")
+        partitions, wrong_row = partitions_of_rows(rows, count)
+        if wrong_row is not None:
+            raise OptionError(f"topic {topic} has no partition {partitions[wrong_row]}, it has {count}")
         free = partitions < 0
         if free.any():
             partitions[free] = self.turn % count  # one partition for all rows without key and partition (KIP-480)

@@ -43,7 +43,7 @@ from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 _MODULE: Final = "kafkaframes.jobs.write_topic.transaction_process"
-_PURPOSE: Final = "holds this sink's transactions"
+_SOCKET_PURPOSE: Final = "holds this sink's transactions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class TransactionProcess:
             ) from error
 
     def _start(self, path: Path) -> None:
-        control.start_process(_MODULE, path, pickle.dumps(self), purpose=_PURPOSE)
+        control.start_process(_MODULE, path, pickle.dumps(self), purpose=_SOCKET_PURPOSE)
 
 
 def digest_of(options: TopicWriteOptions) -> str:

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from kafkaframes.client import Producer
 
 DEFAULT_BATCH: Final = 1 << 18  # batch.size, in bytes, if the options do not set it
-_BATCH: Final = {"batch_size": DEFAULT_BATCH}
+_DEFAULT_BATCH_SETTINGS: Final = {"batch_size": DEFAULT_BATCH}
 
 
 def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
     """Return a producer with large batches, unless the options set ``batch.size``."""
     from kafkaframes.client import Producer
 
-    defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}
+    defaults = {
+        name: value for name, value in _DEFAULT_BATCH_SETTINGS.items() if name.replace("_", ".") not in options.client
+    }
     return Producer(**{**options.client, **defaults, **settings})

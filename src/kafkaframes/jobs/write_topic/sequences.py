@@ -24,9 +24,9 @@ A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Question
 any                                       ``{"refused": reason}``, and the batch fails
 ========================================= =====================================================
 
-If other tasks have leases of all partitions that a task requests, the answer is delayed. After ``POLL_S`` seconds the
-server sends an empty ``got``, and the task asks again, so neither side waits for a dead peer. A task whose connection
-ends before ``end`` is lost.
+If other tasks have leases of all partitions that a task requests, the answer is delayed. After ``POLL_TIMEOUT_S``
+seconds the server sends an empty ``got``, and the task asks again, so neither side waits for a dead peer. A task whose
+connection ends before ``end`` is lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.jobs.driver_process.task_server import (
     CONNECTION_ERRORS,
-    GREETING_S,
+    GREETING_TIMEOUT_S,
     SECRET_BYTES,
     TaskConnection,
     TaskServer,
@@ -64,9 +64,9 @@ class Lease(NamedTuple):
     records: int
 
 
-_WRITING: Final = "writing"
-_DONE: Final = "done"
-_LOST: Final = "lost"
+_LEASE_WRITING: Final = "writing"
+_LEASE_DONE: Final = "done"
+_LEASE_LOST: Final = "lost"
 
 
 class Ledger:
@@ -89,7 +89,7 @@ class Ledger:
         """
         if task in self._tasks:
             raise self.fail(repetition_refused(task))
-        self._tasks[task] = _WRITING
+        self._tasks[task] = _LEASE_WRITING
 
     def lease(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Lease a task the free ones of these partitions, perhaps none.
@@ -104,7 +104,7 @@ class Ledger:
             KafkaframesError: the batch has failed.
         """
         self.check()
-        if self._tasks.get(task) != _WRITING:
+        if self._tasks.get(task) != _LEASE_WRITING:
             raise self.fail(f"task {task} asks for sequences, and is not among those that write")
         free = {index: records for index, records in counts.items() if index not in self._leases}
         if free and self.since_ms is None:
@@ -131,17 +131,17 @@ class Ledger:
         for index, lease in self._leases.items():
             if lease.task == task:
                 raise self.fail(f"task {task} ended before {index} had acknowledged its records")
-        self._tasks[task] = _DONE
+        self._tasks[task] = _LEASE_DONE
 
     def lose(self, task: int) -> None:
         """Record the end of a task's connection. The task is lost if it has not written everything."""
-        if self._tasks.get(task) == _WRITING:
-            self._tasks[task] = _LOST
+        if self._tasks.get(task) == _LEASE_WRITING:
+            self._tasks[task] = _LEASE_LOST
 
     def is_blocked(self, counts: Iterable[TopicPartition]) -> bool:
         """Return whether a lost task has the lease of one of these partitions, so that it stays leased."""
         leases = (self._leases.get(index) for index in counts)
-        return any(lease is not None and self._tasks[lease.task] == _LOST for lease in leases)
+        return any(lease is not None and self._tasks[lease.task] == _LEASE_LOST for lease in leases)
 
     def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
         """Mark the batch as failed, and return the error to raise. The first reason is stored.
@@ -173,7 +173,7 @@ class Ledger:
                 f"task {lease.task} was lost while it wrote to {index}: it is not known how much was written"
             )
         for task, state in self._tasks.items():
-            if state != _DONE:
+            if state != _LEASE_DONE:
                 raise self.fail(f"task {task} was lost before it had written everything")
         for index in {**self._written_counts, **reported_counts}:
             acknowledged_count, written_count = self._written_counts.get(index, 0), reported_counts.get(index, 0)
@@ -196,9 +196,9 @@ def repetition_refused(task: int) -> str:
 # -------------------------------------------------------------------------------------------------- server and client
 
 
-POLL_S: Final = 10.0
+POLL_TIMEOUT_S: Final = 10.0
 _ANSWER_S: Final = 90.0  # time-out of an answer. The server may take POLL_S, and a busy driver takes longer.
-_ENDED: Final = "is gone from"
+_SERVER_GONE_TEXT: Final = "is gone from"
 
 
 class Shared(NamedTuple):
@@ -251,7 +251,9 @@ class LeaseServer:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         try:
             self._server.close()
         finally:
@@ -259,7 +261,7 @@ class LeaseServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the questions of one connection until it ends."""
-        async with asyncio.timeout(GREETING_S):
+        async with asyncio.timeout(GREETING_TIMEOUT_S):
             first = json.loads(await reader.readline())
         await self._serve_task(int(first["task"]), dict(first["batch"]), reader, writer)
 
@@ -297,7 +299,9 @@ class LeaseServer:
             if "want" not in counts:
                 return {}
             got = await self._lease(
-                shared_producer, task, {TopicPartition(name, at): count for name, at, count in counts["want"]}
+                shared_producer,
+                task,
+                {TopicPartition(name, partition): count for name, partition, count in counts["want"]},
             )
         except KafkaframesError as error:
             ledger.fail(error)
@@ -311,7 +315,7 @@ class LeaseServer:
         got = ledger.lease(task, counts_by_partition)
         if not got:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S), self._change:
+                async with asyncio.timeout(POLL_TIMEOUT_S), self._change:
                     while not (got := ledger.lease(task, counts_by_partition)):
                         await self._change.wait()
         if not got and ledger.is_blocked(counts_by_partition):
@@ -342,10 +346,10 @@ class Leases:
     def __init__(self, address: Address, task: int, batch: Mapping[str, Any]) -> None:
         """``batch`` describes the task's batch to the server."""
         self._name = f"{address.host}:{address.port}"
-        with self._plainly("cannot be reached at"):
+        with self._explain_errors("cannot be reached at"):
             self._connection = TaskConnection(address)
         try:
-            with self._plainly("does not answer at"):
+            with self._explain_errors("does not answer at"):
                 self._connection.greet(answer_timeout_s=_ANSWER_S)
             answer = self._ask({"task": task, "batch": dict(batch)})
             self.transaction = (
@@ -373,7 +377,7 @@ class Leases:
         }
         while not (got := self._ask(counts)["got"]):
             counts.pop("wrote", None)
-        return {TopicPartition(name, at): first for name, at, first in got}
+        return {TopicPartition(name, partition): first for name, partition, first in got}
 
     def give_back(self, wrote: Iterable[TopicPartition]) -> None:
         """Return leases of partitions whose records were all acknowledged."""
@@ -388,19 +392,19 @@ class Leases:
         self._connection.close()
 
     def _ask(self, counts: Mapping[str, Any]) -> dict[str, Any]:
-        with self._plainly(_ENDED):
+        with self._explain_errors(_SERVER_GONE_TEXT):
             answer = self._connection.ask(counts)
         if "refused" in answer:
             raise LostTaskError(answer["refused"])  # the ledger has the reason of the failure
         return answer
 
     @contextlib.contextmanager
-    def _plainly(self, what: str) -> Iterator[None]:
+    def _explain_errors(self, action: str) -> Iterator[None]:
         try:
             yield
         except CONNECTION_ERRORS as error:
-            raise (LostTaskError if what == _ENDED else KafkaframesError)(
-                f"the driver, which gives out the sequences of this micro-batch, {what} {self._name}: {error}; "
+            raise (LostTaskError if action == _SERVER_GONE_TEXT else KafkaframesError)(
+                f"the driver, which gives out the sequences of this micro-batch, {action} {self._name}: {error}; "
                 "tasks need that way to it (options driverHost and driverPort)"
             ) from error
 

@@ -46,8 +46,8 @@ from kafkaframes.jobs.write_topic.markers import (
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import (
-    LIMIT,
-    OPTION,
+    BROKER_TIMEOUT_SETTING,
+    TIMEOUT_OPTION,
     TransactionTime,
     is_end_of_transaction,
     is_refused_timeout,
@@ -149,25 +149,27 @@ class Sink:
             KafkaframesError: the batch does not fit the newest marker. Exceptions of ``send`` are raised too.
         """
         with self._open_producer() as producer:
-            before = None if batch is None else self._newest(producer.identity, batch)
+            newest_marker = None if batch is None else self._newest(producer.identity, batch)
             is_there = (
-                batch is not None and before is not None and is_written(before.batch, batch, self.transactional_id)
+                batch is not None
+                and newest_marker is not None
+                and is_written(newest_marker.batch, batch, self.transactional_id)
             )
-            self._topic_id(producer, before)
+            self._topic_id(producer, newest_marker)
             if is_there:
                 return
-            if (warning := self._times.warning(0 if before is None else before.open_ms)) is not None:
+            if (warning := self._times.warning(0 if newest_marker is None else newest_marker.open_ms)) is not None:
                 log.warning("%s: %s", self.name_of(batch), warning)
             began = time.time()
             try:
-                self._write_transaction(batch, producer, before, send)
+                self._write_transaction(batch, producer, newest_marker, send)
             except Exception as error:
                 reason = self._times.too_long((time.time() - began) * 1000)
                 if reason is None or not is_end_of_transaction(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
 
-    def shared(self, producer: Producer, ledger: Ledger) -> Shared:
+    def share_transaction(self, producer: Producer, ledger: Ledger) -> Shared:
         """Return the transaction of ``producer``, in the form in which tasks share it."""
         return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share(producer))
 
@@ -175,7 +177,7 @@ class Sink:
         """Return the name of a batch for messages."""
         return self.transactional_id if batch is None else f"micro-batch {batch.batch_id}"
 
-    def _topic_id(self, producer: Producer, before: Marker | None) -> str:
+    def _topic_id(self, producer: Producer, newest_marker: Marker | None) -> str:
         """Return the topic's id; "" if it has no id yet, or if the rows specify their topics.
 
         Raises:
@@ -184,12 +186,12 @@ class Sink:
         topic = self.options.topic
         topic_id_or_nil = NIL_UUID if topic is None else producer.topic_id(topic)
         topic_id = "" if topic_id_or_nil == NIL_UUID else str(topic_id_or_nil)
-        if topic is not None and before is not None and self.options.on_foreign_marker != "skip":
-            check_topic(before, topic, topic_id)
+        if topic is not None and newest_marker is not None and self.options.on_foreign_marker != "skip":
+            check_topic(newest_marker, topic, topic_id)
         return topic_id
 
     def _write_transaction(
-        self, batch: StreamBatch | None, producer: Producer, before: Marker | None, send: Send
+        self, batch: StreamBatch | None, producer: Producer, newest_marker: Marker | None, send: Send
     ) -> None:
         """Send rows and marker in one transaction.
 
@@ -202,7 +204,7 @@ class Sink:
             open_ms = sent_rows.open_ms()
             marker = None
             if batch is not None:
-                marker = Marker(batch, open_ms, self._topic_id(producer, before))
+                marker = Marker(batch, open_ms, self._topic_id(producer, newest_marker))
                 producer.send(MARKERS, marker.value(), key=self.transactional_id, partition=0).result()
             if sent_rows.records or batch is not None:
                 _commit(producer, is_repeated=batch is not None)
@@ -231,8 +233,10 @@ class Sink:
                 if not is_refused_timeout(error):
                     raise
                 timeout_ms = self._times.timeout_ms
-                text = f"kafka.{OPTION} is {timeout_ms}: more than the brokers' {LIMIT}; nothing was written"
-                raise OptionError(text) from error
+                raise OptionError(
+                    f"kafka.{TIMEOUT_OPTION} is {timeout_ms}, which exceeds the brokers' {BROKER_TIMEOUT_SETTING}; "
+                    "nothing was written"
+                ) from error
             yield producer
 
     def _new_producer(self) -> Producer:

@@ -34,11 +34,11 @@ from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 
-IDLE_S: Final = 60.0
-_ENDING_S: Final = 10.0
-_NEWER: Final = "a newer attempt to write this micro-batch has begun"
-_ENDED: Final = "the attempt to write the micro-batch that this task belongs to has ended"
-_GONE: Final = "the query ends, or begins anew with other options"
+MAX_IDLE_S: Final = 60.0
+_END_TIMEOUT_S: Final = 10.0
+_NEWER_ATTEMPT_TEXT: Final = "a newer attempt to write this micro-batch has begun"
+_ATTEMPT_ENDED_TEXT: Final = "the attempt to write the micro-batch that this task belongs to has ended"
+_QUERY_ENDS_TEXT: Final = "the query ends, or begins anew with other options"
 
 
 class WriteAttempt:
@@ -84,16 +84,16 @@ class WriteAttempt:
 
     def _send(self, sink: Sink, producer: Producer) -> Sent:
         """Let tasks write in the transaction until it is committed or given up."""
-        self.shared_transaction.set_result(sink.shared(producer, self._ledger))
+        self.shared_transaction.set_result(sink.share_transaction(producer, self._ledger))
         return Sent.of(self._ledger, self._counts.result())
 
 
 class Holder:
     """Runs the attempts of one sink, one after the other."""
 
-    def __init__(self, of: TransactionProcess) -> None:
-        self._of = of
-        self._digest = digest_of(of.options)
+    def __init__(self, process: TransactionProcess) -> None:
+        self._of = process
+        self._digest = digest_of(process.options)
         self._lock = threading.Lock()
         self._announced_attempt = ""  # the attempt that the next new task may start
         self._attempt: WriteAttempt | None = None
@@ -103,14 +103,19 @@ class Holder:
         self._has_ended = False
         self._since = time.monotonic()  # the last time at which there was work
         self._server = LeaseServer(
-            self._find, listen=of.options.driver_host, host=of.options.driver_host, port=of.options.driver_port
+            self._find,
+            listen=process.options.driver_host,
+            host=process.options.driver_host,
+            port=process.options.driver_port,
         )
 
     def __enter__(self) -> Self:
         self._server.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.end()
 
     def end(self) -> None:
@@ -121,7 +126,7 @@ class Holder:
             return
         self._has_ended = True
         if self._attempt is not None:
-            self._attempt.give_up(_GONE, _ENDING_S)
+            self._attempt.give_up(_QUERY_ENDS_TEXT, _END_TIMEOUT_S)
         self._server.__exit__(None, None, None)
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +151,7 @@ class Holder:
                 return True
             if self._announced_attempt or (self._attempt is not None and not self._attempt.end.done()):
                 self._since = time.monotonic()
-            return time.monotonic() - self._since > IDLE_S
+            return time.monotonic() - self._since > MAX_IDLE_S
 
     def _announce(self, name: str, watched_pid: int, options: str) -> dict[str, Any]:
         with self._lock:
@@ -169,17 +174,17 @@ class Holder:
             attempt = self._attempt
             if attempt is None or attempt.name != name:
                 if name != self._announced_attempt:
-                    raise LostTaskError(_ENDED)
+                    raise LostTaskError(_ATTEMPT_ENDED_TEXT)
                 self._announced_attempt = ""
                 if attempt is not None:
-                    attempt.give_up(_NEWER)
+                    attempt.give_up(_NEWER_ATTEMPT_TEXT)
                 query, number = request["query"], request["batch"]
                 make_batch = partial(plan_batch, self._of.options, query, number, self._of.checkpoint, self._read)
                 attempt = self._attempt = WriteAttempt(name, number, make_batch, partial(self._sink_of, query))
         shared_producer = attempt.shared_transaction.result()
         if shared_producer is not None and attempt.end.done():
             attempt.end.result()
-            raise LostTaskError(_ENDED)
+            raise LostTaskError(_ATTEMPT_ENDED_TEXT)
         return shared_producer
 
     def _read(self, name: str) -> str | None:

@@ -19,14 +19,14 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
-LIMIT: Final = "transaction.max.timeout.ms"
-OPTION: Final = "transaction.timeout.ms"
+BROKER_TIMEOUT_SETTING: Final = "transaction.max.timeout.ms"
+TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4
-_REMEMBERED: Final = 5
-_TIGHT: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
+_DURATION_COUNT: Final = 5
+_WARNING_SHARE: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
 # Errors that a producer gets after brokers aborted its transaction. They depend on broker version and next request.
-_TRANSACTION_IS_OVER: Final = (
+_END_OF_TRANSACTION_ERRORS: Final = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
@@ -44,10 +44,13 @@ class TransactionTime:
             OptionError: the time-out exceeds the limit.
         """
         if chosen_ms is not None and limit_ms is not None and chosen_ms > limit_ms:
-            raise OptionError(f"kafka.{OPTION} is {chosen_ms}; the brokers' {LIMIT} is {limit_ms}, nothing was written")
+            raise OptionError(
+                f"kafka.{TIMEOUT_OPTION} is {chosen_ms}, which exceeds the brokers' {BROKER_TIMEOUT_SETTING}, "
+                f"{limit_ms}; nothing was written"
+            )
         self._chosen_ms = chosen_ms
         self._limit_ms = limit_ms
-        self._open_ms: deque[int] = deque(maxlen=_REMEMBERED)
+        self._open_ms: deque[int] = deque(maxlen=_DURATION_COUNT)
 
     @classmethod
     def of(cls, options: TopicWriteOptions) -> TransactionTime:
@@ -58,7 +61,9 @@ class TransactionTime:
             NetworkError: the cluster cannot be reached.
         """
         values = (
-            ProducerSettings.from_options(options.client).transaction_timeout_ms if OPTION in options.client else None
+            ProducerSettings.from_options(options.client).transaction_timeout_ms
+            if TIMEOUT_OPTION in options.client
+            else None
         )
         return cls(chosen_ms=values, limit_ms=limit_of(options))
 
@@ -88,7 +93,7 @@ class TransactionTime:
         """
         longest = max([*self._open_ms, before_ms])
         allowed_ms = self._limit_ms if self._chosen_ms is None else self._chosen_ms
-        if allowed_ms is None or longest <= _TIGHT * allowed_ms:
+        if allowed_ms is None or longest <= _WARNING_SHARE * allowed_ms:
             return None
         return (
             f"the longest transaction of the previous micro-batches was open for {longest / 1000:.0f} s; the limit is "
@@ -109,9 +114,11 @@ class TransactionTime:
     def _remedy(self) -> str:
         smaller = "smaller micro-batches (maxOffsetsPerTrigger, maxBytesPerTrigger) take less time"
         if self._chosen_ms is not None and (self._limit_ms is None or self._chosen_ms < self._limit_ms):
-            most = f"the brokers' {LIMIT}" + (f", {self._limit_ms}" if self._limit_ms is not None else "")
-            return f"kafka.{OPTION} may be as large as {most}; {smaller}"
-        return f"this is the brokers' {LIMIT}; {smaller}"
+            limit_text = f"the brokers' {BROKER_TIMEOUT_SETTING}" + (
+                f", {self._limit_ms}" if self._limit_ms is not None else ""
+            )
+            return f"kafka.{TIMEOUT_OPTION} may be as large as {limit_text}; {smaller}"
+        return f"this is the brokers' {BROKER_TIMEOUT_SETTING}; {smaller}"
 
 
 def limit_of(options: TopicWriteOptions) -> int | None:
@@ -119,10 +126,10 @@ def limit_of(options: TopicWriteOptions) -> int | None:
     with Admin(**options.connection) as admin:
         node = admin.describe_cluster().brokers
         try:
-            result = admin.describe_configs("broker", str(min(node)), keys=[LIMIT])
+            result = admin.describe_configs("broker", str(min(node)), keys=[BROKER_TIMEOUT_SETTING])
         except BrokerError:
             return None
-    value = result[LIMIT].value if LIMIT in result else None
+    value = result[BROKER_TIMEOUT_SETTING].value if BROKER_TIMEOUT_SETTING in result else None
     return None if value is None else int(value)
 
 
@@ -133,4 +140,4 @@ def is_refused_timeout(error: KafkaframesError) -> bool:
 
 def is_end_of_transaction(error: Exception) -> bool:
     """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of a task's."""
-    return any(code.name in str(error) for code in _TRANSACTION_IS_OVER)
+    return any(code.name in str(error) for code in _END_OF_TRANSACTION_ERRORS)

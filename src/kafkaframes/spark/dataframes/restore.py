@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
+    from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.storage.files.names import TopicPartition
 
@@ -116,15 +116,15 @@ def _is_selected(settings: RestoreSettings) -> Column:
     return result
 
 
-def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
+def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[RestoredPartition]:
     from kafkaframes.jobs.attempts import move_attempt
-    from kafkaframes.jobs.restore.partition import PartitionReport
+    from kafkaframes.jobs.restore.partition import RestoredPartition
 
     with _compat.restore_package_errors():
         attempts = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
     reports = []
     for row in attempts:
-        report = PartitionReport.from_json(json.loads(row["report"]))
+        report = RestoredPartition.from_json(json.loads(row["report"]))
         move_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
         reports.append(report)
     return reports

@@ -172,7 +172,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         KafkaframesError: A task failed.
     """
     ledger = Ledger(now_ms)
-    shared_producer = sink.shared(producer, ledger)
+    shared_producer = sink.share_transaction(producer, ledger)
     listen, host = _driver_address(frame.sparkSession)
     with (
         LeaseServer(lambda _: shared_producer, listen=listen, host=host, port=sink.options.driver_port) as server,

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
-from kafkaframes.jobs.driver_process.task_server import GREETING_S, SECRET_BYTES, TaskServer, send_last_answer
+from kafkaframes.jobs.driver_process.task_server import GREETING_TIMEOUT_S, SECRET_BYTES, TaskServer, send_last_answer
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import resolve_topic
 from kafkaframes.scan.topic.shares import Bounds
@@ -161,7 +161,7 @@ class OffsetService:
         return self._servers[host, port][1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(GREETING_S):
+        async with asyncio.timeout(GREETING_TIMEOUT_S):
             question = json.loads(await reader.readline())
         work = asyncio.create_task(self._answer_task(question))
         try:

@@ -12,7 +12,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
 from kafkaframes.jobs.restore.writing import commit as commits
-from kafkaframes.jobs.restore.writing.marks import MARKS, is_committed, read_marks
+from kafkaframes.jobs.restore.writing.marks import STREAM_MARKS_FILE, is_committed, read_marks
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_values
 from kafkaframes.storage.log.discover import discover
@@ -69,7 +69,7 @@ def test_a_commit_that_was_killed_counts_from_the_rename_on(tmp_path, monkeypatc
         real = commits.names.CLEAN_SHUTDOWN_FILE
         if place == "half moved":
             (path / real).unlink()
-            committed_dir = path / commits.COMMITTED
+            committed_dir = path / commits.APPEND_JOURNAL_FILE
             shutil.move(next((committed_dir / "t-0").glob("*.log")), path / "t-0")
         else:
             finish(path)
@@ -129,7 +129,7 @@ def test_a_batch_that_takes_the_place_of_all_is_written_whatever_was_there(tmp_p
 def test_a_damaged_note_is_an_error(tmp_path, damage):
     top = tmp_path / "logs"
     send(top, batch(QUERY, 0), b"a")
-    (top / MARKS).write_bytes(damage)
-    with pytest.raises(LogDirError, match=rf"is damaged.*{MARKS}"):
+    (top / STREAM_MARKS_FILE).write_bytes(damage)
+    with pytest.raises(LogDirError, match=rf"is damaged.*{STREAM_MARKS_FILE}"):
         send(top, batch(QUERY, 1), b"b")
     assert values(top) == [b"a"]

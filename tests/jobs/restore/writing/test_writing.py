@@ -10,7 +10,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
-from kafkaframes.jobs.restore.writing.commit import COMMITTED
+from kafkaframes.jobs.restore.writing.commit import APPEND_JOURNAL_FILE
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.scan import scan_all
@@ -158,7 +158,7 @@ def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch,
     replace = Path.replace
 
     def kill(self, target):
-        if COMMITTED in str(self):
+        if APPEND_JOURNAL_FILE in str(self):
             moves[0] += 1
             if moves[0] == failing + 1:
                 raise OSError(28, "No space left on device")
@@ -170,7 +170,7 @@ def test_an_append_that_is_killed_is_finished_by_the_next(tmp_path, monkeypatch,
     except LogDirError:
         assert moves[0] == failing + 1
         assert snapshot(path).items() >= {n: b for n, b in old.items() if n.endswith(".log")}.items()
-        if not (path / COMMITTED).exists():  # not committed
+        if not (path / APPEND_JOURNAL_FILE).exists():  # not committed
             assert snapshot(path) == old
             return
         assert not (path / names.CLEAN_SHUTDOWN_FILE).exists()
@@ -288,7 +288,7 @@ def test_rows_that_cannot_be_written_are_named(tmp_path, columns, options, messa
 
 
 def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
-    monkeypatch.setattr("kafkaframes.jobs.restore.writing.runs.PENDING_BYTES", 5000)
+    monkeypatch.setattr("kafkaframes.jobs.restore.writing.runs.MAX_PENDING_BYTES", 5000)
     keys = [b"%d" % (n % 50) for n in range(3000)]
     write(tmp_path / "logs", rows(key=keys, value=keys), topic="t", num_partitions=4)
     records_by_partition = [records(tmp_path / "logs", f"t-{n}") for n in range(4)]

@@ -45,9 +45,9 @@ from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.producer_state import load_producer_states
 from kafkaframes.storage.log.segment_writer import WrittenPartition
 
-COMMITTED = ".kafkaframes-append"
-_NEW, _OLD = ".kafkaframes-new", ".kafkaframes-old"
-_KEPT_FOR_EVER = {"retention.ms": "-1"}  # otherwise a broker deletes records older than a week on startup
+APPEND_JOURNAL_FILE = ".kafkaframes-append"
+_NEW_SUFFIX, _OLD_SUFFIX = ".kafkaframes-new", ".kafkaframes-old"
+_UNLIMITED_RETENTION = {"retention.ms": "-1"}  # otherwise a broker deletes records older than a week on startup
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _check_directory(top: Path) -> LogDirectory:
     if not top.is_dir() or not (top / names.RECOVERY_POINT_CHECKPOINT).exists():
         reason = f"exists, and is no log directory (it has no {names.RECOVERY_POINT_CHECKPOINT})"
         raise LogDirError(reason, file=str(top))
-    if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / COMMITTED).exists():
+    if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_JOURNAL_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(top))
     directories = [one for one in discover(str(top)) if Path(one.path) == top]
@@ -140,7 +140,7 @@ class RunCommitter:
         """
         if self.batch is None or self.overwrite:
             return False
-        if (top / COMMITTED).exists():
+        if (top / APPEND_JOURNAL_FILE).exists():
             with broker_lock(top):
                 finish_append(top)
         return is_committed(top, self.batch)
@@ -157,7 +157,7 @@ class RunCommitter:
     def _over(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _check_directory(top)
-        new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
+        new, old = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
         with atomic.name_path_in_errors(new), broker_lock(top):
             if new.exists():  # output of a killed commit
                 shutil.rmtree(new)
@@ -228,8 +228,8 @@ class RunCommitter:
         topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
         partitions = set(by_partition)
         for topic in topics:
-            least = 0 if any(one.topic == topic for one in by_partition) else 1
-            count = self.settings.partitions.get(topic, self.settings.num_partitions or least)
+            min_count = 0 if any(one.topic == topic for one in by_partition) else 1
+            count = self.settings.partitions.get(topic, self.settings.num_partitions or min_count)
             partitions |= {TopicPartition(topic, number) for number in range(count)}
         return partitions
 
@@ -243,7 +243,7 @@ class RunCommitter:
             ids = {
                 one.topic: one.metadata.topic_id for one in log.partitions if one.is_live and one.metadata is not None
             }
-            with _prepare_directory(top / COMMITTED) as directory:
+            with _prepare_directory(top / APPEND_JOURNAL_FILE) as directory:
                 tasks = list(self._tasks(directory, runs, present, ids))
                 written_partitions = self._write_partitions(tasks)
                 write_all(directory, _move_checkpoints(log, written_partitions))
@@ -316,7 +316,7 @@ def _layouts(
         if topic_id is not None:
             ids[partition.topic] = topic_id
             latest[partition] = epochs[-1].leader_epoch if epochs else 0
-    return layouts_of(latest, ids, dict.fromkeys(ids, _KEPT_FOR_EVER), {})
+    return layouts_of(latest, ids, dict.fromkeys(ids, _UNLIMITED_RETENTION), {})
 
 
 def _move_checkpoints(
@@ -356,7 +356,7 @@ def finish_append(top: Path) -> None:
     Raises:
         LogDirError: a file cannot be moved. The next call continues.
     """
-    committed_path = top / COMMITTED
+    committed_path = top / APPEND_JOURNAL_FILE
     if not committed_path.exists():
         return
     with atomic.name_path_in_errors(top):
@@ -381,7 +381,7 @@ def finish_exchange(top: Path) -> None:
     Raises:
         LogDirError: a directory cannot be renamed.
     """
-    new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
+    new, old = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
     with atomic.name_path_in_errors(top):
         if not top.exists() and old.exists():
             (new if new.exists() else old).rename(top)

@@ -15,7 +15,7 @@ from typing import Final
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.micro_batch import StreamBatch, behind, conflict, mark_for
 
-MARKS: Final = ".kafkaframes-streams"
+STREAM_MARKS_FILE: Final = ".kafkaframes-streams"
 
 
 def read_marks(top: Path) -> dict[str, StreamBatch]:
@@ -24,7 +24,7 @@ def read_marks(top: Path) -> dict[str, StreamBatch]:
     Raises:
         LogDirError: the file is damaged. It is not ignored, because rows could be lost or duplicated.
     """
-    path = top / MARKS
+    path = top / STREAM_MARKS_FILE
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def is_committed(top: Path, batch: StreamBatch) -> bool:
         return False
     reason = conflict(mark, batch)
     if reason is not None:
-        raise LogDirError(_refusal(mark, batch, reason), file=str(top / MARKS))
+        raise LogDirError(_refusal(mark, batch, reason), file=str(top / STREAM_MARKS_FILE))
     return mark.batch_id == batch.batch_id
 
 
@@ -68,4 +68,4 @@ def mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, byte
         marks[batch.query_id] = batch
     if marks:
         note = {query_id: mark.as_json() for query_id, mark in marks.items()}
-        yield MARKS, json.dumps(note, indent=0, sort_keys=True).encode()
+        yield STREAM_MARKS_FILE, json.dumps(note, indent=0, sort_keys=True).encode()

@@ -93,7 +93,7 @@ class WriteSettings:
 
 
 Ints = npt.NDArray[np.int64]
-_SHORT = 1 << 16
+_MAX_SHORT_LENGTH = 1 << 16
 
 
 class Routed(NamedTuple):
@@ -120,12 +120,12 @@ class Router:
             EncodeError: a row has no topic, or an invalid partition. ``path`` has the row number.
         """
         topics, topic_of = self._topics(rows)
-        known_counts, others = self._settings.partitions, self._settings.num_partitions or 1
-        counts = np.array([known_counts.get(name, others) for name in topics], np.int64)[topic_of]
+        known_counts, default_count = self._settings.partitions, self._settings.num_partitions or 1
+        counts = np.array([known_counts.get(name, default_count) for name in topics], np.int64)[topic_of]
         partitions = self._partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
-        if len(topics) * width <= _SHORT:  # few enough for numpy's counting sort
+        if len(topics) * width <= _MAX_SHORT_LENGTH:  # few enough for numpy's counting sort
             code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
         edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
@@ -175,9 +175,9 @@ class Router:
     ) -> None:
         has_count = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
         limits = np.where(has_count | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
-        wrong = has_number & ((numbers < 0) | (numbers >= limits))
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        is_invalid = has_number & ((numbers < 0) | (numbers >= limits))
+        if is_invalid.any():
+            row = int(np.flatnonzero(is_invalid)[0])
             has = f"has {counts[row]}" if limits[row] <= MAX_INT32 else "numbers them from 0 on"
             raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has}")
 

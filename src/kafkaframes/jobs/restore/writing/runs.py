@@ -1,8 +1,8 @@
 """Write the rows of a task to runs. A run is a file of one topic partition's batches, whose offsets start at 0.
 
 A run has the order of the task's rows. Batches are complete, with compression and CRC. The commit only changes header
-fields outside both. Memory is limited to ``PENDING_BYTES`` of rows and the batches built from them, for any number of
-partitions. With very many partitions, batches are therefore smaller than requested.
+fields outside both. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the batches built from them, for any number
+of partitions. With very many partitions, batches are therefore smaller than requested.
 
 The commit joins the runs of a topic partition to segments. It assigns offsets in place, without recompression (KIP-31):
 in a batch of format 2, and in a message or wrapper of format 1, only the first eight bytes and the leader epoch change,
@@ -38,7 +38,7 @@ from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenPartition
 
-PENDING_BYTES = 32 << 20
+MAX_PENDING_BYTES = 32 << 20
 _HEADER_BYTES = 10  # largest size of two varint lengths
 _OVERHEAD_BYTES = 61 + 21  # largest size of a batch with one record, without key, value and headers
 
@@ -82,7 +82,7 @@ class RunWriter:
         """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
-        if self._pending_bytes >= PENDING_BYTES:
+        if self._pending_bytes >= MAX_PENDING_BYTES:
             self._flush()
 
     def finish(self) -> list[WrittenRun]:
@@ -105,23 +105,23 @@ class RunWriter:
             self._rows += rows.num_rows
 
     def _write_all(self, rows: pa.RecordBatch) -> None:
-        routed = self._router.route(rows)
+        partition_rows = self._router.route(rows)
         records = self._to_rows(rows)
-        self._check_sizes(records, routed)
+        self._check_sizes(records, partition_rows)
         offsets = _read_offsets(rows) if self._settings.keep_offsets else None
-        for routed_rows in routed:
+        for routed_rows in partition_rows:
             run = self._runs.get(routed_rows.partition)
             if run is None:
                 run = WrittenRun(routed_rows.partition, str(self._directory / f"run-{len(self._runs):06}"))
                 self._runs[routed_rows.partition] = run
-            mine = self._assign_offsets(routed_rows, run, offsets)
-            data = self._build_batches(records.take(routed_rows.rows, offsets=mine), routed_rows)
+            partition_offsets = self._assign_offsets(routed_rows, run, offsets)
+            data = self._build_batches(records.take(routed_rows.rows, offsets=partition_offsets), routed_rows)
             path = Path(run.path)
             with atomic.name_path_in_errors(path), path.open("ab") as out:
                 out.write(data)
             run.size_bytes += len(data)
-            run.records += len(mine)
-            run.next_offset = int(mine[-1]) + 1
+            run.records += len(partition_offsets)
+            run.next_offset = int(partition_offsets[-1]) + 1
 
     def _to_rows(self, rows: pa.RecordBatch) -> Rows:
         magic = self._settings.record_format
@@ -139,8 +139,8 @@ class RunWriter:
         sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
         if len(records.header_starts):
             entries = records.header_names.lengths + np.maximum(records.header_values.lengths, 0) + _HEADER_BYTES
-            before = np.concatenate(([0], np.cumsum(entries)))
-            sizes += before[records.header_starts[1:]] - before[records.header_starts[:-1]]
+            header_starts = np.concatenate(([0], np.cumsum(entries)))
+            sizes += header_starts[records.header_starts[1:]] - header_starts[records.header_starts[:-1]]
         if sizes.max(initial=0) > limit:
             row = int(np.flatnonzero(sizes > limit)[0])
             partition = next(one.partition for one in routed_rows if row in one.rows)
@@ -154,19 +154,20 @@ class RunWriter:
         """Return the offsets of a partition's rows."""
         if offsets is None:
             return np.arange(run.next_offset, run.next_offset + len(routed_rows.rows))
-        mine: Ints = offsets[routed_rows.rows]
-        before = run.next_offset - 1
-        falls = np.flatnonzero(np.diff(mine, prepend=before) <= 0)
+        row_offsets: Ints = offsets[routed_rows.rows]
+        previous_offset = run.next_offset - 1
+        falls = np.flatnonzero(np.diff(row_offsets, prepend=previous_offset) <= 0)
         if len(falls):
-            at = int(falls[0])
-            last = mine[at - 1] if at else before
+            index = int(falls[0])
+            last = row_offsets[index - 1] if index else previous_offset
             reason = (
-                f"offset {mine[at]} after {last} in {routed_rows.partition}: sort each task by partition and offset"
+                f"offset {row_offsets[index]} follows {last} in {routed_rows.partition}; "
+                "sort the rows of each task by partition and offset"
             )
-            raise EncodeError(reason).within(int(routed_rows.rows[at]))
+            raise EncodeError(reason).within(int(routed_rows.rows[index]))
         if not run.records:
-            run.first_offset = int(mine[0])
-        return mine
+            run.first_offset = int(row_offsets[0])
+        return row_offsets
 
     def _build_batches(self, records: Rows, routed_rows: Routed) -> bytes:
         try:
