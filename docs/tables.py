@@ -185,7 +185,7 @@ def rights_table() -> str:
         for right in api.rights:
             enough = f" (or {right.or_cluster} on the CLUSTER)" if right.or_cluster else ""
             needs = f"{right.operation} on the {right.resource}{enough}"
-            since, until = max(right.since, api.range[0]), min(right.until, api.range[1])
+            since, until = max(right.first_version, api.range[0]), min(right.last_version, api.range[1])
             part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
             shown = OMITTED if right.denied == OMITTED else right.error.name
             body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, shown))
@@ -222,7 +222,7 @@ def addresses_table() -> str:
     """One row for each API whose answers hold addresses of brokers, which the recorder replaces."""
     table, body = BrokerAddresses(), []
     for api in catalog.apis():
-        answers = [table.of(api.key, version) for version in api.versions]
+        answers = [table.find_answer(api.key, version) for version in api.versions]
         held = [answer for answer in answers if answer is not None and answer.paths]
         if held:
             path = ".".join(held[-1].paths[0])

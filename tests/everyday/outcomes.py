@@ -70,7 +70,7 @@ def main(columns: list[str]) -> int:
         with tempfile.TemporaryDirectory() as directory:
             results = Path(directory) / "outcomes.json"
             process = run_column(column, results)
-            print(process.stdout[-3_000:])
+            print(process.stdout if process.returncode else process.stdout[-3_000:], flush=True)
             status |= process.returncode
             store(column, results)
     return status

@@ -118,7 +118,7 @@ class Right:
         denied: error of a part without the permission, or ``OMITTED`` if the response omits the part. The default is
             the resource's error.
         or_cluster: operation on the cluster that is sufficient instead.
-        since, until: first and last version that requires the permission.
+        first_version, last_version: first and last version that requires the permission.
         first_release: first Kafka release that requires it; empty for all releases with the API.
         is_needed: whether the emulated release requires it.
     """
