@@ -120,7 +120,7 @@ def int64_values(array: pa.Array, *, null_value: int | None = None) -> npt.NDArr
 
     Nulls become ``null_value``. If that is None, nulls raise ``ValueError``.
 
-    >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), missing=-1).tolist()
+    >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), null_value=-1).tolist()
     ([2, 3], [1, -1])
     """
     if array.null_count:

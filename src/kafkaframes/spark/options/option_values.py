@@ -64,7 +64,7 @@ def choice_parser(names: Collection[str]) -> Callable[[str], str]:
 def mode_parser(*values: str) -> Callable[[str], str]:
     """Return a parser of Spark's option ``mode``. PERMISSIVE is ``keep``, DROPMALFORMED ``drop``, FAILFAST ``fail``.
 
-    >>> mode_value("keep", "fail")("failfast")
+    >>> mode_parser("keep", "fail")("failfast")
     'fail'
 
     Args:

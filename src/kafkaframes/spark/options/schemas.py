@@ -46,7 +46,7 @@ _SOURCE_OPTIONS: Final = ("path", "paths", "kafka.bootstrap.servers")  # options
 def remove_catalog_additions(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options without a catalog's additions. A table's location becomes its path.
 
-    >>> without_added({"owner": "root", "location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
+    >>> remove_catalog_additions({"location": "file:/x", "option.subscribe": "t", "provider": "kafka-log"})
     {'path': '/x', 'subscribe': 't'}
     """
     schema_options: dict[str, str] = {}

@@ -156,7 +156,7 @@ def _parse_start(text: str) -> int | PartitionOffsets | AtGroup:
 def _parse_duration_ms(text: str) -> int:
     """Parse a duration in Spark's notation, and return milliseconds.
 
-    >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
+    >>> _parse_duration_ms("15m") == _parse_duration_ms("900s") == _parse_duration_ms("900000")
     True
     """
     match = re.fullmatch(r"(\d{1,12})\s*(us|ms|s|m|min|h|d)?", text.strip())

@@ -93,9 +93,9 @@ def find_package_error(error: Exception) -> str | None:
     """Return what one of our errors said, out of the traceback in which Spark hands it over; None if none is there.
 
     >>> text = "[PYTHON_DATA_SOURCE_ERROR] ... Traceback ...\\nkafkaframes.errors.exceptions.OptionError: no topic x\\n"
-    >>> reason_of(RuntimeError(text))
+    >>> find_package_error(RuntimeError(text))
     'no topic x'
-    >>> reason_of(RuntimeError("[X] Failed to plan: kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"))
+    >>> find_package_error(RuntimeError("[X] kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"))
     'no topic x'
     """
     result = re.findall(r"(?:^|: )kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)

@@ -98,7 +98,7 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
 def describe_versions(fit: tuple[int, ...]) -> str:
     """Name versions for a message.
 
-    >>> words((17, 21, 25))
+    >>> describe_versions((17, 21, 25))
     'Java 17, 21 or 25'
     """
     *earlier_versions, last = [str(version) for version in fit]
