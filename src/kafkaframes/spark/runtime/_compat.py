@@ -90,12 +90,13 @@ def restore_package_errors() -> Iterator[None]:
 
 
 def find_package_error(error: Exception) -> str | None:
-    """Return what one of our errors said, out of the traceback in which Spark hands it over; None if none is there.
+    """Return the message of a kafkaframes error in the traceback that Spark reports; None if it contains none.
 
     >>> text = "[PYTHON_DATA_SOURCE_ERROR] ... Traceback ...\\nkafkaframes.errors.exceptions.OptionError: no topic x\\n"
     >>> find_package_error(RuntimeError(text))
     'no topic x'
-    >>> find_package_error(RuntimeError("[X] kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"))
+    >>> text = "[X] Failed to plan: kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"
+    >>> find_package_error(RuntimeError(text))
     'no topic x'
     """
     result = re.findall(r"(?:^|: )kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
