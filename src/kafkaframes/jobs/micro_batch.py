@@ -155,7 +155,9 @@ def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
     if batch.ends is None:
         return "its offsets are not known: the checkpoint cannot be read here"
     if mark.sink != batch.sink:
-        return f"that one was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"
+        return (
+            f"that micro-batch was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"
+        )
     return _difference(mark, batch)
 
 

@@ -108,7 +108,12 @@ def test_a_log_without_records_says_so(tmp_path, report_of):
     write_segment(tmp_path / "nothing-0", b"")
     page = report_page(report_of(tmp_path))
     outline(page)
-    for text_expected in ("No topic has a byte", "No record has a timestamp", "There is no batch", "No batch belongs"):
+    for text_expected in (
+        "No topic has a byte",
+        "No record has a timestamp",
+        "The log has no batches",
+        "No batch belongs",
+    ):
         assert text_expected in page
 
 

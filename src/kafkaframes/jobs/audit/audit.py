@@ -334,7 +334,7 @@ def _order(finding: AuditVerdict) -> tuple[Any, ...]:
 def _notes(uses: Uses) -> Iterator[str]:
     yield from uses.notes
     if uses.without_api:
-        yield f"{uses.without_api} requests are not in the input as far as their API: nothing is said of them"
+        yield f"{uses.without_api} requests are not in the input as far as their API: they are not judged"
 
 
 def judge(use: Use, occurrences: UseCount, target: Release, apis: Apis = CATALOG) -> AuditVerdict:
@@ -365,7 +365,7 @@ def judge(use: Use, occurrences: UseCount, target: Release, apis: Apis = CATALOG
         verdict = UNKNOWN
         reason = (
             f"{target.name} accepts {name} from {lowest} on; the broker offered no more than {version}, "
-            "so the client may know newer versions"
+            "so the client may support newer versions"
         )
     else:
         verdict, reason = REMOVED, f"{target.name} accepts {name} from {lowest} on"
@@ -377,9 +377,9 @@ def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
     known_releases = releases()
     having = [name for name in known_releases if key in release(name).all_apis]
     if not having:
-        return UNKNOWN, f"no release is known that has API {key}"
+        return UNKNOWN, f"no known release has API {key}"
     if known_releases.index(having[0]) > known_releases.index(target.name):
-        reason = f"{target.name} does not have it yet ({having[0]} has); a client that asks for versions sees that"
+        reason = f"{target.name} does not have it yet ({having[0]} has); clients that negotiate versions adapt"
         return UNKNOWN, reason
     return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
 
@@ -388,7 +388,7 @@ def _judge_newer_version(use: Use, name: str, target: Release, highest: int) -> 
     """Return verdict and reason for a version above the target's highest."""
     client_release = _java_release(use.client)
     if client_release is None:
-        reason = f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known"
+        reason = f"{target.name} accepts {name} up to {highest} only; it is unknown whether the client supports that"
         return UNKNOWN, reason
     lowest = (
         client_release.all_apis[use.api_key].accepted_versions.lowest if use.api_key in client_release.all_apis else 0

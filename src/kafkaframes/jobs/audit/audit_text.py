@@ -196,7 +196,7 @@ def _summary(audit: Audit) -> str:
 
 _VERDICT_TEXTS: Final = {
     REMOVED: "would break",
-    DEPRECATED: "use what is deprecated",
+    DEPRECATED: "use deprecated versions",
     UNKNOWN: "cannot be judged",
     FINE: "fine",
 }

@@ -327,9 +327,7 @@ class Losses:
             "transactional batches": data & batches.is_transactional,
             "batches with a leader epoch": data & (batches.column("leader_epoch") >= 0),
             "batches with a delete horizon": data & batches.flag(DELETE_HORIZON),
-            "batches with offsets behind their last record": data
-            & (rows > 0)
-            & (batches.column("last_offset") != last),
+            "batches with offsets after their last record": data & (rows > 0) & (batches.column("last_offset") != last),
         }
 
     def _of_records(self, window: Decoded, down: Flags, magics: Ints) -> dict[str, Flags]:
@@ -376,7 +374,7 @@ def find_damaged_batches(window: Decoded) -> dict[int, str]:
     result = {batch: problem.reason for batch, problem in window.problems.items()}
     result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
     for batch in _with_wrong_messages(window) - result.keys():
-        result[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
+        result[batch] = "the CRC of a message inside a compressed message does not match its bytes"
     return result
 
 

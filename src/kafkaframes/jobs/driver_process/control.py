@@ -164,7 +164,7 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
                 f"process {pid or '(unknown)'} has not answered for {MAX_SILENCE_S:.0f} s and was killed"
             ) from error
     if not line.endswith(b"\n"):
-        raise ConnectionResetError("the process ended before it answered")
+        raise ConnectionResetError("the process ended before it sent an answer")
     answer: dict[str, Any] = json.loads(line)
     if "failed" in answer:
         raise KafkaframesError(answer["failed"])

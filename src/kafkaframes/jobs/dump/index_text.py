@@ -57,7 +57,7 @@ class IndexFile:
             CorruptRecordError: the position is outside the log, or the batch size is too small.
         """
         if not 0 <= position <= self.log_size:
-            raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
+            raise CorruptRecordError("an entry's position is outside the log", position=position, file=self.log_path)
         raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
         result = scan(raw, end=end - position, rules=FILE, includes_data=False)
         if len(result) == 0:
@@ -75,7 +75,7 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
     """
     name = FileName.parse(split_path(path)[1])
     if name is None:
-        raise LogDirError("the name of an index begins with the base offset, 20 digits", file=path)
+        raise LogDirError("the name of an index must begin with its base offset in 20 digits", file=path)
     log_path = join(split_path(path)[0], segment_file_name(name.offset, "log"))
     info = filesystem.stat(log_path)
     if info is None:

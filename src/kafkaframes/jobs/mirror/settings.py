@@ -59,7 +59,7 @@ class MirrorSettings(Checked):
 
     def _refuse(self) -> None:
         if self.follow and self.dry_run:
-            raise OptionError("`dry_run` looks once: not together with `follow`")
+            raise OptionError("`dry_run` and `follow` exclude each other; give only one")
 
 
 def check_ends(source: str, target: str) -> None:

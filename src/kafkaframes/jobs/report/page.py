@@ -59,7 +59,7 @@ def _cards(report: LogReport) -> list[Markup]:
             note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
         ),
         sections.size_histogram(
-            "batches", "Batch sizes", report.batch_sizes, noun="batch", empty_words="There is no batch.",
+            "batches", "Batch sizes", report.batch_sizes, noun="batch", empty_words="The log has no batches.",
             note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
         ),
         state_sections.transactions(report),

@@ -102,7 +102,7 @@ def _breaks(question: Question) -> dict[str, _Card]:
         Field("What", lambda finding: finding.text, wide=True),
         Field("Why", lambda finding: finding.rule.source, wide=True),
     ]
-    finding_table = empty("Nobody: all is compatible.")
+    finding_table = empty("No client: all requests are compatible.")
     if findings:
         finding_table = table(findings[:_MAX_FINDINGS], fields, name="findings", is_stacked=True)
     note = "By KIP-482's rules of evolution: spec check."
@@ -208,11 +208,11 @@ def _omission_card(outcome: WeighingResult) -> Markup:
         f"checked against the wire, {wrong_sizes:,} differ."
     )
     if not rows:
-        return card("left-out", "What is not weighed", empty("Every message was."), note=note)
+        return card("left-out", "Messages that were not weighed", empty("Every message was."), note=note)
     fields = [
         Field("What", lambda row: row[0]),
         Field("Why", lambda row: row[1], wide=True),
         Field("Messages", lambda row: f"{row[2]:,}", lambda row: float(row[2])),
     ]
     omission_table = table(rows, fields, name="left out", is_stacked=True)
-    return card("left-out", "What is not weighed", omission_table, note=note, wide=True)
+    return card("left-out", "Messages that were not weighed", omission_table, note=note, wide=True)

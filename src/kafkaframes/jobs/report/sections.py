@@ -140,7 +140,7 @@ def formats(report: LogReport) -> Markup:
     result = sorted(_by(report.topics, "format"), key=lambda entry: entry.format)
     title = "Record formats"
     if not result:
-        return card("formats", title, empty("There is no batch."))
+        return card("formats", title, empty("The log has no batches."))
     parts = [
         ChartPart(
             f"format-{one.format}", one.log_bytes, f"{one.format} ({_FORMATS[one.format]})\n{size_text(one.log_bytes)}"

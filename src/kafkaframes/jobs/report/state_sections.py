@@ -91,7 +91,7 @@ def transactions(report: LogReport) -> Markup:
         )
         open_cards += [tag("h3", heading), table(result.oldest_open, fields, name="open transactions")]
     note = "Each counts once in each partition that it wrote to."
-    right = tag("div", tag("h3", "How long they took"), took)
+    right = tag("div", tag("h3", "Durations"), took)
     return card("transactions", title, tag("div", tag("div", open_cards), right, class_="split"), note=note, wide=True)
 
 
@@ -332,7 +332,7 @@ def source(report: LogReport) -> Markup:
         number("Size", "size_bytes", size_text),
     ]
     not_read_rows = [
-        Field("Not among the numbers", lambda entry: path_code(entry.what), wide=True),
+        Field("Not included", lambda entry: path_code(entry.what), wide=True),
         Field("Why", lambda entry: entry.why, wide=True),
         number("Size", "size_bytes", size_text),
     ]

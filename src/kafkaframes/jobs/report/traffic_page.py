@@ -42,7 +42,7 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
         card(
             "disk",
             "Record formats on disk",
-            _table(audit.disk) if audit.disk else empty("No log was looked at."),
+            _table(audit.disk) if audit.disk else empty("No log was read."),
             wide=True,
         ),
     ]
@@ -90,7 +90,7 @@ def _tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
 
 def _client_cards(audit: Audit) -> Markup:
     if not audit.clients:
-        return card("clients", "Clients", empty("No traffic was looked at."), wide=True)
+        return card("clients", "Clients", empty("No traffic was read."), wide=True)
     names = ("Client", "Library", "Host", "Verdict", "What to do", "First request", "Last request")
     head = tag("thead", tag("tr", (tag("th", name, scope="col") for name in names)))
     rows = (_client_rows(client, audit) for client in audit.clients)

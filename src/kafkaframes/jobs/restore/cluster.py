@@ -240,7 +240,7 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
         if not words or line.lstrip().startswith("#") or "Partition:" in words:
             continue
         if len(words) < 2 or ("TopicId:" not in line and len(words) > 2):
-            raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is no topic with its id")
+            raise OptionError(f"{file or 'topic ids'}: {line[:80]!r} is not a topic with its id")
         uuid_of(words[1])
         topic_ids[words[0]] = words[1]
     return topic_ids

@@ -265,7 +265,9 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
     if topic is None or partition is None:
-        raise OptionError(f"{path} has rows without a topic or a partition")
+        raise OptionError(
+            f"{path} has rows without a topic or partition; give the topic and partition in the path or in columns"
+        )
     if not 0 <= partition <= MAX_INT32:
         raise OptionError(f"{path} has rows of partition {partition}; partitions are numbered 0 to 2^31 - 1")
     return TopicPartition(str(topic), int(partition))
@@ -317,7 +319,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
         if size_bytes > most_bytes:
             raise OptionError(
                 f"{task.source}: its rows are not in the order of their offsets, and take more than {most_bytes:,} "
-                "bytes: raise `budget`, of which that is a multiple, or use Spark (kafkaframes.spark.restore_log)"
+                "bytes: raise `budget`, or use Spark (kafkaframes.spark.restore_log)"
             )
     return pa.Table.from_batches(batches).sort_by("offset")
 

@@ -197,7 +197,7 @@ def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
         if old not in topics:
             raise OptionError(f"the topic map names {old}, which is not restored")
         if new in topics and settings.new_name(new) == new:
-            raise OptionError(f"the topic map makes two topics {new}")
+            raise OptionError(f"the topic map gives two topics the name {new}")
         check_topic_name(new)
 
 

@@ -150,7 +150,7 @@ class RestoreSettings(RangeSettings):
             raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
         olds, news = [old for old, _ in self.topic_map], [new for _, new in self.topic_map]
         if len(set(olds)) != len(olds) or len(set(news)) != len(news):
-            raise OptionError("a topic map names a topic twice")
+            raise OptionError("a topic map contains a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
 
@@ -225,4 +225,4 @@ def uuid_of(topic_id: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
     except ValueError:
-        raise OptionError(f"{topic_id!r} is no id: 22 characters of URL-safe base64") from None
+        raise OptionError(f"{topic_id!r} is not an id; expected 22 characters of URL-safe base64") from None

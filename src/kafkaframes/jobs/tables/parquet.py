@@ -77,7 +77,7 @@ class ParquetTable:
                 return {"topicIds": {}, **commit}
         except (ValueError, KeyError, TypeError):
             pass
-        raise OptionError(f"{path}: is no commit of a table of Parquet files")
+        raise OptionError(f"{path}: is not a commit of a table of Parquet files")
 
     def check(self, columns: pa.Schema) -> None:
         """Check that rows with these columns can be written to the table."""

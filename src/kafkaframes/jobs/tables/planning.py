@@ -91,7 +91,7 @@ def _plan_tasks(
             gap = Gap(*name, max(first, 0), starts[name])
         if gap is not None:
             if options.fail_on_data_loss:
-                raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
+                raise OptionError(f"{gap} are neither in the log nor in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
     slices, notes = plan_slices(part.segments, replace(options, start=starts), logs)
     tasks = tuple(task_of(chunk, options) for chunk in slices)

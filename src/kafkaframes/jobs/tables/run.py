@@ -122,7 +122,7 @@ class TableExport:
         for wave in [table_plan.tasks] if whole else waves:
             state = self._wave(wave, table_plan, state, replaces=whole)
         if whole and not table_plan.tasks:
-            raise OptionError(f"{self._table.shown}: there is nothing to replace its content with")
+            raise OptionError(f"{self._table.shown}: there are no records to replace its contents")
         return self._outcome(table_plan, time.monotonic() - start)
 
     def _open_table(self, incremental: bool, overwrite: bool) -> TableState | None:

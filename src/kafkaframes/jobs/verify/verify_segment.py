@@ -211,7 +211,7 @@ def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
     wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.in_data()) == 0)
     for row in wrong_batches.tolist():
         position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
-        facts.error("crc", "the batch's CRC is not that of its bytes", position=position, offset=offset)
+        facts.error("crc", "the batch's CRC does not match its bytes", position=position, offset=offset)
 
 
 def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
@@ -240,7 +240,7 @@ def _note_damage(judgement: Judged, index: int, position: int, facts: SegmentFac
         offset = None if first == UNKNOWN_TIMESTAMP else first
         facts.error("records", judgement.problems[index], position=position, offset=offset)
     for offset in judgement.wrong_messages.get(index, []):
-        message = "the CRC of a message inside a compressed one is not that of its bytes"
+        message = "the CRC of a message inside a compressed message does not match its bytes"
         facts.error("inner-crc", message, position=position, offset=offset)
 
 

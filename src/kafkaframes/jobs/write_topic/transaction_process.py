@@ -38,7 +38,7 @@ MAX_IDLE_S: Final = 60.0
 _END_TIMEOUT_S: Final = 10.0
 _NEWER_ATTEMPT_TEXT: Final = "a newer attempt to write this micro-batch has begun"
 _ATTEMPT_ENDED_TEXT: Final = "the attempt to write the micro-batch that this task belongs to has ended"
-_QUERY_ENDS_TEXT: Final = "the query ends, or begins anew with other options"
+_QUERY_ENDS_TEXT: Final = "the query ends, or restarts with other options"
 
 
 class WriteAttempt:

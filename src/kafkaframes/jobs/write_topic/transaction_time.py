@@ -112,7 +112,7 @@ class TransactionTime:
 
     @property
     def _remedy(self) -> str:
-        smaller = "smaller micro-batches (maxOffsetsPerTrigger, maxBytesPerTrigger) take less time"
+        smaller = "limit micro-batches with maxOffsetsPerTrigger or maxBytesPerTrigger"
         if self._chosen_ms is not None and (self._limit_ms is None or self._chosen_ms < self._limit_ms):
             limit_text = f"the brokers' {BROKER_TIMEOUT_SETTING}" + (
                 f", {self._limit_ms}" if self._limit_ms is not None else ""
