@@ -350,5 +350,5 @@ def _size_problems(upload: Upload) -> Iterator[LogDirError]:
     for suffix, size in expected_sizes.items():
         info = objects.get(suffix)
         if info is not None and info.size_bytes != size:
-            reason = f"the object has {info.size_bytes} bytes, but {size}"
+            reason = f"the object has {info.size_bytes} bytes, but its manifest says {size}"
             yield LogDirError(reason, position=min(info.size_bytes, size), file=info.path)
