@@ -148,22 +148,22 @@ class Done:
 _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 
 
-def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
+def find_finished_segments(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
     """Return the journaled results that are valid for the current segments and whose files still exist.
 
     Raises:
         OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
             with a segment that has changed.
     """
-    recorded = _recorded(settings)
+    results_by_name = _recorded(settings)
     now = {task.name: task for task in tasks}
-    _check_same_log(settings, recorded, now)
-    _check_none_merged(recorded, tasks)
-    results = {name: known for name, known in recorded.items() if name in now and known.output is None}
+    _check_same_log(settings, results_by_name, now)
+    _check_none_merged(results_by_name, tasks)
+    results = {name: known for name, known in results_by_name.items() if name in now and known.output is None}
     results = {name: known for name, known in results.items() if _bounds(known.task) == _bounds(now[name])}
     again: dict[str, str] = {}
     outputs = set()
-    for output, members in _by_output(recorded).items():
+    for output, members in _by_output(results_by_name).items():
         here = {known.task.name: known for known in members if known.task.name in now}
         if _is_there(settings.to, members[0]):
             if all(_bounds(known.task) == _bounds(now[name]) for name, known in here.items()):
@@ -177,21 +177,21 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
 
 def _recorded(settings: Settings) -> dict[str, SegmentResult]:
     """Return the newest journaled result of each segment."""
-    recorded: dict[str, SegmentResult] = {}
+    results_by_name: dict[str, SegmentResult] = {}
     for values in read_journal(settings.to):
         try:
             results = parse_line(values)
         except (KeyError, TypeError, AttributeError):
             continue
-        recorded |= {result.task.name: result for result in results}
-    return recorded
+        results_by_name |= {result.task.name: result for result in results}
+    return results_by_name
 
 
-def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
+def _by_output(results_by_name: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
     result: dict[str, list[SegmentResult]] = defaultdict(list)
-    for known in recorded.values():
-        if known.output is not None:
-            result[known.output].append(known)
+    for segment_result in results_by_name.values():
+        if segment_result.output is not None:
+            result[segment_result.output].append(segment_result)
     return result
 
 
@@ -200,14 +200,16 @@ def _is_there(to: str, result: SegmentResult) -> bool:
     return path.exists() and path.stat().st_size == result.output_bytes
 
 
-def _check_same_log(settings: Settings, recorded: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]) -> None:
+def _check_same_log(
+    settings: Settings, results_by_name: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]
+) -> None:
     """Check that the exported segments belong to the log that is exported now.
 
     The first batch of a segment is the same as long as a broker only appends to it. After a compaction, which makes the
     segment smaller, the remaining records are the same.
     """
-    for name, known in recorded.items():
-        task, before = now.get(name), known.task
+    for name, segment_result in results_by_name.items():
+        task, before = now.get(name), segment_result.task
         if task is None:
             continue
         if task.topic_id and before.topic_id and task.topic_id != before.topic_id:
@@ -215,7 +217,7 @@ def _check_same_log(settings: Settings, recorded: Mapping[str, SegmentResult], n
         elif task.size_bytes >= before.size_bytes and _has_other_head(task, before):
             size = "the same size" if task.size_bytes == before.size_bytes else "not become smaller"
             difference = f"it has {size}, and begins with another batch"
-        elif task.size_bytes != before.size_bytes and (problem := _other_record(task, known, settings)):
+        elif task.size_bytes != before.size_bytes and (problem := _other_record(task, segment_result, settings)):
             difference = problem
         else:
             continue
@@ -229,24 +231,24 @@ def _has_other_head(task: ExportTask, before: ExportTask) -> bool:
     return task.start == before.start and bool(task.head and before.head) and task.head != before.head
 
 
-def _other_record(task: ExportTask, known: SegmentResult, settings: Settings) -> str:
+def _other_record(task: ExportTask, segment_result: SegmentResult, settings: Settings) -> str:
     """Return a description of the first record that differs from the exported record at its offset; "" if none does."""
-    expected = known.tally.last_records
-    records = read_fingerprints(task, expected, storage=settings.storage) if expected else {}
-    difference = find_difference(expected, records)
+    fingerprints = segment_result.tally.last_records
+    records = read_fingerprints(task, fingerprints, storage=settings.storage) if fingerprints else {}
+    difference = find_difference(fingerprints, records)
     if difference is None:
         return ""
     before, now = difference
     return f"at offset {before.offset} it had a record with {before}, and has one with {now}"
 
 
-def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
+def _check_none_merged(results_by_name: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
     """Check that the cleaner has not merged exported segments, because their records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
         first.setdefault(_partition(task), task.base_offset)
     names = {task.name for task in tasks}
-    for name, result in recorded.items():
+    for name, result in results_by_name.items():
         task = result.task
         begin = first.get(_partition(task))
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
@@ -259,18 +261,18 @@ def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[Ex
 def _check_all_here(
     members: Sequence[SegmentResult], here: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]
 ) -> None:
-    gone = [known.task.path for known in members if known.task.name not in here]
-    if gone:
+    missing_paths = [known.task.path for known in members if known.task.name not in here]
+    if missing_paths:
         changed = next(now[name].path for name, known in here.items() if _bounds(known.task) != _bounds(now[name]))
         raise OptionError(
             f"{changed} has changed (or other offsets are selected) since it was exported into one file with "
-            f"{gone[0]}, which is not there any more: export to a new directory, or with `overwrite`"
+            f"{missing_paths[0]}, which is not there any more: export to a new directory, or with `overwrite`"
         )
 
 
 def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
     """Return the remaining work: the segments of each file to write."""
-    left: list[FileTasks] = []
+    remaining_files: list[FileTasks] = []
     current: list[ExportTask] = []
     size_bytes = 0
     before: ExportTask | None = None
@@ -281,12 +283,12 @@ def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
             continue
         is_last = following is None or _partition(following) != _partition(task)
         if before is None or not _fits(before, task, done, limit - size_bytes, is_last=is_last):
-            left += [tuple(current)] if current else []
+            remaining_files += [tuple(current)] if current else []
             current, size_bytes = [], 0
         current.append(task)
         size_bytes += task.size_bytes
         before = task
-    return [*left, tuple(current)] if current else left
+    return [*remaining_files, tuple(current)] if current else remaining_files
 
 
 def part_bytes(total: int, most: int) -> int:

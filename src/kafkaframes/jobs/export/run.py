@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.export.planning import done_before, files_of, part_bytes, remove_unrecorded
+from kafkaframes.jobs.export.planning import files_of, find_finished_segments, part_bytes, remove_unrecorded
 from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.export.task import (
@@ -153,7 +153,7 @@ def export(
     """
     started = time.monotonic()
     with open_destination(settings.to, settings.fingerprint(), overwrite=overwrite):
-        done = done_before(settings, tasks)
+        done = find_finished_segments(settings, tasks)
         files = files_of(tasks, done)
         success = Path(settings.to, SUCCESS)
         if files:
@@ -163,7 +163,7 @@ def export(
             result.task.name: result for results in run(export_group, groups(files, settings)) for result in results
         }
         results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
-        summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
+        summary = sum_results(results, internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
         outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results, notes=notes)
         write_whole(Path(settings.to, OWN, "summary.json"), json.dumps(outcome.as_json()))
@@ -215,9 +215,9 @@ def _lock(descriptor: int, to: str) -> None:
 
 
 def _prepare(root: Path, requested: dict[str, Any]) -> None:
-    known = root / _REQUESTED
-    if known.exists():
-        if (before := json_object(known.read_bytes())) != requested:
+    settings_path = root / _REQUESTED
+    if settings_path.exists():
+        if (before := json_object(settings_path.read_bytes())) != requested:
             # releases before the setting existed exported read_uncommitted, and stored no isolation level
             changes = describe_changes(
                 {"isolation": READ_UNCOMMITTED} | before, {"isolation": READ_UNCOMMITTED} | requested
@@ -227,7 +227,7 @@ def _prepare(root: Path, requested: dict[str, Any]) -> None:
                 "export to a new directory, or replace it with `overwrite`"
             )
     else:
-        write_whole(known, json.dumps(requested))
+        write_whole(settings_path, json.dumps(requested))
     shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # incomplete files of a killed run
     (root / TEMPORARY).mkdir()
     (root / JOURNAL).mkdir(exist_ok=True)
@@ -239,8 +239,8 @@ def flush(paths: Iterable[Path]) -> None:
     This is done once at the end. Flushing each file took a third of the time of an export of small segments. A file
     that a power failure truncates has the wrong size, and the next run exports it again.
     """
-    listed = list(paths)
-    for path in (*listed, *sorted({path.parent for path in listed})):
+    path_list = list(paths)
+    for path in (*path_list, *sorted({path.parent for path in path_list})):
         flush_path(path)
 
 
@@ -258,7 +258,7 @@ def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     return [Job(settings, tuple(share)) for share in shares(costs, limit, costs.__getitem__)]
 
 
-def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
+def sum_results(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
     """Return the totals of the segments' counts."""
     of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
     codecs: dict[str, Counts] = defaultdict(Counts)
@@ -342,7 +342,7 @@ def export_single(
     size_bytes = final.stat().st_size
     for result in results:
         result.output, result.output_bytes = final.name, size_bytes
-    summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
+    summary = sum_results(results, internal_topics, settings.to, time.monotonic() - started)
     return Outcome(summary, len(results), 0, size_bytes, tuple(results), notes=notes)
 
 

@@ -75,11 +75,11 @@ class Tally:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Tally:
         """Create counts from the values that ``as_json`` returned."""
-        made = cls(**values)
-        made.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
-        made.last_records = tuple(Fingerprint(*row) for row in values.get("last_records", ()))
-        made.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
-        return made
+        tally = cls(**values)
+        tally.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
+        tally.last_records = tuple(Fingerprint(*row) for row in values.get("last_records", ()))
+        tally.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
+        return tally
 
     def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
         """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
@@ -89,17 +89,17 @@ class Tally:
         starts = self._starts_of_batches(batch)
         payload = _payload(batch)
         self._count_codecs(batch, starts, control, payload)
-        chosen = _flags_of(batch, keep)
-        unwanted = ~chosen
+        is_selected = _flags_of(batch, keep)
+        is_omitted = ~is_selected
         if not keep.control and control.any():
             counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
             self.drop(CONTROL_RECORDS, counts)
-            unwanted &= ~control
-            chosen &= ~control
-        if count := int(unwanted.sum()):
+            is_omitted &= ~control
+            is_selected &= ~control
+        if count := int(is_omitted.sum()):
             self.drop(NOT_SELECTED, Counts(0, count))
-        if not chosen.all():
-            batch, payload = batch.filter(pa.array(chosen)), payload[chosen]
+        if not is_selected.all():
+            batch, payload = batch.filter(pa.array(is_selected)), payload[is_selected]
         self._count_written(batch, payload)
         return batch
 
@@ -129,10 +129,10 @@ class Tally:
             self.drop(error.reason, Counts(1, None, end - error.position))
             return
         size = int.from_bytes(header[8:12], "big") + _BEFORE_SIZE
-        promised = _promised(header)
-        lost = None if promised is None else max(promised - error.records, 0)
-        if lost != 0:
-            self.drop(error.reason, Counts(1, lost, size))
+        header_count = _header_count(header)
+        lost_count = None if header_count is None else max(header_count - error.records, 0)
+        if lost_count != 0:
+            self.drop(error.reason, Counts(1, lost_count, size))
 
     def _starts_of_batches(self, batch: pa.RecordBatch) -> Flags:
         """Return a flag for each row: whether it is the first row of its batch."""
@@ -194,28 +194,28 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _flags_of(batch: pa.RecordBatch, keep: Filter) -> Flags:
-    chosen = np.ones(batch.num_rows, np.bool_)
+    is_selected = np.ones(batch.num_rows, np.bool_)
     if keep.from_timestamp is not None:
-        chosen &= _milliseconds(batch) >= keep.from_timestamp
+        is_selected &= _milliseconds(batch) >= keep.from_timestamp
     if keep.until_timestamp is not None:
-        chosen &= _milliseconds(batch) < keep.until_timestamp
+        is_selected &= _milliseconds(batch) < keep.until_timestamp
     if keep.keys is not None:
-        _narrow(batch.column("key"), chosen, keep.keys.__contains__)
+        _narrow(batch.column("key"), is_selected, keep.keys.__contains__)
     if keep.key_pattern is not None:
         pattern = keep.key_pattern
-        _narrow(batch.column("key"), chosen, lambda key: pattern.search(key) is not None)
-    return chosen
+        _narrow(batch.column("key"), is_selected, lambda key: pattern.search(key) is not None)
+    return is_selected
 
 
 def _narrow(keys: pa.Array, chosen: Flags, test: Callable[[bytes], bool]) -> None:
     """Clear the flags of rows whose key fails the test. Each distinct key is tested once. A null key always fails."""
-    coded = keys.dictionary_encode()
-    passes = np.array([*(test(key) for key in coded.dictionary.to_pylist()), False], np.bool_)
-    numbers = pc.fill_null(coded.indices, len(passes) - 1).to_numpy()
+    dictionary_keys = keys.dictionary_encode()
+    passes = np.array([*(test(key) for key in dictionary_keys.dictionary.to_pylist()), False], np.bool_)
+    numbers = pc.fill_null(dictionary_keys.indices, len(passes) - 1).to_numpy()
     chosen &= passes[numbers]
 
 
-def _promised(header: bytes) -> int | None:
+def _header_count(header: bytes) -> int | None:
     """Return the record count in a batch header, or None if the batch is not of format 2."""
     if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None

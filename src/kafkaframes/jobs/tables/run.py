@@ -22,7 +22,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import part_bytes
-from kafkaframes.jobs.export.run import Outcome, summed_up
+from kafkaframes.jobs.export.run import Outcome, sum_results
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.job import Runner, run_here, shares
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
@@ -226,7 +226,7 @@ class TableExport:
     def _outcome(self, table_plan: TablePlan, seconds: float) -> Outcome:
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read()
-        summary = summed_up(results, table_plan.internal_topics, self._settings.to, seconds)
+        summary = sum_results(results, table_plan.internal_topics, self._settings.to, seconds)
         facts = {
             **self._table.about(),
             "commits": self._committer.commits,
