@@ -49,7 +49,7 @@ def select_segments_in_range(segments: tuple[Segment, ...], offsets: OffsetRange
     """Return the segments that may have offsets in a range. The last offset of a segment is only known to be less than
     the base offset of the next one.
     """
-    if offsets.is_empty:
+    if offsets.is_empty or not segments:
         return ()
     bases = [segment.base_offset for segment in segments[1:]]
     return tuple(
