@@ -34,9 +34,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--skip-record-metadata", is_flag=True, help="Text: print only key and payload of a record.")
 @click.option("--index-sanity-check", is_flag=True, help="Indexes: only what a broker checks when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Indexes: compare with the segment, print no entries.")
-@click.option(
-    "--max-bytes", type=click.IntRange(0), help="Read only batches that lie in the first N bytes of a segment."
-)
+@click.option("--max-bytes", type=click.IntRange(0), help="Read only batches in the first N bytes of a segment.")
 @click.option(
     "--max-message-size",
     type=click.IntRange(1),

@@ -395,7 +395,7 @@ class ResetOptions:
 def resets(admin: Admin, options: ResetOptions) -> Offsets:
     """Return the new offset of each partition.
 
-    More than one option that defines offsets is rejected, and so is no option for the specified topics.
+    The command rejects more than one option that defines offsets, and specified topics without an option.
     """
     offsets = _select_offsets(admin, options.offsets)
     if options.from_file is not None:

@@ -211,7 +211,7 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
 @click.option(
     "--by",
     type=click.Choice(["topic", "partition"]),
-    help="One line for each topic, or each partition. Default: partitions, or topics where there are many.",
+    help="One line for each topic, or each partition. Default: partitions, or topics if there are many.",
 )
 @with_options(workers_option, json_option, replicas_option)
 @reads("paths", kind=DescribeSettings)

@@ -47,7 +47,7 @@ def fnv1a(key: bytes) -> int:
 
 
 class _RoundRobin:
-    """Java's RoundRobinPartitioner: the available partitions of a topic in turn, whatever the key."""
+    """Java's RoundRobinPartitioner: the available partitions of a topic in turn, regardless of the key."""
 
     def __init__(self) -> None:
         self._turns: defaultdict[str, Any] = defaultdict(count)  # ``next`` of a count is atomic

@@ -85,7 +85,8 @@ def verify_log(
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        A result whose ``report`` has ``is_sound``, ``findings`` and counts. Damage is a finding, not an exception.
+        A result with a ``report`` that has ``is_sound``, ``findings`` and counts. Damage is a finding, not an
+        exception.
 
     Raises:
         LogDirError: a path does not exist or does not contain a log.
@@ -136,7 +137,8 @@ def describe_log(
         follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        A result whose ``report`` has one summary for each partition. Copies of a partition have separate summaries.
+        A result with a ``report`` that has one summary for each partition. Copies of a partition have separate
+        summaries.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``.
@@ -288,7 +290,7 @@ def export_log(
         storage: keyword arguments of fsspec's filesystem constructor.
 
     Returns:
-        A result whose ``report`` has the summary, the result of each segment, and notes.
+        A result with a ``report`` that has the summary, the result of each segment, and notes.
 
     Raises:
         LogDirError: a path does not exist or cannot be read.

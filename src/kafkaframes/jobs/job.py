@@ -133,7 +133,7 @@ class Values:
 
 
 class Shown:
-    """Base class of results whose ``repr`` is their text, also in notebooks."""
+    """Base class of results with their text as ``repr``, also in notebooks."""
 
     __slots__ = ()
 

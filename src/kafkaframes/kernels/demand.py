@@ -1,8 +1,9 @@
 """Compilation of kernels on demand, once per machine, on all cores.
 
 The first call of a kernel that is not compiled compiles the kernels of all modules that are imported so far, which are
-those that the running command uses. Only one process compiles at a time: a lock in the cache folder makes others wait,
-and they then load the result. The compilation runs in worker processes (``workers.py``), which import this module, too.
+those that the running command uses. Only one process compiles at a time: a lock in the cache folder makes other
+processes wait, and they then load the result. The compilation runs in worker processes (``workers.py``), which import
+this module, too.
 
 With a C compiler, the result is one library per module, as in a wheel. Without one, it is numba's own cache, and numba
 must be imported to load the kernels. Without numba, kernels run as plain Python.

@@ -237,7 +237,7 @@ def _read_source(path: Path) -> str:
 
 
 # Functions that return further folders of compiled kernels, such as the one with the files of a Spark job. They are
-# called in each search, and their folders need the same trust as all others.
+# called in each search, and their folders need the same trust as all other folders.
 EXTRA_FOLDERS: list[Callable[[], str | None]] = []
 
 

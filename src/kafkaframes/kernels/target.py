@@ -1,7 +1,7 @@
 """Processors for which kernels are compiled ahead, and the choice of the one for this machine.
 
 Each architecture has one target, in wheels, caches and packs, so that a library that one machine compiled runs on
-others. If a processor lacks an instruction set of its target, numba compiles kernels for this processor only.
+other machines. If a processor lacks an instruction set of its target, numba compiles kernels for this processor only.
 """
 
 from __future__ import annotations

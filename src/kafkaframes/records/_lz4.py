@@ -3,7 +3,7 @@
 * A stream is one frame. Bytes after its end mark are ignored. A missing end mark is an error after the last block.
 * Blocks must be independent. Linked blocks, dictionaries and reserved bits are rejected.
 * Block checksums are verified. The content checksum (KAFKA-20528) and the content size are ignored.
-* The header checksum is ignored in format 0, whose writers computed it over the frame's magic bytes as well
+* The header checksum is ignored in format 0, because its writers computed it over the frame's magic bytes as well
   (KAFKA-3160). Formats 1 and 2 verify it.
 * A read never crosses a block boundary, so all blocks before a damaged one are delivered.
 """

@@ -1,7 +1,7 @@
 """Describe every byte of record batches and message sets, for ``kafkaframes decode --records``.
 
 A run is one field of a header or record: an integer, a varint with its value, or bytes. Compressed records get a
-drawing of their own, whose positions count from the first decompressed byte. If the bytes are damaged, the drawing has
+drawing of their own. Its positions count from the first decompressed byte. If the bytes are damaged, the drawing has
 the runs before the damage and the error.
 """
 
@@ -90,7 +90,7 @@ class AnnotatedBytes:
 
 
 def are_records(data: bytes) -> bool:
-    """Return whether the bytes start with a complete batch or message whose CRC is right."""
+    """Return whether the bytes start with a complete batch or message with a correct CRC."""
     if len(data) < BYTES_TO_MAGIC or data[BYTES_TO_MAGIC - 1] not in _LAYOUT_OF_MAGIC:
         return False
     magic = data[BYTES_TO_MAGIC - 1]

@@ -200,7 +200,7 @@ class Walk:
             fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
             problem = problem_of(row, index, sections)
             if self.lenient and fields["magic"] >= 2 and fields["count"] == 0:
-                problem = None  # a lenient reader does not read a batch whose count is 0
+                problem = None  # a lenient reader does not read a batch with a count of 0
             damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems

@@ -109,7 +109,7 @@ def build_records(
         level: the compression level (KIP-390); None is Kafka's default.
         base_offset: the first offset if ``columns`` has no offsets.
         batch_bytes: largest uncompressed size of a batch (Kafka's ``batch.size``). A batch has at least one record.
-        batch_records: largest number of records in a batch; None is no limit.
+        batch_records: largest number of records in a batch; None for unlimited.
         timestamp_type: CreateTime or LogAppendTime. With LogAppendTime, a new batch starts where the timestamp changes.
         leader_epoch, producer_id, producer_epoch: header fields; -1 is none.
         base_sequence: sequence number of the first record. Later batches continue it; after 2^31 - 1 follows 0. -1 is

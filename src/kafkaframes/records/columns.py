@@ -1,8 +1,8 @@
 """Read records as Arrow columns, the native form. One kernel call reads many batches; no Python code runs per record.
 
 ``RecordReader`` iterates over ``pa.RecordBatch``es. ``fused.py`` (the fast path) creates most columns in one pass.
-``makers.py`` creates the others, and all columns of batches that are too large for the fast path. Columns that are not
-requested cost nothing.
+``makers.py`` creates the other columns, and all columns of batches that are too large for the fast path. Columns that
+are not requested cost nothing.
 
 ``on_damage``: ``keep`` returns what Kafka's own reader returns, including the records before the damage of a damaged
 batch and those of a batch with a wrong CRC; ``drop`` drops damaged batches; ``fail`` raises. With ``keep`` and
@@ -89,7 +89,7 @@ class ReadOptions(NamedTuple):
         verify_crc: whether a wrong CRC counts as damage.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         control_records: whether to return control records.
-        first_offset, end_offset: offset range of the records to return, without ``end_offset``; None is no bound.
+        first_offset, end_offset: offset range of the records to return, without ``end_offset``; None for unlimited.
         limit_bytes: largest decompressed size of a batch.
         budget_bytes: memory budget for batches that are open at once. A batch that exceeds it is opened alone. None is
             the budget of ``limits.budget``.

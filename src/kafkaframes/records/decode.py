@@ -65,7 +65,7 @@ def decode(
 
     Args:
         limit_bytes: largest decompressed size of a batch.
-        total_bytes: largest decompressed size of all batches; None is no limit.
+        total_bytes: largest decompressed size of all batches; None for unlimited.
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
     sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or UNLIMITED_BUDGET)
@@ -129,7 +129,7 @@ def decode_steps(
 
 
 def _split_by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
-    """Split a part whose headers exceed the budget."""
+    """Split a part with headers that exceed the budget."""
     counts, rows = part.index.header_counts, part.index.rows
     if HEADER_BYTES * int(counts.sum(dtype=np.int64)) <= budget:
         yield part
@@ -197,7 +197,7 @@ def _may_have_problem(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
 
 
 def _header_problem(magic: int, codec: int, size: int) -> int | None:
-    """Return the status of a batch whose header makes all its records unreadable."""
+    """Return the status of a batch with a header that makes all its records unreadable."""
     if codec >= len(CODECS):
         return UNKNOWN_CODEC
     if magic >= 2:

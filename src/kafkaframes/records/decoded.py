@@ -1,7 +1,7 @@
 """Decoded batches: headers, decompressed records, and an index of the records.
 
-``decode.py`` creates them. Columns, text and rows are made from them. The index has each record's offset, timestamp and
-field positions; the records themselves are not copied.
+``decode.py`` creates them. They are the source of columns, text and rows. The index has each record's offset, timestamp
+and field positions; the records themselves are not copied.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _header_fields(batches: Batches) -> BatchFields:
 
 
 def _split_messages(data: bytes, batches: Batches, part_bytes: int) -> list[tuple[bytes, int]]:
-    """Split a set of uncompressed messages at message boundaries. Each message is independent of the others."""
+    """Split a set of uncompressed messages at message boundaries. Each message is independent of the other messages."""
     ends = np.cumsum(batches.column("size"))
     parts, start, first = [], 0, 0
     while first < len(ends):

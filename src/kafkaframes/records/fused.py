@@ -62,7 +62,7 @@ class Area(NamedTuple):
     of_bytes: float
 
 
-# The values come first: they have most of the bytes, and so are always in the same memory, whatever the part's size.
+# The values come first: they have most of the bytes, and so are always in the same memory for parts of any size.
 _BUFFER_AREAS = (
     Area(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
     Area(kernels.AT_OFFSETS, 0, 8, 0),

@@ -202,7 +202,7 @@ def rows_of_index(
 
 
 def decode_header_keys(rows: Rows) -> Rows:
-    """Return rows whose header keys were decoded and encoded as Java does: U+FFFD replaces bytes that are not UTF-8."""
+    """Return rows with header keys as Java decodes and encodes them: U+FFFD replaces bytes that are not UTF-8."""
     names = rows.header_names
     if not len(names.starts):
         return rows

@@ -1,4 +1,4 @@
-"""Arrays whose memory is reused when nothing refers to it any more.
+"""Arrays with memory that is reused when nothing refers to it any more.
 
 A reader allocates the same dozens of arrays for every chunk, and its caller usually drops one Arrow batch before it
 asks for the next. Memory that is returned to the system in between comes back as page faults. With reused memory,

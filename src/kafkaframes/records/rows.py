@@ -114,7 +114,7 @@ def rows_of_lists(
     *,
     counts: Sequence[int],
 ) -> Rows:
-    """Convert a producer's buffered records, whose types are already checked, to rows. All lists have the same length.
+    """Convert a producer's buffered records, with types already checked, to rows. All lists have the same length.
 
     Args:
         timestamps: in milliseconds; -1 for none.

@@ -36,7 +36,7 @@ from kafkaframes.records.reasons import CORRUPT_END_REASONS, END_REASONS, FULL, 
 
 MEMORY, FILE = "memory", "file"
 RULES_OF_SOURCE = {MEMORY: 1, FILE: 0}
-# Status of a scan whose source had fewer bytes than its size; the kernels never return it.
+# Status of a scan of a source with fewer bytes than its size; the kernels never return it.
 SHORTENED_SOURCE = -1
 # Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
 TABLE_ROWS = 16_384

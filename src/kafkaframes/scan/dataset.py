@@ -3,7 +3,7 @@
 It is not in ``frames.py`` because importing ``pyarrow.dataset`` takes memory that few scans need.
 
 pyarrow itself evaluates a filter. A dataset of virtual files, each with a partition expression that holds for its rows,
-returns the files whose rows the filter may keep. This module therefore does not parse filter expressions.
+returns the files with rows that the filter may keep. This module therefore does not parse filter expressions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMESTAMP_COLUMN: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSET_RANGE: Final = range(2**63 - 1)
-_PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1: partition of a file whose name does not contain one
+_PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1: partition of a file with a name that does not contain one
 _LOGGER: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECOND_RANGE: Final = range(-1, 2**53)
 _MAX_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us

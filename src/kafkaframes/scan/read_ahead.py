@@ -51,7 +51,7 @@ class ReadAhead:
         self._max_bytes = max_bytes
         self._waiting_bytes = 0
         self._next_slice = 0  # the slice that the next idle thread reads
-        self._current_slice = 0  # the slice whose rows the caller takes
+        self._current_slice = 0  # the slice with the rows that the caller takes
         self._is_stopped = False
         self._condition = threading.Condition()
         # Daemons, because an iterator that is still open at the end of the process must not prevent its exit.

@@ -192,7 +192,7 @@ class Counting:
 def find_offset_at_time(source: BatchSource, time_ms: int, *, rules: str, end: int | None = None) -> int | None:
     """Return the offset of the first record that reaches a time, as ListOffsets finds it; None if no record does.
 
-    Batches whose header has an earlier largest timestamp are not decompressed.
+    Batches with an earlier largest timestamp in the header are not decompressed.
 
     Args:
         source: Batches.

@@ -1,8 +1,8 @@
 """An immutable description of a read from a log, live topics or captures. Nothing is read until the scan is run.
 
 ``select``, ``where``, ``limit`` and ``decode`` return new scans. ``plan`` divides a scan into slices. Each of the other
-methods runs the scan, every time that it is called. Rows are in the order of topic, partition and offset, whatever the
-number of workers.
+methods runs the scan, every time that it is called. Rows are in the order of topic, partition and offset, regardless
+of the number of workers.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Scan:
                 --descriptor_set_out``) as bytes; or the path of a file with one of these. If JSON has no schema, the
                 columns are inferred from the first 1,000 values.
             registry: URL of a schema registry. Values then start with the registry's wire-format prefix.
-            subject: Subject whose newest schema determines the columns. Default: ``TOPIC-value`` if the scan reads one
-                topic.
+            subject: Registry subject. Its newest schema determines the columns. Default: ``TOPIC-value`` if the scan
+                reads one topic.
             message: Full name of the Protobuf message. Default: the first message of the schema.
             errors: With ``null``, a value that cannot be decoded is null and ``_error`` has the reason. With ``raise``,
                 it raises a CorruptRecordError.
@@ -233,7 +233,7 @@ class Scan:
         return ScanPlan(tuple(slices), self.schema, self.most, source_plan.notes)
 
     def to_batches(self, *, workers: int | None = None) -> RecordBatches:
-        """Return an iterator over Arrow record batches. Memory is bounded, whatever the amount of data.
+        """Return an iterator over Arrow record batches. Memory is bounded, regardless of the amount of data.
 
         Args:
             workers: Number of slices that are read at the same time: by threads, since the reader is compiled code, or
@@ -269,7 +269,7 @@ class Scan:
         return table
 
     def count(self) -> int:
-        """Return the number of rows. Batches whose headers do not determine it exactly are read.
+        """Return the number of rows. Batches with headers that do not determine it exactly are read.
 
         Raises:
             OptionError, LogDirError, NetworkError, BrokerError, CorruptRecordError: As for ``to_batches``.

@@ -106,7 +106,7 @@ class StreamOffsets:
         return cls(flat(nested_offsets), ids, absent, fingerprints)
 
     def with_all_listed(self) -> Nested:
-        """Return the checkpoint form without topic ids, with absent partitions among the others."""
+        """Return the checkpoint form without topic ids, with absent partitions among the rest."""
         return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
 
 

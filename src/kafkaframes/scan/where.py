@@ -75,7 +75,7 @@ class Where:
         return first, max(first, end if limit is None else min(end, limit))
 
     def rows(self, timestamps: pa.Array) -> Flags | None:
-        """Return a mask of the rows whose timestamps (milliseconds) are in range; None if all are."""
+        """Return a mask of the rows with timestamps (milliseconds) in range; None if all are."""
         if not self.has_times:
             return None
         import numpy as np
@@ -92,7 +92,7 @@ class Where:
         return None if is_kept.all() else is_kept
 
     def batches_without_rows(self, batches: Batches) -> Flags:
-        """Return a mask of the batches whose headers prove that no record is in the time range (format 2 only)."""
+        """Return a mask of the batches with headers that prove that no record is in the time range (format 2 only)."""
         import numpy as np
 
         start, limit = self.timestamps_ms
@@ -105,7 +105,7 @@ class Where:
         return without & batches.is_v2
 
     def batches_of_rows(self, batches: Batches) -> Flags:
-        """Return a mask of the batches whose headers prove that every record is in the time range."""
+        """Return a mask of the batches with headers that prove that every record is in the time range."""
         import numpy as np
 
         start, limit = self.timestamps_ms

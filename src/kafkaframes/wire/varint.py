@@ -13,7 +13,7 @@ As in Kafka:
 A tagged field starts with its tag and its length in bytes:
 
 * ``adopted``: two unsigned varints. This is Kafka's format.
-* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, the others the tag, so that two
+* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, its odd bits the tag, so that two
   small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and serves for comparisons.
 """
 
@@ -159,7 +159,7 @@ def write_varint(out: bytearray, value: int) -> None:
     """Append a zigzag-encoded int32 of 1 to 5 bytes.
 
     Raises:
-        EncodeError: ``value`` is no int32.
+        EncodeError: ``value`` is not an int32.
     """
     _append(out, _zigzag(value, 32))
 
@@ -174,7 +174,7 @@ def write_varlong(out: bytearray, value: int) -> None:
     """Append a zigzag-encoded int64 of 1 to 10 bytes.
 
     Raises:
-        EncodeError: ``value`` is no int64.
+        EncodeError: ``value`` is not an int64.
     """
     _append(out, _zigzag(value, 64))
 

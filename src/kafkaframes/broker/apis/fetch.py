@@ -286,7 +286,7 @@ class Fetch:
         "v0-v1": "format 0; newer formats are converted down if message.downconversion.enable is true",
         "v2-v3": "format 1; newer formats are converted down if message.downconversion.enable is true",
         "v0-v2": "the response is truncated at its size limit, even inside a batch",
-        "v3+": "the first batch is complete, whatever its size",
+        "v3+": "the first batch is complete, regardless of its size",
         "v4+": "read_committed, with the aborted transactions",
         "v5+": "log start offsets",
         "v7+": "sessions (KIP-227)",

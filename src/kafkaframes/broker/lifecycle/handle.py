@@ -578,7 +578,7 @@ class Broker:
             OptionError: the broker was created with ``journal=False``.
         """
         if self._journal is None:
-            raise OptionError("the broker was made with journal=False")
+            raise OptionError("the broker was created with journal=False")
         return self._journal
 
     def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:

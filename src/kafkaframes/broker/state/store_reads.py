@@ -196,5 +196,5 @@ class _RequestAttempts:
             self._later.follow(self._try())
         except NotReadYetError as missing:
             self._begin(missing.reads)
-        except Exception as error:  # as the server does where a handler fails
+        except Exception as error:  # as the server does if a handler fails
             self._later.fail(error)

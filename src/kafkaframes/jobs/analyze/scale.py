@@ -5,7 +5,7 @@ mix, examples have no error and no tagged field. For the comparison of tag schem
 either all tagged fields are written or none.
 
 A mix is the number of calls per second by API and version. It is a CSV file with ``api,version,calls_per_second``, or
-recorded traffic whose calls are counted. The size of a call is the mean of the weighed messages of its version. If
+recorded traffic; its calls are counted. The size of a call is the mean of the weighed messages of its version. If
 there are none, it is the size of an example.
 """
 

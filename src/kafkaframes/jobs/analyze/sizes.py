@@ -9,7 +9,7 @@ These schemes of the header before a tagged field's value are compared:
 * escape: as adopted, but an empty section has no bytes. The KIP rejects it without a layout. In this model an escape
   byte before the struct announces a section, which therefore takes one byte more. A struct that begins with the escape
   byte would have to double it. This is neglected: it is one struct in 256 if first bytes are random.
-* all tagged: no mandatory fields. Each field has a header as adopted, whose length is also that of strings and bytes.
+* all tagged: no mandatory fields. Each field has a header as adopted. Its length is also that of strings and bytes.
   Fields are numbered in order, and tagged fields follow. Mandatory fields are all written, because the KIP refers to
   fields that are always used. Null has the size of an empty text.
 

@@ -285,9 +285,9 @@ def compact(
         source: paths or URLs of the log.
         destination: output directory, which must not exist.
         settings: settings of the cleaner.
-        topics: topic names or patterns; others are copied. Default: the topics that a broker's cleaner has compacted
-            before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is compacted
-            by default, because compaction removes records without a key.
+        topics: topic names or patterns; other partitions are copied. Default: the topics that a broker's cleaner has
+            compacted before (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is
+            compacted by default, because compaction removes records without a key.
         partitions: partition numbers in each topic; others are copied. Default: all.
         run: runs the tasks.
         work_split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
@@ -392,9 +392,9 @@ def _compact_into(
 def _compact_all(
     tasks: Sequence[CompactionTask], *, run: Runner, work_split: Split | None, scratch: Path | None = None
 ) -> list[CompactedPartition]:
-    """Compact large partitions with many tasks each, then the others with one task each.
+    """Compact large partitions with many tasks each, then the remaining ones with one task each.
 
-    Afterwards, other partitions whose keys exceed the memory limit are split. A partition that cannot be split is
+    Afterwards, other partitions with keys that exceed the memory limit are split. A partition that cannot be split is
     compacted without a memory limit.
     """
     remaining_tasks, results = dict(enumerate(tasks)), dict[int, CompactedPartition]()

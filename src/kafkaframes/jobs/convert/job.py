@@ -164,7 +164,7 @@ def rewrite_into(
 def _txn_indexes_in_range(
     partition: Partition, transactions: Sequence[AbortedTransaction], offsets: OffsetRange
 ) -> dict[int, bytes]:
-    """Return the transaction index of each segment, with the aborted transactions whose markers are in the range."""
+    """Return the transaction index of each segment, with the aborted transactions that have a marker in the range."""
     bases = [*(segment.base_offset for segment in partition.segments), NO_END]
     return {
         base: write_txn_index(

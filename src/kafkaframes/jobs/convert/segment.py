@@ -195,7 +195,7 @@ class _Rewrite:
                 self._write(self._rewrite_window(content, start), old_data)
 
     def _parts_in_range(self, data: Bytes, batches: Batches, start: int) -> Iterator[tuple[Bytes, Batches, int]]:
-        """Yield runs of batches whose records are all in the range, with the position of their data in the file."""
+        """Yield runs of batches with all their records in the range, with the position of their data in the file."""
         first = 0
         for row in np.flatnonzero(self._crosses_range(batches)).tolist():
             if first < row:

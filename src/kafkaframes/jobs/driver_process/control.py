@@ -132,7 +132,10 @@ def hold_lock(path: Path, *, waits: bool = True) -> Iterator[bool]:
 
 
 def lock_path(path: Path) -> Path:
-    """Return the lock file of a socket. Each process has its own, so a slow process does not delay others."""
+    """Return the lock file of a socket.
+
+    Each process has its own, so a slow process does not delay the other processes.
+    """
     return path.with_suffix(".lock")
 
 

@@ -31,7 +31,7 @@ from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import DirectoryName, printable
 
-MAX_LINES = 1 << 18  # records whose lines are rendered at once
+MAX_LINES = 1 << 18  # records to render at once
 CHUNK_BYTES = 1 << 20  # the lines of a chunk fit into the CPU caches: 4 MiB were slower by a third
 
 
@@ -61,7 +61,7 @@ class Origin:
 
 
 def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[tuple[Decoded, bool]]:
-    """Yield a chunk in parts whose lines fit into memory, each with a flag: whether it continues a batch.
+    """Yield a chunk in parts with lines that fit into memory, each with a flag: whether it continues a batch.
 
     A larger chunk is split into batches, and these into runs of records. Damage is reported with the last run.
     """
@@ -260,7 +260,7 @@ class Limited:
 
 
 def _narrow(chunk: Decoded, keep: Flags, is_selected: Callable[[bytes], bool]) -> None:
-    """Clear the flag of each row whose key is not selected. Records without a key are never selected."""
+    """Clear the flag of each row with a key that is not selected. Records without a key are never selected."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)

@@ -41,7 +41,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The word whose index is in a number column. An index out of range selects the nearest word."""
+    """The word for an index in a number column. An index out of range selects the nearest word."""
 
     column: str
     words: tuple[bytes, ...]

@@ -117,7 +117,7 @@ def _resolve_conditions(group: list[DumpFile], conditions: Filter) -> Filter:
 
 
 def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:
-    """Return the first offset whose record has at least a timestamp, as ListOffsets does; None if there is none."""
+    """Return the first offset of a record that has at least a timestamp, as ListOffsets does; None if there is none."""
     offsets = (
         find_offset_at_time(SegmentSource(file), time_ms, rules=scan.FILE, end=file.size_bytes) for file in segments
     )

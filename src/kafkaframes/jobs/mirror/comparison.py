@@ -3,7 +3,7 @@
 The end offset of a copy does not prove that its records are those of the source. Before a mirror resumes, it compares
 records of both sides: all common records, or the first half megabyte of them, some samples, and the last common record.
 Key, value and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets
-that compaction or retention has removed on one side are skipped. Batches whose bytes are equal are not decoded, so that
+that compaction or retention has removed on one side are skipped. Batches with equal bytes are not decoded, so that
 a complete comparison costs little more than reading both sides.
 """
 

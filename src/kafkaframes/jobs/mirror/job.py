@@ -107,7 +107,7 @@ class _MirrorRun:
     copied_topics: list[SourceTopic] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # topic settings from the source directory
     readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # consumers of source and copy for comparisons
-    source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics whose copies were compared
+    source_ids: dict[str, UUID] = field(default_factory=dict)  # ids of topics with compared copies
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, report_loss = self.settings, self.report.not_read.append
@@ -354,7 +354,7 @@ class _MirrorRun:
             self.source_ids[partition.topic] = topic_id
 
     async def _compare_again(self, partition: TopicPartition, consumer: AsyncConsumer, writer: Writer) -> None:
-        """Compare a partition whose topic was recreated or whose log was truncated.
+        """Compare a partition after its topic was recreated or its log was truncated.
 
         Raises:
             LogDirError: the copy no longer matches the source.
@@ -398,7 +398,7 @@ class _MirrorRun:
         await asyncio.gather(*self.writing.values())
 
     async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
-        """Finish partitions whose last offsets are a gap, and return whether there were any."""
+        """Finish partitions with a gap as their last offsets, and return whether there were any."""
         skipped_partitions = [
             partition for partition in self._missing() if await consumer.skip_gap(partition, self.ends[partition])
         ]

@@ -100,7 +100,7 @@ class MirroredPartition(Values):
         unopened: messages and message sets of formats 0 and 1 that were copied unparsed. Their records are not counted.
         left_out: number of records that were read and not written, by reason.
         batches_left_out: number of batches that were omitted as a whole, by reason.
-        opened: number of batches whose records were decoded and written in new batches, by reason.
+        opened: number of batches with records that were decoded and written in new batches, by reason.
         rebuilt: number of new batches that were written for these.
         gone: number of offsets that the source deleted before they were read.
     """
@@ -152,7 +152,7 @@ class MirrorReport(Shown, Values):
         keeps_offsets: whether the copy has the source's offsets.
         created: topics that were created in the target.
         configs_left: settings that the target does not accept, by topic.
-        groups: number of groups whose offsets were copied.
+        groups: number of groups with copied offsets.
         commits: number of committed offsets that were copied.
         commits_left: number of committed offsets that were not copied, by reason.
         was_stopped: whether the mirror was stopped before it was complete.

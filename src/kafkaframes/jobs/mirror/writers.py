@@ -276,7 +276,7 @@ class KeepingWriter:
 
 
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
-    """Reject batches whose offsets decrease, because a log cannot store them."""
+    """Reject batches with decreasing offsets, because a log cannot store them."""
     last = batches.column("last_offset")
     falls = np.flatnonzero(last[1:] <= last[:-1])
     if len(falls):

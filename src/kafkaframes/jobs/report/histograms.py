@@ -1,6 +1,6 @@
 """Compute histograms of sizes and times and count distinct keys, in one pass and in bounded memory.
 
-Histograms of sizes have fixed bounds. Histograms of times have buckets whose width grows with the time range. Both are
+Histograms of sizes have fixed bounds. Histograms of times have buckets that become wider with the time range. Both are
 small, and can be pickled and merged. The result does not depend on the distribution of records over processes.
 
 The number of distinct keys is exact up to ``MAX_KEYS``. Above that, it is estimated from the smallest hashes. 64-bit

@@ -67,7 +67,7 @@ def sizes(report: LogReport) -> Markup:
     if other_topics:
         rows.append(_size_bar(count_text(len(other_topics), "other topic"), "", other_topics))
     bar_chart = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
-    note = "Bytes of each log, once where there are copies. The largest topics first."
+    note = "Bytes of each log, once if there are copies. The largest topics first."
     return card("size", "Size by topic and codec", codec_legend(topics), bar_chart, note=note, wide=True)
 
 

@@ -177,7 +177,7 @@ _SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "
 
 
 def replicas(report: LogReport) -> Markup:
-    """List the copies of partitions whose copies differ, with the decisions."""
+    """List the copies of partitions with different copies, with the decisions."""
     title = "Copies"
     if not report.copies:
         return card("copies", title, empty("Every partition was found once."), wide=True)

@@ -31,7 +31,7 @@ _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Completion:
-    """Completes a directory whose partitions are written. The report has the partitions and topic ids.
+    """Completes a directory after its partitions are written. The report has the partitions and topic ids.
 
     Args:
         metadata: metadata of the source's controller.

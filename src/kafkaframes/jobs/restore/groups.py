@@ -178,7 +178,7 @@ class GroupsReport(Values):
 
     Attributes:
         groups, commits: number of restored groups and commits.
-        moved: number of commits whose offset changed.
+        moved: number of commits with a changed offset.
         dropped: number of omitted commits, by reason.
     """
 
@@ -199,7 +199,7 @@ def translate_commits(
     Args:
         groups: groups of the sources.
         translate: translates a source partition and offset; returns None if the partition is not restored.
-        now_ms: time of the restore. Commits that expired before it are omitted; the others get this commit time.
+        now_ms: time of the restore. Commits that expired before it are omitted; the other commits get this time.
         keep_times: whether commits keep their times instead.
         keep_epochs: whether the restored batches have the source's leader epochs.
     """

@@ -220,7 +220,7 @@ class _Files:
 
 
 def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
-    """Reject a table whose columns are not those of records.
+    """Reject a table with columns other than those of records.
 
     The types of columns are checked instead of their values, because a number that is not an integer (1.5 in a column
     of doubles) would silently go to another partition, or be lost.

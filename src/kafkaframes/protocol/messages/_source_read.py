@@ -225,7 +225,7 @@ class _DecoderWriter:
                             self.text.add("raise malformed")
 
     def read_variable_size(self, field: FieldPlan, target: str) -> None:
-        """Read the value whose length or count is ``n``."""
+        """Read the value with the length or count ``n``."""
         add = self.text.add
         with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
             if field.array:

@@ -190,7 +190,7 @@ class Message(Struct):
         """Return Kafka's JSON form of the value at a version, ready for ``json.dumps``.
 
         Args:
-            version: version whose fields are included.
+            version: version with the fields to include.
             records: form of fields of type records: ``empty`` as in Kafka's own converter, ``base64`` (complete), or
                 ``size`` (in bytes) as in Kafka's request log.
             unknown_tags: include unknown tagged fields as ``_unknownTags`` of their struct, so that :meth:`from_json`

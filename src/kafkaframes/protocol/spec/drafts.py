@@ -48,7 +48,7 @@ class MessageDraft:
 
     Attributes:
         old: the message before the change.
-        before: the version whose layout the new version starts from.
+        before: the version with the layout that the new version starts from.
         version: the new version.
         changed_fields: the fields that are tagged, dropped or added, as (struct, field).
     """

@@ -411,7 +411,7 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
 
 
 def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[SpecChange]:
-    """Yield the APIs whose request and response have different versions."""
+    """Yield the APIs with different versions of request and response."""
     halves: dict[tuple[int, str], MessageSpec] = {}
     for spec in specs:
         if spec.type in RPC_TYPES and spec.api_key is not None:

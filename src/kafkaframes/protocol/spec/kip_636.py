@@ -198,9 +198,9 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
     """Return specs in which the errors of every response are tagged fields.
 
     Args:
-        specs: requests, responses and any other specs, by name; the others are returned unchanged.
-        suffix: whether to include fields whose names end in ErrorCode or ErrorMessage (``PartitionErrorCode``). The KIP
-            covers only the exact names.
+        specs: requests, responses and any other specs, by name; all other specs are returned unchanged.
+        suffix: whether to include fields with names that end in ErrorCode or ErrorMessage (``PartitionErrorCode``). The
+            KIP covers only the exact names.
         as_written: whether to apply the KIP literally, also to ApiVersions and to unreleased versions.
 
     Raises:

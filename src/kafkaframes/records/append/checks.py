@@ -36,7 +36,7 @@ _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_
 
 
 class Unreadable(NamedTuple):
-    """A message whose key or value exceeds it.
+    """A message with a key or value that exceeds it.
 
     Attributes:
         number: its number in the batch.

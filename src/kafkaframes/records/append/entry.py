@@ -131,7 +131,7 @@ def _append_with_kernels(
 
 
 def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> ValidatedRecords | None:
-    """Rebuild the set whose content is in ``context``; return None if the general path must decide."""
+    """Rebuild the set with the content in ``context``; return None if the general path must decide."""
     from kafkaframes.records.append import _kernels_rebuild as kernels  # often not needed, and as large as _kernels
 
     result = kernels.rewrite(data, offset, context.words)

@@ -12,7 +12,7 @@ from kafkaframes.wire.integers import MAX_INT64
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
-# Policies for a record set whose inner offsets are not 0, 1, 2, ... A mirror of a compacted topic sends sets with
+# Policies for a record set with inner offsets other than 0, 1, 2, ... A mirror of a compacted topic sends sets with
 # holes.
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
@@ -31,8 +31,8 @@ class AppendSettings:
         is_compacted: whether the topic is compacted. Every record then needs a key.
         origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to ``CLIENT`` only.
         leader_epoch: the leader epoch to write into format 2 batches.
-        max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None is no
-            limit.
+        max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None for
+            unlimited.
         on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
             and rejects one of format 2. ``reject`` rejects both, so that no set is ever recompressed for that reason
             and clients that number records wrongly get an error. ``reassign`` numbers the records of both again, as

@@ -90,7 +90,7 @@ def names_file(path: str) -> bool:
 
 
 def segments_of(partition: Partition, paths: set[str]) -> Iterator[Segment]:
-    """Yield the live segments of a partition, and segments of any kind whose paths are in ``paths``."""
+    """Yield the live segments of a partition, and segments of any kind with paths in ``paths``."""
     is_named = partition.directory in paths
     for segment in (*partition.segments, *partition.kraft_snapshots):
         file_named = segment.path in paths
@@ -306,5 +306,5 @@ def group_distinct_segments(
 
 
 def restrict_bounds(names: set[Name], options: ReadOptions) -> ReadOptions:
-    """Return options whose bounds have no entries for other topic partitions."""
+    """Return options with bounds that have no entries for other topic partitions."""
     return replace(options, start=restrict_bound(options.start, names), end=restrict_bound(options.end, names))

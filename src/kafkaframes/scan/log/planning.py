@@ -5,7 +5,7 @@ partition is a tuple of slices, ordered by topic partition and offset.
 
 Rules
 
-* A segment whose offsets are outside of the range is not read. Its last offset is unknown, but less than the base
+* A segment with offsets outside of the range is not read. Its last offset is unknown, but less than the base
   offset of the next segment.
 * A task costs about 35 ms before it reads a byte, and Spark runs as many tasks in parallel as there are cores. Segments
   are therefore packed up to a target size. The target is ``maxBytesPerPartition``, or less if that would leave cores
@@ -80,7 +80,7 @@ class Segment:
 class Slice:
     """Bytes ``start`` to ``end`` of a segment, and the rows with ``first_offset`` <= offset < ``end_offset``.
 
-    ``aborted_transactions`` contains the transactions whose batches are omitted. ``unproven`` states for start and end
+    ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` states for start and end
     whether they come from an index without verification in the segment. The segment's reader verifies them.
     """
 

@@ -292,7 +292,7 @@ def resolve_topic(options: TopicOptions) -> Bounds:
 
 
 def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | None = None) -> list[TaskShare]:
-    """Divide partitions among tasks whose offsets are resolved later. Exceptions are those of ``plan_topic``.
+    """Divide partitions among tasks with offsets that are resolved later. Exceptions are those of ``plan_topic``.
 
     Args:
         options: Options of the read.

@@ -1,4 +1,4 @@
-"""Divide live topics among tasks: offset ranges, and shares whose offsets are resolved later. No I/O.
+"""Divide live topics among tasks: offset ranges, and shares with offsets that are resolved later. No I/O.
 
 Spark plans the tasks of a DataFrame once and runs them for each action. The share of a task therefore has no first and
 end offset. Each action resolves them for all tasks (``spark/sources/execution_offsets.py``). If a partition is split

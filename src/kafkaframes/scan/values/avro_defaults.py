@@ -86,7 +86,7 @@ def _encode_text(schema: AvroType, value: Json) -> bytes | None:
 
 
 def _encode_bytes(schema: AvroType, value: Json) -> bytes | None:
-    """Encode text whose code points 0 to 255 represent bytes."""
+    """Encode text with code points 0 to 255 that represent bytes."""
     if not isinstance(value, str) or any(character > "\u00ff" for character in value):
         return None
     data = value.encode("latin-1")

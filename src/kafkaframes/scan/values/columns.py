@@ -102,8 +102,8 @@ def column_names(names: Iterable[str], *, reserved_names: Collection[str] = RESE
     """Return the column names of a value's fields, by field name.
 
     Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
-    ``value_``. Of several fields whose names differ only by case, the first keeps its name, and each other one gets a
-    suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
+    ``value_``. Of several fields with names that differ only by case, the first keeps its name, and each other one gets
+    a suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
     struct, exists.
 
     >>> column_names(["id", "Offset", "ID", "a.b"])

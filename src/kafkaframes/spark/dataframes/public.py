@@ -117,7 +117,7 @@ def watch_topics(
 
     Args:
         spark: Session of the queries.
-        options: Options of the stream. Those that begin with ``kafka.`` are used to connect; others are ignored.
+        options: Options of the stream. Those that begin with ``kafka.`` are used to connect; other options are ignored.
         query_name: Name of the query to watch. None: all queries of the session that read topics.
         group_id: Consumer group to which offsets are committed after each micro-batch, including the last one of
             ``Trigger.AvailableNow``, for tools that show lag. The query itself uses its checkpoint. The group must not
@@ -266,7 +266,7 @@ _COMMITTED_OPTIONS: Final = {_ISOLATION_OPTION: "read_committed"}
 
 
 def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options under the client's names for them, whatever their letter case.
+    """Return options under the client's names for them, regardless of their letter case.
 
     Raises:
         OptionError: An option is not a client setting. Topics and offsets are not set by options here.

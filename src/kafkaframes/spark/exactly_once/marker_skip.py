@@ -87,7 +87,7 @@ _OTHER_REMEDIES: Final = "use another sink name, sink=..., or a new checkpoint a
 
 
 def check_stateless(frame: DataFrame) -> None:
-    """Reject a query whose state would miss the skipped rows.
+    """Reject a query with state that would miss the skipped rows.
 
     Raises:
         OptionError: The query has stateful operators, such as aggregations or joins.

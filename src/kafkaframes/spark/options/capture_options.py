@@ -100,7 +100,7 @@ _OPTION_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def capture_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parse options, whatever the letter case of their names.
+    """Parse options, regardless of the letter case of their names.
 
     >>> capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
     'gaps'

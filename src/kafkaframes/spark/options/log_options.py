@@ -50,7 +50,7 @@ REPLICAS = ("merge", "all")
 
 
 def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
-    """Parse options, whatever the letter case of their names.
+    """Parse options, regardless of the letter case of their names.
 
     >>> log_options({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
     8

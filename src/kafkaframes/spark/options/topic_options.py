@@ -52,7 +52,7 @@ FORBIDDEN: Final[Mapping[str, str]] = {
 
 
 def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = True) -> TopicOptions:
-    """Parse options, whatever the letter case of their names.
+    """Parse options, regardless of the letter case of their names.
 
     Args:
         options: Options as Spark passes them.
@@ -93,7 +93,7 @@ def reader_settings(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
-    """Parse the options of a write, whatever the letter case of their names.
+    """Parse the options of a write, regardless of the letter case of their names.
 
     Raises:
         OptionError: As for ``topic_options``.
@@ -336,7 +336,7 @@ def _separate_options(
 def _check_client(
     client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
 ) -> dict[str, Any]:
-    """Return the client settings that have an effect, so that tasks do not repeat warnings about the others.
+    """Return the client settings that have an effect, so that tasks do not repeat warnings about the other settings.
 
     As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """

@@ -89,7 +89,7 @@ WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in
 
 
 def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """Parse options, whatever the letter case of their names, and return the path and the settings.
+    """Parse options, regardless of the letter case of their names, and return the path and the settings.
 
     >>> parse_write({"path": "/data/new", "NUMPARTITIONS": "3", "codec": "zstd"})
     ('/data/new', {'num_partitions': 3, 'codec': 'zstd'})

@@ -1,6 +1,6 @@
 """The files of a streaming query's checkpoint, wherever Spark keeps them: by Hadoop's file systems, as Spark does.
 
-A function of ``foreachBatch`` learns the number of a micro-batch and not its offsets; they stand in the checkpoint.
+A function of ``foreachBatch`` learns the number of a micro-batch and not its offsets; they are in the checkpoint.
 Under Spark Connect there is no Java to call: files are read as a DataFrame there, and not written.
 
 A query has an id, which stays the same for all runs on one checkpoint. In a classic session Spark says it on the thread
@@ -27,7 +27,7 @@ class CheckpointFiles(Protocol):
     path: str
 
     def read(self, name: str) -> str | None:
-        """Return a file's text; None where there is none."""
+        """Return a file's text; None if it does not exist."""
 
 
 def checkpoint_files(spark: Any, checkpoint: str) -> CheckpointFiles:
@@ -45,7 +45,7 @@ class HadoopFiles:
         self.path: str = self._store.makeQualified(top).toString()
 
     def read(self, name: str) -> str | None:
-        """Return a file's text; None where there is none."""
+        """Return a file's text; None if it does not exist."""
         path = self._path(f"{self.path}/{name}")
         if not self._store.exists(path):
             return None
@@ -64,7 +64,7 @@ class HadoopFiles:
             stream.close()
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder; none where it is not there."""
+        """Return the names in a folder; empty if it does not exist."""
         path = self._path(f"{self.path}/{folder}")
         if not self._store.exists(path):
             return []

@@ -38,7 +38,7 @@ _LOOPBACK = "127.0.0.1"
 EXTRA_FOLDERS.append(find_unpacked_archive)
 _MAX_PORT = 65_535
 _CONNECT_TIMEOUT_SECONDS = 5.0  # time limit for a connection to a master
-# Names of settings and options whose values Spark hides in its UI and its logs: Spark's own and those of Kafka clients.
+# Names of settings and options with values that Spark hides in its UI and logs: Spark's own and those of Kafka clients.
 _REDACTION_PATTERN = (
     "(?i)secret|password|token|access[.]?key|account[.]?key|jaas|credential|keystore[.]key|certificate[.]chain|"
     "truststore[.]certificates"

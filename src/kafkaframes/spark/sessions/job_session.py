@@ -90,7 +90,7 @@ def _session(
 def _keep_sigint_handler() -> Iterator[None]:
     """Prevent a new SparkContext from replacing the handler of SIGINT.
 
-    PySpark's handler asks the JVM to cancel all jobs on a connection whose request was interrupted, which prints two
+    PySpark's handler asks the JVM to cancel all jobs on a connection with an interrupted request, which prints two
     py4j tracebacks.
     """
     try:

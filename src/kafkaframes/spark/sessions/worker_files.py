@@ -1,13 +1,13 @@
 """What Python workers find on their disk: the compiled kernels, for executors without, and an installed PySpark.
 
-Without kernels each executor whose home directory is empty would compile for half a minute before its first row. What
+Without kernels each executor with an empty home directory would compile for half a minute before its first row. What
 is sent are the libraries that the driver has ready, a megabyte, as an archive that Spark unpacks; an executor with the
 same version of this package loads them, any other one has other names for its own and passes over them.
 
 A local session gets a home of Spark's without the zip of PySpark's Python files. Each Python process that Spark starts
 has ``python/lib/pyspark.zip`` of Spark's home in front of its path, and Python keeps no compiled files for a zip: each
-process compiled PySpark anew, 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). Where the home
-has no such file, they import the installed package: the driver's own.
+process compiled PySpark again, 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). If the home
+does not have this file, they import the installed package: the driver's own.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SHIP_KERNELS_SETTING: Final = "spark.kafkaframes.shipKernels"
 def ship_kernels(spark: SparkSession) -> bool:
     """Send the kernels that are ready here to the executors of ``spark``; return whether that was done.
 
-    Not with ``spark.kafkaframes.shipKernels=false``. The session is one of Spark's own, not Spark Connect's: its client
-    is no driver.
+    Not with ``spark.kafkaframes.shipKernels=false``. The session is one of Spark's own, not Spark Connect's: its
+    client is not a driver.
     """
     context = spark.sparkContext
     if (spark.conf.get(SHIP_KERNELS_SETTING, "true") or "").lower() == "false":

@@ -133,7 +133,7 @@ def _query_first_reachable(addresses: Sequence[Address], question: Mapping[str, 
 
 
 def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWork]:
-    """Return the work of tasks whose offsets are resolved when they run. Start the process if it does not run.
+    """Return the work of tasks with offsets that are resolved when they run. Start the process if it does not run.
 
     Raises:
         KafkaframesError: the process cannot be started, or cannot listen on driverHost or driverPort.

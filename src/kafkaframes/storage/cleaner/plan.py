@@ -38,7 +38,7 @@ class CleanerSettings:
 
     Attributes:
         now_ms: time of the round, in milliseconds since 1970.
-        broker_release: broker release whose rules apply.
+        broker_release: broker release that determines the rules.
         delete_retention_ms: time for which tombstones and markers are retained after their first cleaning.
         segment_bytes: ``segment.bytes``; largest size of merged segments.
         index_bytes: ``segment.index.bytes``; largest size of the indexes of merged segments.
@@ -82,7 +82,7 @@ class RoundPlan:
     """The range of a round, and the state that it needs.
 
     Attributes:
-        first_dirty_offset: first offset whose keys are added to the map.
+        first_dirty_offset: first offset with keys that are added to the map.
         first_uncleanable_offset: base offset of the first segment that the round does not change.
         aborted_transactions: aborted transactions of the partition, in the order of their markers.
         findings: transaction indexes that differ from the markers, and swap files that are read as segments.

@@ -249,7 +249,7 @@ def _digest(batches: Batches) -> Ints:
 
 
 def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> Blocks:
-    """Return a block for a whole segment whose headers are not read."""
+    """Return a block for a whole segment without reading its headers."""
     return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T)
 
 
@@ -283,7 +283,7 @@ def _largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
 
 
 def select_ordered_blocks(blocks: Blocks) -> tuple[Blocks, Blocks]:
-    """Return the blocks whose offset and epoch fit between their neighbours, and the other blocks.
+    """Return the blocks with an offset and epoch that fit between their neighbours, and the other blocks.
 
     The function also sets the ``smooth`` flags.
     """

@@ -1,4 +1,4 @@
-"""Cover a range of offsets with blocks of several copies: first those of the preferred copy, then others for its gaps.
+"""Cover a range of offsets with blocks of several copies: first the preferred copy, then other copies for its gaps.
 
 Each further copy is also compared with the chosen blocks. If both have a block for the same offsets and the headers
 differ, their checksums (``Inspector``) decide, and then their records. If these do not decide, neither block is used.
@@ -28,7 +28,10 @@ class Inspector(Protocol):
         ...
 
     def first_offset(self, copy: int, block: Blocks) -> int:
-        """Return the first offset of a block whose header lacks it; the last offset if the block is unreadable."""
+        """Return the first offset of a block with a header that lacks it.
+
+        The last offset if the block is unreadable.
+        """
         ...
 
     def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
@@ -100,7 +103,7 @@ class Choice:
         return values
 
     def replace(self, columns: slice, new_columns: Ints) -> None:
-        """Replace blocks by others."""
+        """Replace blocks by other blocks."""
         self.table = np.concatenate(
             (self.table[:, : columns.start], new_columns, self.table[:, columns.stop :]), axis=1
         )
@@ -136,7 +139,7 @@ class Choice:
         return may_fill
 
     def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
-        """Yield the parts of a block whose offsets are missing."""
+        """Yield the parts of a block with missing offsets."""
         first_offset, end = int(blocks.first[row]), int(blocks.last[row])
         start, stop = (int(limit[0]) for limit in self.overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
@@ -289,7 +292,7 @@ def _group_connected_rows(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]
 
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NO_END_OFFSET = 2**63 - 1
-_VERIFIED_BATCHES = 4  # number of thinned batches whose checksum is verified before they count as evidence
+_VERIFIED_BATCHES = 4  # number of thinned batches with a checksum that is verified before they count as evidence
 
 
 def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:

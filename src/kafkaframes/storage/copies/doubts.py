@@ -85,7 +85,7 @@ def _is_followed_by_valid_block(copies: Sequence[Copy], index: int, row: int, in
 
 
 def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
-    """Return ``smooth`` for a compressed message of format 0 or 1, whose header lacks the first offset."""
+    """Return ``smooth`` for a compressed message of format 0 or 1 (its header lacks the first offset)."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
     return inspector.first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])

@@ -211,7 +211,7 @@ class FileInspector:
     def valid(self, copy: int, blocks: Blocks) -> Flags:
         """Return which blocks have a valid checksum and a valid magic, which the checksum does not cover.
 
-        A whole segment whose headers are not read is valid.
+        A whole segment is valid if its headers are not read.
         """
         right: Flags = blocks.crc == UNKNOWN_CRC
         for rows in _runs(blocks):

@@ -74,7 +74,7 @@ class MergedLog:
         return self.copies[segment_range.copy].segments[segment_range.segment]
 
     def find_lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
-        """Yield each segment and damaged chunk whose offsets are in no other copy."""
+        """Yield each segment and damaged chunk with offsets that are in no other copy."""
         missing_ranges = [
             (decision.first_offset, decision.end_offset) for decision in self.decisions if decision.check == "missing"
         ]

@@ -209,7 +209,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
 
 
 def _remove_attempts(directory: Path) -> None:
-    """Remove the files of task attempts whose workers were lost."""
+    """Remove the files of task attempts of lost workers."""
     for attempt in directory.glob(f"{ATTEMPT_PREFIX}*"):
         shutil.rmtree(attempt, ignore_errors=True)
     for left_over in directory.rglob(f"*{PART}-*"):

@@ -1,7 +1,8 @@
 """Count and limit the file descriptors of this process.
 
 Files, connections and all other descriptors of a process share one limit (``ulimit -n``). The only sign of a reached
-limit is the error ``EMFILE`` or ``ENFILE``, so components that open many descriptors leave a reserve for the others.
+limit is the error ``EMFILE`` or ``ENFILE``, so components that open many descriptors leave a reserve for the other
+components.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartit
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A listed file whose name has an offset."""
+    """A listed file with an offset in its name."""
 
     name: FileName
     path: str

@@ -197,7 +197,7 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
 
 
 def _check_increasing(values: Int64s, description: str, width: int, *, file: str | None, min_value: int) -> None:
-    """Reject an index whose values do not increase strictly, or start below ``min_value``."""
+    """Reject an index with values that do not increase strictly, or start below ``min_value``."""
     if len(values) == 0:
         return
     if values[0] < min_value:

@@ -74,7 +74,7 @@ def _open_lock_file(path: str, *, create: bool) -> tuple[int, int]:
 MIN_SYNCFS_FILES = 64
 _FSYNC_THREADS = 32
 _MIN_CONCURRENT_FILES = 4
-_FIRST_LINUX_WITH_SYNCFS_ERRORS = (5, 8)  # first Linux release whose syncfs reports failed writes
+_FIRST_LINUX_WITH_SYNCFS_ERRORS = (5, 8)  # first Linux release with a syncfs that reports failed writes
 _SYNCFS_FILESYSTEMS = {
     "ext4",
     "xfs",

@@ -1,7 +1,7 @@
 """Scan a whole segment in windows: batch headers as columns, optionally with the bytes of the batches.
 
 Without the bytes, the rest of a batch larger than a window is skipped, so that a scan reads less than the whole file.
-Memory use is a window (or the largest batch) and a table of headers, whatever the size of the segment.
+Memory use is a window (or the largest batch) and a table of headers, regardless of the size of the segment.
 """
 
 from __future__ import annotations

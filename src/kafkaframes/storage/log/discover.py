@@ -284,7 +284,7 @@ def _sort_partitions(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
 
 
 def _partition_with_swaps(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
-    """Return the log directory of one partition whose finished swap files replace the segments that they cover."""
+    """Return the log directory of one partition with finished swap files in place of the segments that they cover."""
     listed = _single_partition(filesystem, path, entries)
     return replace(listed, partitions=tuple(show_swaps(filesystem, partition) for partition in listed.partitions))
 

@@ -2,8 +2,9 @@
 
 The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers from 0.10.2 to 4.3:
 
-* A timestamp is searched in one segment only: the first whose largest timestamp is not before it. For a segment without
-  timestamps (format 0), the file's modification time is used. This segment can hide later ones that have the record.
+* A timestamp is searched in one segment only: the first with a largest timestamp that is not before it. For a segment
+  without timestamps (format 0), the file's modification time is used. This segment can hide later ones that have the
+  record.
 * The answer is the first record at or after the log start offset, including control records, whose timestamp is at or
   after the searched one.
 

@@ -1,10 +1,10 @@
-"""Segments whose offsets do not fit an index, and the segments into which Kafka splits them (KAFKA-6264).
+"""Segments with offsets that do not fit an index, and the segments into which Kafka splits them (KAFKA-6264).
 
 An index entry has 31 bits for an offset relative to the segment's base offset. Cleaners before 1.1 could join segments
-of a compacted topic whose offsets are further apart, and logs with these segments still exist. Kafka splits them during
-recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). The batches do not change. A new
-segment, named after its first batch, starts at each offset that does not fit. ``SplitView`` presents the result without
-copying: each part is a file whose content is read from the original segment.
+of a compacted topic with offsets that are further apart, and logs with these segments still exist. Kafka splits them
+during recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). The batches do not change. A
+new segment, named after its first batch, starts at each offset that does not fit. ``SplitView`` presents the result
+without copying: each part is a file whose content is read from the original segment.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, 
 def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
     """Return the parts into which Kafka splits a segment; usually none, because the last batch fits.
 
-    Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part, whose
+    Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part. Its
     recovery checks them. A log with decreasing offsets is not split: no broker can load it.
 
     Raises:
@@ -176,7 +176,7 @@ def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
 
 
 def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
-    """Return a partition whose overflowing segments are split as Kafka splits them; unchanged if there are none.
+    """Return a partition with its overflowing segments split as Kafka splits them; unchanged if there are none.
 
     Raises:
         LogDirError: a segment cannot be read.

@@ -116,7 +116,7 @@ class ProducerState(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """A pending verification: a producer whose transaction has no batch in the partition's log yet (KIP-890).
+    """A pending verification: a producer with a transaction that has no batch in the partition's log yet (KIP-890).
 
     Attributes:
         producer_epoch: latest epoch among the received batches.
@@ -155,7 +155,7 @@ class PreparedAppend(NamedTuple):
         started: producer ids of the transactions that the append starts, by first offset.
         completed: transactions that the append ends.
         duplicate: remembered batch that the append duplicates; None if the batches are new.
-        verified: ids of the producers whose pending verification ends with the append.
+        verified: ids of the producers with a pending verification that ends with the append.
     """
 
     states: dict[int, ProducerState]

@@ -105,7 +105,7 @@ def _entries(positions: Ints, interval_bytes: int) -> Ints:
 
 
 def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
-    """Build a time index, without entries whose timestamp is not above that of the entry before."""
+    """Build a time index, without entries with a timestamp that is not above that of the entry before."""
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
     rows = np.concatenate((entries, [len(largest) - 1]))
@@ -124,7 +124,7 @@ def rebuild_indexes(
     producers: Producers | None = None,
     headers: Iterable[Batches] | None = None,
 ) -> RebuiltIndexes:
-    """Rebuild the indexes of a segment whose batches are whole.
+    """Rebuild the indexes of a segment of whole batches.
 
     Args:
         filesystem, segment: discovered segment, truncated after its last valid batch (see ``recovery/plan.py``).

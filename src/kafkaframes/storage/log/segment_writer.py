@@ -143,7 +143,7 @@ class PartitionWriter:
         """Append whole batches of any format.
 
         Args:
-            data: whole batches whose offsets are above all earlier ones.
+            data: whole batches with offsets above all earlier ones.
             mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest. For formats 0 and
                 1, Kafka uses it as a timestamp.
 
@@ -213,7 +213,7 @@ class PartitionWriter:
 
     @property
     def open_transactions(self) -> tuple[ProducerEntry, ...]:
-        """The producers whose transactions have no marker in the complete segments."""
+        """The producers with transactions that have no marker in the complete segments."""
         first_offsets = self._transactions.first_offsets
         return tuple(entry for entry in self._producers.entries() if entry.producer_id in first_offsets)
 
@@ -264,7 +264,7 @@ class PartitionWriter:
         """Return the end of the batches, from row ``first`` on, that fit into the segment.
 
         The first batch fits into an empty segment of any size. Relative offsets are int32 in the indexes, so that even
-        an empty segment cannot contain a batch whose last offset is more than 2^31 - 1 above its base offset.
+        an empty segment cannot contain a batch with a last offset more than 2^31 - 1 above its base offset.
         """
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
         sizes_after = segment.size_bytes + starts + sizes - starts[0]

@@ -4,8 +4,8 @@ The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the se
 ``.deleted``, and removes the suffix ``.swap``. After a crash between these steps, a swap file exists next to the old
 segments or is the only copy. When a broker starts, it deletes ``.deleted`` and ``.cleaned`` files. It also deletes swap
 files at or above the lowest ``.cleaned`` file, because they belong to an unfinished split. Each other swap file
-replaces the segments whose offsets it covers. Recovery and readers both use ``resolve_swaps``. ``show_swaps`` returns a
-partition with the resulting segments.
+replaces the segments with offsets that it covers. Recovery and readers both use ``resolve_swaps``. ``show_swaps``
+returns a partition with the resulting segments.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
 
     Args:
         filesystem: file system of the partition.
-        files: files of the partition whose names have an offset, by name.
+        files: files of the partition with an offset in the name, by name.
 
     Raises:
         LogDirError: a swap file, or the segment before it, cannot be read.
@@ -100,7 +100,7 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
 
 
 def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
-    """Return a partition whose finished swap files replace the segments that they cover.
+    """Return a partition with finished swap files in place of the segments that they cover.
 
     The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` has the segments
     that it covers.
@@ -148,7 +148,7 @@ def _with_final_name(file: LogFile | None) -> LogFile | None:
 
 
 def list_offset_files(partition: Partition) -> Iterator[LogFile]:
-    """Yield the files of a partition whose names have an offset."""
+    """Yield the files of a partition with an offset in the name."""
     temporary = {file.path for file in partition.temporary}
     for segment in (*partition.segments, *partition.replaced_segments):
         for file in files_of(segment):

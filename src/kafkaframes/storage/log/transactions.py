@@ -64,7 +64,7 @@ class TransactionState:
         aborted_transactions: aborted transactions, by marker offset.
         open: first offset of each transaction without a marker, by producer id.
         log_end_offset: offset of the next record.
-        findings: transaction indexes that differ from the markers, and tiered segments whose indexes were used.
+        findings: transaction indexes that differ from the markers, and tiered segments with indexes that were used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
     """
 
@@ -122,7 +122,7 @@ class OpenTransactions:
         self.first_offsets: dict[int, int] = {}
 
     def process_batch(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
-        """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
+        """Process a batch. Its data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]

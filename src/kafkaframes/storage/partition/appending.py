@@ -180,7 +180,7 @@ def _parse_appended_headers(
 
 
 def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
-    """Reject a client's batch of format 2 whose base offset is not 0."""
+    """Reject a client's batch of format 2 with a base offset other than 0."""
     if sent_header is not None and sent_header.base_offset and len(data) >= BATCH_V2.size:
         raise AppendRefusedError(
             "InvalidRecordException", f"a client's batch has base offset {sent_header.base_offset}, not 0"

@@ -22,7 +22,7 @@ class FetchData(NamedTuple):
         high_watermark: high watermark of the log.
         last_stable_offset: last stable offset of the log.
         log_start_offset: log start offset.
-        aborted: transactions whose records a ``read_committed`` consumer skips; None for other isolation levels.
+        aborted: transactions with records that a ``read_committed`` consumer skips; None for other isolation levels.
         first_entry_incomplete: whether the first batch is larger than ``max_bytes``.
         stretch: range of the file that replaces ``records`` in large results, if the caller asked for it.
     """

@@ -34,7 +34,7 @@ _MIN_ENTRIES = 64
 
 
 class _EntryFile:
-    """A file whose entries are pairs of numbers. They are read into two columns in memory at the first access."""
+    """A file with pairs of numbers as entries. They are read into two columns in memory at the first access."""
 
     _entry: struct.Struct
     _offsets: int  # index of the column that has the offsets
@@ -226,7 +226,7 @@ class TxnIndexFile:
         entries.append(transaction)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the transactions whose marker is at or above ``offset``, and any incomplete entry."""
+        """Remove the transactions with a marker at or above ``offset``, and any incomplete entry."""
         entries, file_info = (
             [transaction for transaction in self.aborted if transaction.last_offset < offset],
             self._disk.stat(self.path),

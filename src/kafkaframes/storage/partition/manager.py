@@ -56,7 +56,7 @@ class LogManager:
         disk: disk of all logs; ``disk.failure`` has the reason why it is offline.
         logs: logs by topic partition; ``create``, ``delete`` and ``close`` change them.
         problems: errors of unreadable checkpoints, which are treated as empty; for a served copy also of its identity.
-        written_partitions: topic partitions whose logs had records when the checkpoints were last written.
+        written_partitions: topic partitions with records in their logs when the checkpoints were last written.
     """
 
     path: str
@@ -262,7 +262,7 @@ class LogManager:
         return ((key, log) for key, log in self.logs.items() if log.has_files)
 
     def _write(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        """Write the checkpoints whose content has changed; a flush takes several milliseconds."""
+        """Write the checkpoints with changed content; a flush takes several milliseconds."""
         contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
         changed_files = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
         if changed_files:

@@ -1,4 +1,4 @@
-"""Open a log whose directory is in the usual state after a shutdown or a kill: the fast path of ``loading``.
+"""Open a log with a directory in the usual state after a shutdown or a kill: the fast path of ``loading``.
 
 The fast path applies only to ordinary directories: segments with their indexes, producer snapshots, and leader epochs
 that match. After a clean shutdown nothing is changed, and the log ends at the checkpointed offset. After an unclean one

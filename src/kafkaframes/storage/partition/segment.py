@@ -291,7 +291,7 @@ class LogSegment:
         return reader
 
     def find_batch(self, offset: int) -> BatchWindow | None:
-        """Return the first batch whose last offset is at or above ``offset``; None if there is none.
+        """Return the first batch with a last offset at or above ``offset``; None if there is none.
 
         Raises:
             LogDirError: the segment cannot be read.

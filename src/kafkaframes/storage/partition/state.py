@@ -159,10 +159,10 @@ class Segments:
         return sum(segment.size_bytes for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment after the others.
+        """Add a segment at the end.
 
         Raises:
-            LogDirError: its base offset is not above those of the others.
+            LogDirError: its base offset is not above those of the other segments.
         """
         if self._bases and segment.base_offset <= self._bases[-1]:
             raise LogDirError(f"a segment {segment.base_offset} follows {self._bases[-1]}", file=segment.path)

@@ -167,7 +167,7 @@ class Draft:
         self.files[final] = replace(file, name=final)  # the bytes stay at the old path until the plan is executed
 
     def with_temporary(self, suffix: str) -> list[LogFile]:
-        """Return the files whose name ends with ``suffix``."""
+        """Return the files with a name that ends with ``suffix``."""
         return [file for file in self.files.values() if file.name.temporary == suffix]
 
 
@@ -176,7 +176,7 @@ class Draft:
 #
 # There are two sets of rules. Later brokers (LogLoader) rename a finished swap before they load any segment, and delete
 # the segments that it replaces. 2.8 (Log) loads the old segments first. It then recovers each swap under its own name,
-# sets aside the segments whose offsets it covers, and renames it. ``SWAP_RULES`` has the rules by broker generation. A
+# sets aside the segments that it covers, and renames it. ``SWAP_RULES`` has the rules by broker generation. A
 # rule only changes a draft.
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -191,7 +191,7 @@ class OpenedSegments:
     Attributes:
         kept_segments: segments that stay in the log, by base offset.
         replaced_segments: segments that were set aside for a swap.
-        overwritten: segments whose files a swap has overwritten. They were not set aside, because they or the swap
+        overwritten: segments with files that a swap has overwritten. They were not set aside, because they or the swap
             contain no offsets.
     """
 

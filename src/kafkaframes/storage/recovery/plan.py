@@ -5,10 +5,10 @@ deleted, renamed, truncated or rebuilt, and the remaining segments with their si
 the same as Kafka's:
 
 1. ``.deleted`` files are deleted. If there are ``.cleaned`` files, a split was not finished: they are deleted together
-   with the swap files at or above the lowest of them. The other swap files replace the segments whose offsets they
-   cover. In 2.8 this happens after step 2 (``draft.SWAP_RULES``).
+   with the swap files at or above the lowest of them. The other swap files replace the segments with offsets that
+   they cover. In 2.8 this happens after step 2 (``draft.SWAP_RULES``).
 2. Indexes without a ``.log`` are deleted. A segment without ``.index``, or with a ``.txnindex`` that has entries below
-   its base offset, is recovered, whatever its offset.
+   its base offset, is recovered, regardless of its offset.
 3. After an unclean shutdown every segment from the one that contains the recovery point is recovered. Batches are
    walked with their CRC, and the file is truncated at the first invalid one. If anything was truncated, all later
    segments are deleted. If an offset is too far above its segment's base offset, the recovery starts again with this
@@ -169,8 +169,8 @@ def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     """Decide which files belong to ``partition``, as ``plan_recovery`` does, but truncate nothing.
 
-    Temporary files are resolved, indexes without a segment are removed, and segments whose offsets do not fit an index
-    are split. Every segment keeps all its bytes and is not read.
+    Temporary files are resolved, indexes without a segment are removed, and segments with offsets that do not fit an
+    index are split. Every segment keeps all its bytes and is not read.
 
     Raises:
         LogDirError: a file cannot be read.

@@ -48,7 +48,7 @@ class RecoverySettings:
         producer_id_expiration_ms: ``producer.id.expiration.ms``; None selects the broker's default.
         record_format: highest format that the topic's ``message.format.version`` allows, 0 to 2; 2 since 3.0.
         new_leader_epoch: epoch in which the broker leads the partition after startup; None if it does not lead it.
-        broker_release: broker release whose rules apply.
+        broker_release: broker release that determines the rules.
     """
 
     now_ms: int

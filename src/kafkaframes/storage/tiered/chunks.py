@@ -107,7 +107,7 @@ def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearra
 
 
 def _decompressor(size: int) -> zstandard.ZstdDecompressor:
-    """Return a decompressor whose window limit is the chunk size, which may exceed the library's own limit."""
+    """Return a decompressor with the chunk size as its window limit, which may exceed the library's own limit."""
     return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
 
 

@@ -111,7 +111,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
 
 
 def _drop_contained(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
-    """Remove segments whose offsets are contained in another one; of equal ones keep the latest upload."""
+    """Remove segments with offsets that are contained in another one; of equal ones keep the latest upload."""
     chain_segments: list[SegmentMetadata] = []
     sorted_segments = sorted(
         segments,

@@ -317,7 +317,7 @@ def _manifest(top: Fields) -> Manifest:
 
 
 def _check_plain(chunks: ChunkIndex) -> None:
-    """Reject a manifest without compression and encryption whose stored chunk sizes differ from the segment's."""
+    """Reject a manifest without compression and encryption if its stored chunk sizes differ from the segment's."""
     if chunks.stored_size != chunks.original_file_size or chunks.object_size_of(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):

@@ -49,7 +49,7 @@ class Fields:
         """Check that all fields were taken.
 
         Raises:
-            DecodeError: a field was not taken; it might change the meaning of the others.
+            DecodeError: a field was not taken; it might change the meaning of the other fields.
         """
         for name in self._remaining:
             raise DecodeError("an unknown field", path=(name[:100],))

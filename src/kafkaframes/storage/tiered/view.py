@@ -114,7 +114,7 @@ def build_view(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] =
 
 
 def _is_former(tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: Knowledge) -> bool:
-    """Return whether a folder belongs to a deleted topic whose name was used again.
+    """Return whether a folder belongs to a deleted topic with a name that was used again.
 
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
     the user has to choose one.
@@ -248,7 +248,7 @@ def _epochs(
     candidates: Mapping[str, Upload],
     copies: Iterable[Partition],
 ) -> Epochs:
-    """Return the leader epochs of the local copy or upload whose last epoch is the latest."""
+    """Return the leader epochs of the local copy or upload with the latest last epoch."""
     local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
     later: list[EpochStart] = []
     for segment in sort_newest_first(upload.manifest.metadata for upload in candidates.values()):

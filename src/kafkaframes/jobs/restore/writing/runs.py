@@ -1,4 +1,4 @@
-"""Write the rows of a task to runs. A run is a file of one topic partition's batches, whose offsets start at 0.
+"""Write the rows of a task to runs. A run is a file of one topic partition's batches, with offsets from 0.
 
 A run has the order of the task's rows. Batches are complete, with compression and CRC. The commit only changes header
 fields outside both. Memory is limited to ``MAX_PENDING_BYTES`` of rows and the batches built from them, for any number
