@@ -1,6 +1,6 @@
 """A table of logs or live topics, ready to be filled once or continuously.
 
-``table_log``, ``table_topics``, ``scan.write_table`` and the command share it.
+``table_log``, ``table_topics`` and the command share it.
 """
 
 from __future__ import annotations
