@@ -9,6 +9,7 @@ import confluent_kafka.admin  # makes confluent.admin available
 import pytest
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.requests.login import Login
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
 from kafkaframes.broker.security.options import Security
@@ -89,7 +90,7 @@ def test_what_is_refused(asker, make_asker):
     asker.session = Session()
     not_allowed = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     assert [create(asker).error_code, renew(asker, token.hmac)[0], describe_tokens(asker)[0]] == [not_allowed] * 3
-    asker.session = Session(principal="User:alice", memory={"by_token": True})
+    asker.session = Session(principal="User:alice", login=Login(by_token=True))
     assert create(asker).error_code == not_allowed
     without_key = as_user(make_asker(), "alice")
     disabled_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

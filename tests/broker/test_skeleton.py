@@ -11,8 +11,9 @@ from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.dispatch.table import all_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import DeferredResponse
-from kafkaframes.protocol.framing import ClientConnection, fallback_version
+from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.negotiation import fallback_version
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
         ("oauth_cb", "a function that returns a token"),
         ("on_commit", "`commit` raises"),
         ("enable.partition.eof", "`end_offsets`"),
-        ("default.topic.config", "next to the others"),
+        ("default.topic.config", "next to the other settings"),
     ],
 )
 def test_what_confluents_dict_holds_beside_settings_is_refused_with_what_is_here_instead(name, reason):

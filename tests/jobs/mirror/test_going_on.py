@@ -225,5 +225,5 @@ def test_a_format_that_nobody_knows_is_named(tmp_path):
     def change(raws):
         raws[0][16] = 9
 
-    with pytest.raises(CorruptRecordError, match="the magic of a batch is none of 0, 1, 2, at offset 0"):
+    with pytest.raises(CorruptRecordError, match="the magic of a batch is not 0, 1 or 2, at offset 0"):
         run_mirror(write_damaged_log(tmp_path, change), tmp_path / "copy")

@@ -153,9 +153,9 @@ def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
     with serve_on_threads(control) as holder:
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         control.abort("another")
-        assert not holder._attempt.ended.done()
+        assert not holder._attempt.end.done()
         control.abort("")
-        assert holder._attempt.ended.done()
+        assert holder._attempt.end.done()
     assert values(control) == []
 
 

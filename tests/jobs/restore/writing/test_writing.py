@@ -266,7 +266,7 @@ def test_offsets_that_are_kept(tmp_path):
     assert [record[0] for record in records(tmp_path / "logs")] == [3, 7, 10, 12]
     with pytest.raises(LogDirError, match="t-0: a task has offsets from 12 on"):
         write(tmp_path / "logs", rows(offset=[12], value=[b"x"]), topic="t", keep_offsets=True)
-    with pytest.raises(EncodeError, match="task 0, row 1: offset 13 after 14"):
+    with pytest.raises(EncodeError, match="task 0, row 1: offset 13 follows 14"):
         write(tmp_path / "logs", rows(offset=[14, 13], value=[b"x", b"y"]), topic="t", keep_offsets=True)
 
 
