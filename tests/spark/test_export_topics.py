@@ -55,7 +55,7 @@ def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, servers, tmp_pat
     ("settings", "message"),
     [
         ({"options": {}}, "kafka.bootstrap.servers"),
-        ({"options": {"kafka.bootstrap.servers": "x:1", "startingOffsets": "latest"}}, "only kafka.* settings"),
+        ({"options": {"kafka.bootstrap.servers": "x:1", "startingOffsets": "latest"}}, "only kafka.* options"),
         ({"options": {"kafka.bootstrap.servers": "x:1"}, "format": "csv"}, "one of parquet, delta, iceberg"),
         ({"options": {"kafka.bootstrap.servers": "x:1", "kafka.fetch.max.bites": "1"}}, "fetch.max.bytes"),
     ],

@@ -22,7 +22,7 @@ def test_a_whole_log_names_the_options_that_narrow_it():
 
 def test_one_topic_names_those_of_offsets_and_times():
     assert hint(subscribe="orders").endswith(
-        "the read itself: startingOffsets, endingOffsets, startingTimestamp, endingTimestamp"
+        "options that limit the read: startingOffsets, endingOffsets, startingTimestamp, endingTimestamp"
     )
 
 

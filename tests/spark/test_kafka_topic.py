@@ -53,7 +53,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
         ({}, "one of the options subscribe, subscribePattern and assign"),
         ({"subscribe": "t", "assign": '{"t":[0]}'}, "not subscribe and assign together"),
         ({"subscribe": "t", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
-        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets determines where a query starts"),
+        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets sets the start of a query"),
         ({"subscribe": "t", "kafka.security.protocol": "SASL"}, "expected one of PLAINTEXT, SSL"),
         ({"subscribe": "nothere"}, "UNKNOWN_TOPIC_OR_PARTITION"),
         ({"subscribe": "flights", "startingOffsets": "latest", "endingOffsets": "latest"}, "cannot start at latest"),

@@ -307,12 +307,12 @@ def store(monkeypatch):
 
 
 def test_delta_in_a_store(log, store):
-    from tests.cli.test_export_table import ask
+    from tests.cli.table_calls import ask
 
     to = "s3://lake/events"
-    assert ask(log, "--to", to, "--format", "delta").exit_code == 0
+    assert ask(log, "--to", "delta", to).exit_code == 0
     append(log, 200, 10)
-    report = json.loads(ask(log, "--to", to, "--format", "delta", "--incremental", "--json").stdout)
+    report = json.loads(ask(log, "--to", "delta", to, "--json").stdout)
     assert report["records"] == 10
     table = deltalake.DeltaTable(to)
     assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(210))

@@ -58,7 +58,10 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
             {"kafka.max.poll.record": "1"},
             r"kafka\.\*: a consumer has no setting 'max.poll.record'; did you mean max.poll.records",
         ),
-        ({"kafka.isolation.level": "x"}, r"kafka\.\*: isolation\.level is 'x'; there are read_uncommitted"),
+        (
+            {"kafka.isolation.level": "x"},
+            r"option kafka\.\*: isolation\.level is 'x'; expected one of read_uncommitted",
+        ),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets sets the start"),
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
         ({"topic": "orders"}, r"unknown option topic: did you mean subscribe\?"),

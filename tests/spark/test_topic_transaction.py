@@ -204,7 +204,7 @@ def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, mon
 def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impatient, monkeypatch):
     options = options_of(impatient.bootstrap_servers, **{"kafka.transaction.timeout.ms": "60001"})
     with pytest.raises(
-        OptionError, match=r"is 60001; the brokers' transaction\.max\.timeout\.ms is 60000, nothing was"
+        OptionError, match=r"is 60001, which exceeds the brokers' transaction\.max\.timeout\.ms, 60000; nothing was"
     ):
         TransactionTime.of(options)
     with pytest.raises(OptionError, match="is 60001, which exceeds the brokers'"):  # who may not ask for settings
