@@ -73,7 +73,7 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
         if compiling.wait():
             raise SystemExit("the kernels could not be compiled: kafkaframes kernels warm says why")
     broker = None
-    servers = cluster.given_servers()
+    servers = cluster.find_given_servers()
     if servers is None:
         broker = cluster.EmbeddedBroker(out / "kafka", out / "broker.log")
         stack.callback(broker.stop)
