@@ -19,7 +19,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.jobs.restore.cluster import Ends, Node, TopicLayout, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.cluster import Ends, DirectoryNode, TopicLayout, checkpoint_files, node_files, write_all
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
@@ -104,7 +104,7 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
             (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)
         of = {partition: known_leaders.get(partition, 0) for partition in range(max(known_leaders) + 1)}
         layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
-    node = Node(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
+    node = DirectoryNode(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
     write_all(data, checkpoint_files(logs))
     write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
 

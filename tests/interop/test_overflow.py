@@ -14,7 +14,7 @@ from tests.storage.log.test_overflow import FAR, LIMIT, one
 
 from kafkaframes.jobs.restore.cluster import (
     Ends,
-    Node,
+    DirectoryNode,
     TopicLayout,
     bootstrap_checkpoint,
     checkpoint_files,
@@ -83,7 +83,7 @@ def write_logs(data: Path) -> dict[str, str]:
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}")
     manager.abandon()
     layouts = [TopicLayout(name, topic_id, {0: 0}, {"retention.ms": "-1"}) for name, topic_id in ids.items()]
-    node = Node(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
+    node = DirectoryNode(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
     raw = bootstrap_checkpoint(layouts, node, now_ms=now_ms, next_producer_id=1000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
     return ids
@@ -170,7 +170,7 @@ def write_compacted(data: Path) -> None:
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
         ends[TopicPartition(topic, 0)] = Ends(0, 0, ACTIVE + 1)
         layouts.append(TopicLayout(topic, topic_id, {0: 0}, OF_CLEANER))
-    node = Node(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
+    node = DirectoryNode(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
     write_all(data, checkpoint_files(ends))
     write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000)))
 
