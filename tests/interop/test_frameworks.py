@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop.fetching import by_maven, compile_java
-from tests.interop.trials import Running, Served, TestedClient, programs
+from tests.interop.trials import PeerClient, Running, Served, programs
 from tests.soak.broker_kills import free_port
 
 from kafkaframes import scan_topic
@@ -65,7 +65,7 @@ def test_streams_counts_exactly(client_trials, served_broker, jars, tmp_path, ve
     command = compile_java(SOURCES / "Counts.java", jars(version), tmp_path / "classes")
     served_broker.create("words")
     served_broker.create("counts")
-    with programs(served_broker, TestedClient("Kafka Streams", version, tuple(command))) as start:
+    with programs(served_broker, PeerClient("Kafka Streams", version, tuple(command))) as start:
         counts = start("words", "counts", tmp_path / "state")
         for step in range(STEPS):
             with Producer(served_broker.bootstrap) as producer:

@@ -19,7 +19,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.jobs.restore.cluster import Ends, DirectoryNode, TopicLayout, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.cluster import DirectoryNode, Ends, TopicLayout, checkpoint_files, node_files, write_all
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition

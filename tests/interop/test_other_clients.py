@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.interop.clients_page import Tried
 from tests.interop.fetching import PYTHON_VERSIONS, Commands, by_maven, compile_java, fetch_client, python_with_clients
-from tests.interop.trials import CODECS, Served, TestedClient, run_trial, trials_of
+from tests.interop.trials import CODECS, PeerClient, Served, run_trial, trials_of
 
 SOURCES = Path(__file__).parent / "other"
 VALUES = [f"value-{number}" for number in range(10)]
@@ -27,33 +27,33 @@ SIMPLE_LOG = "org.slf4j:slf4j-simple:1.7.36"
 FRAMEWORK = {"has_transactions": False, "has_admin": False}
 GROUPS = {"codecs": (), **FRAMEWORK}  # the rest is tried in another row
 PYTHON = (
-    TestedClient("confluent-kafka (librdkafka)", PYTHON_VERSIONS["confluent-kafka"], ("confluent-kafka",)),
-    TestedClient(
+    PeerClient("confluent-kafka (librdkafka)", PYTHON_VERSIONS["confluent-kafka"], ("confluent-kafka",)),
+    PeerClient(
         "confluent-kafka, group.protocol=consumer",
         PYTHON_VERSIONS["confluent-kafka"],
         ("confluent-kafka:consumer",),
         **GROUPS,
     ),
-    TestedClient("kafka-python", PYTHON_VERSIONS["kafka-python"], ("kafka-python",)),
-    TestedClient("aiokafka", PYTHON_VERSIONS["aiokafka"], ("aiokafka",)),
-    TestedClient("quixstreams", PYTHON_VERSIONS["quixstreams"], ("quixstreams",), **FRAMEWORK),
-    TestedClient("faststream", PYTHON_VERSIONS["faststream[kafka]"], ("faststream",), **FRAMEWORK),
+    PeerClient("kafka-python", PYTHON_VERSIONS["kafka-python"], ("kafka-python",)),
+    PeerClient("aiokafka", PYTHON_VERSIONS["aiokafka"], ("aiokafka",)),
+    PeerClient("quixstreams", PYTHON_VERSIONS["quixstreams"], ("quixstreams",), **FRAMEWORK),
+    PeerClient("faststream", PYTHON_VERSIONS["faststream[kafka]"], ("faststream",), **FRAMEWORK),
 )
 GO = (
-    TestedClient("franz-go", "1.22.2", ("franz-go",)),
-    TestedClient("Sarama", "1.61.1", ("sarama",)),
-    TestedClient("kafka-go", "0.4.51", ("kafka-go",), is_idempotent=False, has_transactions=False),
+    PeerClient("franz-go", "1.22.2", ("franz-go",)),
+    PeerClient("Sarama", "1.61.1", ("sarama",)),
+    PeerClient("kafka-go", "0.4.51", ("kafka-go",), is_idempotent=False, has_transactions=False),
 )
 NODE = (
-    TestedClient("kafkajs", "2.2.4", ("kafkajs",), codecs=("none", "gzip")),
-    TestedClient("@platformatic/kafka", "1.35.0", ("platformatic",), codecs=CODECS[:-1], has_transactions=False),
-    TestedClient("@confluentinc/kafka-javascript", "1.10.1", ("confluent",)),
-    TestedClient("node-rdkafka", "3.6.1", ("node-rdkafka",), **FRAMEWORK),
+    PeerClient("kafkajs", "2.2.4", ("kafkajs",), codecs=("none", "gzip")),
+    PeerClient("@platformatic/kafka", "1.35.0", ("platformatic",), codecs=CODECS[:-1], has_transactions=False),
+    PeerClient("@confluentinc/kafka-javascript", "1.10.1", ("confluent",)),
+    PeerClient("node-rdkafka", "3.6.1", ("node-rdkafka",), **FRAMEWORK),
 )
 JAVA = (
-    TestedClient("Java client", "4.3.1", ("classic",)),
-    TestedClient("Java client, group.protocol=consumer", "4.3.1", ("consumer",), **GROUPS),
-    TestedClient("Java client", "3.9.1", ("classic",)),
+    PeerClient("Java client", "4.3.1", ("classic",)),
+    PeerClient("Java client, group.protocol=consumer", "4.3.1", ("consumer",), **GROUPS),
+    PeerClient("Java client", "3.9.1", ("classic",)),
 )
 OF_NODE = {"@confluentinc/kafka-javascript", "node-rdkafka"}  # bring native code: each in a folder of its own
 
@@ -77,7 +77,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return folder
 
 
-def each(clients: Sequence[TestedClient]) -> pytest.MarkDecorator:
+def each(clients: Sequence[PeerClient]) -> pytest.MarkDecorator:
     """Run a test for every client with each of its trials."""
     trial_parameters = trials_of(clients)
     return pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def each(clients: Sequence[TestedClient]) -> pytest.MarkDecorator:
 def attempt(
     client_trials: Tried,
     served_broker: Served,
-    client: TestedClient,
+    client: PeerClient,
     trial: str,
     program: Callable[[], Sequence[str | Path]],
 ) -> None:
@@ -135,13 +135,13 @@ def test_clients_of_node(client_trials, served_broker, client, trial):
 def test_clients_of_java(client_trials, served_broker, classes, client, trial):
     def program() -> Sequence[str | Path]:
         libraries = by_maven(f"java-{client.version}", f"org.apache.kafka:kafka-clients:{client.version}", SIMPLE_LOG)
-        return compile_java(SOURCES / "TestedClient.java", libraries, classes(client.version))
+        return compile_java(SOURCES / "Client.java", libraries, classes(client.version))
 
     attempt(client_trials, served_broker, client, trial, program)
 
 
 def ten(
-    client_trials: Tried, served_broker: Served, client: TestedClient, *command: str | Path, cwd: Path | None = None
+    client_trials: Tried, served_broker: Served, client: PeerClient, *command: str | Path, cwd: Path | None = None
 ) -> None:
     """Run a client that writes ten records to a topic and reads them back."""
     topic = f"ten-{client.id}"
@@ -170,7 +170,7 @@ def test_old_clients_of_node(client_trials, served_broker, name, version):
     ten(
         client_trials,
         served_broker,
-        TestedClient(name, version),
+        PeerClient(name, version),
         "node",
         "old_clients.js",
         name,
@@ -185,7 +185,7 @@ def test_java_clients_of_other_times(client_trials, served_broker, classes, vers
     client_trials.begin("Java client", version, TEN)
     libraries = by_maven(f"java-{version}", f"org.apache.kafka:kafka-clients:{version}")
     program = compile_java(SOURCES / "OldClient.java", libraries, classes(version))
-    ten(client_trials, served_broker, TestedClient("Java client", version), *program, "{servers}", "{topic}")
+    ten(client_trials, served_broker, PeerClient("Java client", version), *program, "{servers}", "{topic}")
 
 
 @pytest.mark.parametrize("version", ["2.0.2", "1.4.7"])
@@ -201,7 +201,7 @@ def test_kafka_python_of_other_times(client_trials, served_broker, version, spea
 
     client_trials.begin("kafka-python", version, " ".join(("as a client of", *speaks)) if speaks else TEN)
     folder = fetch_client(f"kafka-python-{version}", sys.executable, make)
-    client = TestedClient("kafka-python", "-".join((version, *speaks)))
+    client = PeerClient("kafka-python", "-".join((version, *speaks)))
     program = SOURCES / "old_kafka_python.py"
     ten(
         client_trials,

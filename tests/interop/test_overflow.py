@@ -13,8 +13,8 @@ from tests.interop.brokers import check_in_order, read, users
 from tests.storage.log.test_overflow import FAR, LIMIT, one
 
 from kafkaframes.jobs.restore.cluster import (
-    Ends,
     DirectoryNode,
+    Ends,
     TopicLayout,
     bootstrap_checkpoint,
     checkpoint_files,

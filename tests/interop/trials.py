@@ -36,7 +36,7 @@ WRITTEN = 1_200
 
 
 @dataclass(frozen=True)
-class TestedClient:
+class PeerClient:
     """A client in the table, and what it has.
 
     Attributes:
@@ -63,7 +63,7 @@ class TestedClient:
 class Running:
     """A program at work; its lines are taken as they come."""
 
-    def __init__(self, broker: Served, client: TestedClient, *words: object) -> None:
+    def __init__(self, broker: Served, client: PeerClient, *words: object) -> None:
         command = [*client.command, broker.bootstrap, *words]
         self._process = subprocess.Popen(
             list(map(str, command)),
@@ -178,7 +178,7 @@ class Served:
 
 
 @contextmanager
-def programs(broker: Served, client: TestedClient) -> Iterator[Callable[..., Running]]:
+def programs(broker: Served, client: PeerClient) -> Iterator[Callable[..., Running]]:
     """Give what starts the client's program; none of them outlives the test."""
     running_programs: list[Running] = []
 
@@ -193,7 +193,7 @@ def programs(broker: Served, client: TestedClient) -> Iterator[Callable[..., Run
             one.kill()
 
 
-def writes_every_codec(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
+def writes_every_codec(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
     """Each codec is in the log as it was asked for; a group reads all of it."""
     topic = f"codecs-{client.id}"
     broker.create(topic)
@@ -210,7 +210,7 @@ def writes_every_codec(broker: Served, client: TestedClient, start: Callable[...
     return ", ".join(client.codecs)
 
 
-def rebalances(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
+def rebalances(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
     """Two members share the partitions; one leaves, the other has them all; what was committed is not read again."""
     topic = f"group-{client.id}"
     group = f"{topic}-group"
@@ -240,7 +240,7 @@ def rebalances(broker: Served, client: TestedClient, start: Callable[..., Runnin
     return "2 members"
 
 
-def has_transactions(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
+def has_transactions(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
     """What was committed is read, what was aborted is not."""
     topic = f"transact-{client.id}"
     broker.create(topic)
@@ -253,7 +253,7 @@ def has_transactions(broker: Served, client: TestedClient, start: Callable[..., 
     return "committed, aborted"
 
 
-def administers(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
+def administers(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
     """A topic is made, described and deleted."""
     outcome = start("admin", f"admin-{client.id}").end()
     assert outcome.words_after("partitions") == ["3"]
@@ -261,7 +261,7 @@ def administers(broker: Served, client: TestedClient, start: Callable[..., Runni
     return "create, describe, delete"
 
 
-def lives_through_kills(broker: Served, client: TestedClient, start: Callable[..., Running]) -> str:
+def lives_through_kills(broker: Served, client: PeerClient, start: Callable[..., Running]) -> str:
     """A broker that is killed twice has each record that it acknowledged: once, where the client sees to it."""
     topic = f"kills-{client.id}"
     broker.create(topic)
@@ -286,8 +286,8 @@ def lives_through_kills(broker: Served, client: TestedClient, start: Callable[..
     return f"{len(acknowledged_values):,} acknowledged, each there" + (" once" if not twice else f", {twice} twice")
 
 
-Trial = Callable[[Served, TestedClient, Callable[..., Running]], str]
-TRIALS: dict[str, tuple[Trial, Callable[[TestedClient], bool]]] = {
+Trial = Callable[[Served, PeerClient, Callable[..., Running]], str]
+TRIALS: dict[str, tuple[Trial, Callable[[PeerClient], bool]]] = {
     "codecs": (writes_every_codec, lambda client: bool(client.codecs)),
     "rebalance": (rebalances, lambda client: True),
     "transaction": (has_transactions, lambda client: client.has_transactions),
@@ -296,12 +296,12 @@ TRIALS: dict[str, tuple[Trial, Callable[[TestedClient], bool]]] = {
 }
 
 
-def trials_of(clients: Sequence[TestedClient]) -> list[tuple[TestedClient, str]]:
+def trials_of(clients: Sequence[PeerClient]) -> list[tuple[PeerClient, str]]:
     """Return every client with every trial of what it has."""
     return [(client, name) for client in clients for name, (_, has) in TRIALS.items() if has(client)]
 
 
-def run_trial(broker: Served, client: TestedClient, name: str) -> str:
+def run_trial(broker: Served, client: PeerClient, name: str) -> str:
     """Run one; say in a few words what was seen."""
     with programs(broker, client) as start:
         return TRIALS[name][0](broker, client, start)
