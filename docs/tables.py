@@ -352,6 +352,7 @@ FUNCTIONS_OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "grep": ("kafkaframes.scan_log",),
     "verify": ("kafkaframes.verify_log",),
     "export": ("kafkaframes.export_log",),
+    "table": ("kafkaframes.table_log", "kafkaframes.table_topics"),
     "mirror": ("kafkaframes.mirror_topics",),
     "restore": ("kafkaframes.restore_log",),
     "repair": ("kafkaframes.repair_log",),

@@ -13,7 +13,7 @@ FUNCTIONS = TABLES["FUNCTIONS_OF_COMMANDS"]
 # Commands of this machine, and those whose work has no public function yet.
 WITHOUT_FUNCTION = {
     *("doctor", "kernels", "broker"),
-    *("dump-log", "table", "summarize", "checkpoint"),
+    *("dump-log", "checkpoint"),
     *("audit", "record", "redact", "diff", "vectors"),
 }
 

@@ -24,9 +24,7 @@ from kafkaframes.storage.files import atomic
 # Compare the counts of read and written rows. A job that loses a row fails.
 
 
-def check_row_counts(
-    read: int, written_rows: int, left_out: Mapping[str, int], *, where: str, outcome: str = "nothing is kept"
-) -> None:
+def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], *, where: str) -> None:
     """Check that every row that was read was written, or omitted for a counted reason.
 
     >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, where="orders-0")
@@ -35,7 +33,6 @@ def check_row_counts(
         read, written_rows: number of rows that were read, and number that were written.
         left_out: number of omitted rows by reason.
         where: partition or file, for the error message.
-        outcome: consequence for the written rows, for the error message.
 
     Raises:
         LogDirError: the sums differ. This is a defect of this program, never of the source.
@@ -46,7 +43,7 @@ def check_row_counts(
             f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
             f"{written_rows:,} written and {explained_rows:,} left out"
         )
-        raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=where)
+        raise LogDirError(f"{reason}, which does not add up: nothing is kept; please report this", file=where)
 
 
 def row_counts_text(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:

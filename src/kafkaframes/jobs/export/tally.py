@@ -266,7 +266,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The totals of a job. ``internal_topics`` were not selected. ``records_read`` counts the log's records."""
+    """The totals of a job. ``internal_topics`` were not selected."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]
@@ -274,7 +274,6 @@ class Summary:
     internal_topics: tuple[str, ...]
     output: str
     seconds: float
-    records_read: int | None = None
 
     @property
     def records(self) -> int:
