@@ -184,10 +184,9 @@ class SourceSettings:
     @property
     def storage(self) -> dict[str, Any]:
         """The settings as storage options, for ``discover`` and other functions that read files."""
-        from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
+        from kafkaframes.storage.files.filesystem import storage_options
 
-        options: dict[str, Any] = {KEY_FILES_OPTION: tuple(self.key_files)} if self.key_files else {}
-        return options | ({FOLLOW_LINKS_OPTION: True} if self.follow_links else {})
+        return storage_options(self.key_files, follow_links=self.follow_links)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

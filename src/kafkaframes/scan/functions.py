@@ -83,7 +83,7 @@ def scan_log(
     from kafkaframes.scan.ranges import check_batch_start
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import Selection, check_choice
-    from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
+    from kafkaframes.storage.files.filesystem import storage_options
 
     check_choice("replicas", replicas, ("merge", "all"))
     selection = Selection(
@@ -96,8 +96,6 @@ def scan_log(
         on_damage=on_damage,
     )
     check_batch_start(selection.log_range[0])
-    keys: dict[str, Any] = {KEY_FILES_OPTION: tuple(key_files)} if key_files else {}
-    links = {FOLLOW_LINKS_OPTION: True} if follow_links else {}
     options = ReadOptions(
         _paths(paths),
         **selection.log_fields(),
@@ -107,7 +105,7 @@ def scan_log(
         verify_crc=verify_crc,
         limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
         budget_bytes=DEFAULT_BUDGET_BYTES if budget_bytes is None else budget_bytes,
-        storage={**(storage or {}), **keys, **links},
+        storage=storage_options(key_files, follow_links=follow_links, store=storage),
     )
     return Scan(log_source(options, selection.topic_names, as_log=selection.needs_log))
 

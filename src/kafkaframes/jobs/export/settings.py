@@ -14,7 +14,7 @@ from kafkaframes.jobs.settings import POSITION, Checked, setting
 from kafkaframes.scan.ranges import Limit
 from kafkaframes.scan.selection import Isolation, OnDamage, Selection
 from kafkaframes.scan.where import TimeRange, where_of
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
+from kafkaframes.storage.files.filesystem import storage_options
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.task import Settings
@@ -134,8 +134,6 @@ class LogSourceSettings(RangeSettings):
         """Return the options of the read of these paths."""
         from kafkaframes.scan.log.options import ReadOptions
 
-        keys: dict[str, Any] = {KEY_FILES_OPTION: tuple(self.key_files)} if self.key_files else {}
-        links = {FOLLOW_LINKS_OPTION: True} if self.follow_links else {}
         return ReadOptions(
             tuple(paths),
             **self.selection(self.topics).log_fields(),
@@ -145,7 +143,7 @@ class LogSourceSettings(RangeSettings):
             include_internal=self.internal_topics,
             replicas=replicas,
             verify_crc=self.verify_crc,
-            storage={**(self.storage or {}), **keys, **links},
+            storage=storage_options(self.key_files, follow_links=self.follow_links, store=self.storage),
         )
 
 

@@ -39,7 +39,7 @@ from kafkaframes.spark.options.option_values import (
     timestamps_value,
     topics_value,
 )
-from kafkaframes.storage.files.filesystem import FOLLOW_LINKS_OPTION, KEY_FILES_OPTION
+from kafkaframes.storage.files.filesystem import storage_options
 from kafkaframes.storage.files.units import parse_size
 
 TABLES = ("records", "batches", "segments")
@@ -67,11 +67,11 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     refuse_decoding(options)
     values = field_values(OPTIONS, {name: text for name, text in options.items() if name not in ("path", "paths")})
     select_bounds_by_precedence(values)
-    if "key_files" in values:
-        storage[KEY_FILES_OPTION] = values.pop("key_files")
-    if values.pop("follow_links", False):
-        storage[FOLLOW_LINKS_OPTION] = True
-    values["storage"] = {**settings.get("storage", {}), **storage}
+    values["storage"] = storage_options(
+        values.pop("key_files", ()),
+        follow_links=values.pop("follow_links", False),
+        store={**settings.get("storage", {}), **storage},
+    )
     if "paths" not in settings:
         values["paths"] = load_paths(options, source="kafka-log", example="/var/lib/kafka/data")
     return ReadOptions(**{**settings, **values})

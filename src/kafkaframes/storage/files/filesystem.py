@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat as modes
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -318,6 +318,27 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
     store_options = dict(options or {})
     follow_links = bool(store_options.pop(FOLLOW_LINKS_OPTION, False))
     return FsspecFileSystem(protocol, store_options) if mark and protocol != "file" else LocalFileSystem(follow_links)
+
+
+def storage_options(
+    key_files: Sequence[str], *, follow_links: bool, store: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the options for reading sources, as ``store_of`` and ``discover`` accept them.
+
+    >>> storage_options(["key.pem"], follow_links=False, store={"anon": True})
+    {'anon': True, 'key_files': ('key.pem',)}
+
+    Args:
+        key_files: private keys for encrypted tiered segments.
+        follow_links: whether to follow symbolic links on the local disk.
+        store: arguments for fsspec's file system.
+    """
+    options = dict(store or {})
+    if key_files:
+        options[KEY_FILES_OPTION] = tuple(key_files)
+    if follow_links:
+        options[FOLLOW_LINKS_OPTION] = True
+    return options
 
 
 def plain_path(path: str) -> str:
