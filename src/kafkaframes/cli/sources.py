@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from kafkaframes.cli.connecting import SERVERS, is_typed, reach_broker
 from kafkaframes.errors import NO_SUCH_PATH, OptionError
-from kafkaframes.jobs.export.settings import RangeSettings
+from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
 
 if TYPE_CHECKING:
     from kafkaframes.scan.topic.options import TopicOptions
-
-TopicSettings = TypeVar("TopicSettings", bound=RangeSettings)
 
 
 def are_topics(sources: Sequence[str], servers: str | None) -> bool:
@@ -40,41 +38,45 @@ def are_topics(sources: Sequence[str], servers: str | None) -> bool:
     return False
 
 
-def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool, others: Sequence[str] = ()) -> None:
+def check_source_flags(log_settings: type, live_settings: type, *, is_live: bool) -> None:
     """Reject flags that apply to the other kind of source.
 
     Args:
         log_settings: settings for log directories.
         live_settings: settings for topics.
         is_live: whether the sources are topics.
-        others: further parameters of the command that apply to log directories only.
 
     Raises:
         OptionError: a flag does not apply to the source.
     """
     kind, other = ("a topic", "a log directory") if is_live else ("a log directory", "a topic")
     names = {entry.name for entry in fields(log_settings)} - {entry.name for entry in fields(live_settings)}
-    wrong_names = {*names, *others} if is_live else {"properties"}
+    wrong_names = names if is_live else {"properties"}
     for option in click.get_current_context().command.params:
         if option.name in wrong_names and is_typed(option.name):
             raise OptionError(f"{max(option.opts, key=len)} is for {other}, and the source is {kind}")
 
 
-def topic_settings(settings: Any, kind: type[TopicSettings]) -> TopicSettings:
-    """Return the settings of a command for log directories as settings for topics."""
-    return kind(**{entry.name: getattr(settings, entry.name) for entry in fields(kind)})
+def topic_settings(settings: TableSettings) -> TopicTableSettings:
+    """Return the settings of a table of log directories as settings of a table of topics."""
+    return TopicTableSettings(**{entry.name: getattr(settings, entry.name) for entry in fields(TopicTableSettings)})
 
 
 def topic_read(
-    topics: Sequence[str], settings: RangeSettings, *, servers: str | None, properties: tuple[str, ...], timeout: float
+    topics: Sequence[str],
+    settings: TopicTableSettings,
+    *,
+    servers: str | None,
+    properties: tuple[str, ...],
+    timeout: float,
 ) -> TopicOptions:
     """Return the options of a read of live topics, once a broker has responded.
 
     ``--isolation`` overrides ``isolation.level`` of ``-X``, which overrides the default.
     """
     from kafkaframes.client.settings import ConsumerSettings
-    from kafkaframes.jobs.tables.job import options_of_client
+    from kafkaframes.jobs.tables.job import topic_options
 
-    isolation = {"isolation": {"isolation.level": settings.isolation or "read_committed"}}
+    isolation = {"isolation": {"isolation.level": settings.isolation}}
     client = reach_broker(servers, properties, timeout, flags=isolation, kind=ConsumerSettings)
-    return options_of_client(client, topics, settings)
+    return topic_options(client, topics, settings)

@@ -558,6 +558,7 @@ def table_topics(
         NetworkError, BrokerError: the cluster or the registry does not respond, or responds with an error.
     """
     from kafkaframes.jobs.tables.job import plan_topic_table, run_table, topic_options
+    from kafkaframes.scan.topic.options import consumer_options
 
     settings = TopicTableSettings(
         format=format,
@@ -587,7 +588,7 @@ def table_topics(
         continuous=continuous,
         interval=interval,
     )
-    read = topic_options(servers, topics, settings, client)
+    read = topic_options(consumer_options(servers, client, isolation=settings.isolation), topics, settings)
     job = plan_topic_table(lambda: read, settings.selection(topics).topic_names, os.fspath(to), settings)
     return run_table(job, stop=stop, report=report)
 

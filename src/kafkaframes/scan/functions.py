@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaframes.errors import OptionError
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -143,10 +141,9 @@ def scan_topic(
     Raises:
         OptionError: An option has an invalid value, or two options contradict each other.
     """
-    from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import ISOLATIONS, Selection, check_choice
-    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.scan.topic.options import consumer_options, select_from_topics
     from kafkaframes.scan.topic.source import TopicSource
 
     check_choice("isolation", isolation, ISOLATIONS)
@@ -159,16 +156,8 @@ def scan_topic(
         control_records=control_records,
         on_damage=on_damage,
     )
-    if not selection.topic_names:
-        raise OptionError("`topics` names no topic")
-    servers = servers if isinstance(servers, str) else ",".join(servers)
-    settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": isolation}
-    ConsumerSettings.from_options(settings)
-    return Scan(
-        TopicSource(
-            TopicOptions(settings, **selection.topic_fields(), no_match="latest", fail_on_data_loss=fail_on_data_loss)
-        )
-    )
+    settings = consumer_options(servers, client, isolation=isolation)
+    return Scan(TopicSource(select_from_topics(settings, selection, fail_on_data_loss=fail_on_data_loss)))
 
 
 def scan_capture(

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.export.run import Outcome
-from kafkaframes.jobs.export.settings import RangeSettings
 from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import JobResult, Runner, run_here
 from kafkaframes.jobs.tables.content import RAW
@@ -25,7 +23,7 @@ from kafkaframes.jobs.tables.settings import TopicTableSettings
 from kafkaframes.jobs.tables.state import table_settings
 from kafkaframes.jobs.tables.targets import Tables, Values, tables_of, values_of
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.options import TopicOptions, select_from_topics
 
 TIDY_EVERY: Final = 20  # number of rounds of a continuous job between two compactions of small files
 log = logging.getLogger("kafkaframes.jobs")
@@ -115,12 +113,10 @@ def plan_log_table(read: ReadOptions, topics: Sequence[str], to: str, settings: 
         OptionError: a setting, a schema or the location is invalid.
         MissingExtraError: the library of the table's or the values' format is not installed.
     """
-    if read.isolation is None:
-        raise OptionError("`isolation` is read_committed or read_uncommitted, not None")
     values = values_of(topics, settings)
     values.check()
     tables = tables_of(to, settings, sources=read.paths)
-    files = replace(settings.task_settings(to), isolation=read.isolation, storage=read.storage)
+    files = replace(settings.task_settings(to), isolation=settings.isolation, storage=read.storage)
     return TableJob(settings, table_plan(read), files, values, tables)
 
 
@@ -136,37 +132,24 @@ def plan_topic_table(
     values.check()
     tables = tables_of(to, settings, sources=())
     read = connect()
-    isolation = "read_committed" if read.read_committed else "read_uncommitted"
-    files = replace(settings.task_settings(to), isolation=isolation)
+    files = replace(settings.task_settings(to), isolation=read.isolation)
     return TableJob(settings, live_plan(read), files, values, tables)
 
 
-def topic_options(
-    servers: str | Sequence[str],
-    topics: str | Sequence[str],
-    settings: RangeSettings,
-    client: Mapping[str, Any] | None = None,
-) -> TopicOptions:
-    """Return the options of a read of live topics. The arguments are those of ``table_topics``.
+def topic_options(client: Mapping[str, Any], topics: str | Sequence[str], settings: TopicTableSettings) -> TopicOptions:
+    """Return the options of a read of live topics.
+
+    Args:
+        client: consumer settings under Kafka's names, with the isolation level.
+        topics: topic names or patterns.
+        settings: settings of the table.
 
     Raises:
         OptionError: a setting of the client is invalid, or no topic is selected.
     """
-    servers = servers if isinstance(servers, str) else ",".join(servers)
-    consumer_settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": settings.isolation}
-    return options_of_client(consumer_settings, topics, settings)
-
-
-def options_of_client(client: Mapping[str, Any], topics: str | Sequence[str], settings: RangeSettings) -> TopicOptions:
-    """Return the options of a read of live topics with these consumer settings, which have the isolation level."""
-    selection = settings.selection(topics)
-    if not selection.topic_names:
-        raise OptionError("`topics` names no topic")
-    ConsumerSettings.from_options(client)  # rejects invalid settings
-    return TopicOptions(
-        dict(client),
-        **selection.topic_fields(),
-        no_match="latest",
+    return select_from_topics(
+        client,
+        settings.selection(topics),
         fail_on_data_loss=settings.fail_on_data_loss,
         include_headers=settings.headers,
     )

@@ -19,9 +19,7 @@ COMMIT_BYTES = 512 << 20  # log bytes in a commit; after a kill, at most this am
 class TopicTableSettings(ConditionSettings):
     """Settings of ``table_topics``."""
 
-    isolation: Isolation | None = setting(
-        "read_committed", "read_committed omits records of aborted and open transactions."
-    )
+    isolation: Isolation = setting("read_committed", "read_committed omits records of aborted and open transactions.")
     format: Literal["delta", "iceberg", "parquet"] = setting("parquet", "Format of the table.")
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
@@ -75,8 +73,6 @@ class TopicTableSettings(ConditionSettings):
     table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", default_text="NS.NAME")
 
     def _refuse(self) -> None:
-        if self.isolation is None:
-            raise OptionError("`isolation` is read_committed or read_uncommitted, not None")
         if self.overwrite and (self.continuous or self.is_latest):
             other = "`continuous`" if self.continuous else "`mode` latest"
             raise OptionError(f"`overwrite` replaces the content once; it cannot be set with {other}")
@@ -111,6 +107,4 @@ class TopicTableSettings(ConditionSettings):
 class TableSettings(LogSourceSettings, TopicTableSettings):
     """Settings of ``table_log``."""
 
-    isolation: Isolation | None = setting(
-        "read_committed", "read_committed omits records of aborted and open transactions."
-    )
+    isolation: Isolation = setting("read_committed", "read_committed omits records of aborted and open transactions.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.client.settings import ConsumerSettings, select_client_options
+from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtGroup, Bound
+from kafkaframes.scan.selection import Isolation, Selection
 from kafkaframes.scan.where import NO_CONDITIONS, Where
 
 
@@ -70,11 +72,50 @@ class TopicOptions:
         return ConsumerSettings.from_options(self.client).reads_committed
 
     @property
+    def isolation(self) -> Isolation:
+        """The isolation level of the consumer settings."""
+        return "read_committed" if self.read_committed else "read_uncommitted"
+
+    @property
     def has_fixed_offsets(self) -> bool:
         """Whether start and end are offsets, so that every run of a batch read has the same range."""
         return all(
             isinstance(bound, Mapping) and min(bound.values(), default=0) >= 0 for bound in (self.start, self.end)
         )
+
+
+def consumer_options(
+    servers: str | Sequence[str], client: Mapping[str, Any] | None, *, isolation: str | None
+) -> dict[str, Any]:
+    """Return consumer settings under Kafka's names.
+
+    >>> consumer_options(["a:9092", "b:9092"], None, isolation="read_committed")
+    {'bootstrap.servers': 'a:9092,b:9092', 'isolation.level': 'read_committed'}
+
+    Args:
+        servers: Bootstrap servers: ``host:port``, several separated by commas, or a list.
+        client: Further settings.
+        isolation: Isolation level.
+    """
+    servers = servers if isinstance(servers, str) else ",".join(servers)
+    return {**(client or {}), "bootstrap.servers": servers, "isolation.level": isolation}
+
+
+def select_from_topics(client: Mapping[str, Any], selection: Selection, **values: Any) -> TopicOptions:
+    """Return the options of a read of the selected records of live topics.
+
+    Args:
+        client: Consumer settings under Kafka's names, with the isolation level.
+        selection: Topics, partitions and range.
+        values: Values of further fields of ``TopicOptions``.
+
+    Raises:
+        OptionError: No topic is selected, or a consumer setting is invalid.
+    """
+    if not selection.topic_names:
+        raise OptionError("`topics` names no topic")
+    ConsumerSettings.from_options(client)  # rejects invalid settings
+    return TopicOptions(dict(client), **selection.topic_fields(), no_match="latest", **values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ def export_topics(
     export = TableExport(
         open_table(format, target),
         settings,
-        table_settings(settings, isolation="read_committed" if read.read_committed else "read_uncommitted"),
+        table_settings(settings, isolation=read.isolation),
         run=create_runner(spark),
     )
     return _report_export(export.export(live_plan(read), incremental=True), target)
