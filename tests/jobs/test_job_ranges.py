@@ -200,7 +200,7 @@ def test_a_range_of_a_sound_log_has_no_finding_that_the_whole_has_not():
     [
         ({"start": OFFSETS + 1}, "beyond the log's end 60"),
         ({"end": OFFSETS + 1}, "beyond the log's end 60"),
-        ({"start": "latest"}, "cannot be latest"),
+        ({"start": "latest"}, "cannot start at latest"),
         ({"start": "group:g"}, "only live topics have groups"),
         ({"end": -1}, "offsets begin at 0"),
         ({"start": "yesterday"}, "yesterday"),

@@ -25,7 +25,16 @@ from typing import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, Bound, Limit, PartitionOffsets, nest_by_topic
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    Bound,
+    Limit,
+    PartitionOffsets,
+    check_batch_start,
+    nest_by_topic,
+)
 from kafkaframes.scan.selection import Selection
 
 if TYPE_CHECKING:
@@ -251,19 +260,12 @@ class RangeSettings(PartitionSettings):
         return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
 
     def _refuse(self) -> None:
-        if LATEST in _offsets_of_limit(self.selection.log_range[0]):
-            raise OptionError("`start` cannot be latest: give earliest, an offset or a time")
+        check_batch_start(self.selection.log_range[0])
 
     @property
     def is_limited(self) -> bool:
         """Whether only a part of the sources is selected: some partitions, or a range."""
         return bool(self.topic_names or self.partition_numbers) or self.selection.log_range != (EARLIEST, LATEST)
-
-
-def _offsets_of_limit(limit: Bound) -> tuple[int, ...]:
-    if isinstance(limit, AtTime):
-        return ()
-    return (limit,) if isinstance(limit, int) else tuple(limit.values())
 
 
 def to_stored_limit(limit: Bound) -> Any:

@@ -204,7 +204,7 @@ def check_batch_start(start: Bound | AtGroup) -> None:
         OptionError: The start is latest, which only a stream supports.
     """
     if start == LATEST or (isinstance(start, Mapping) and LATEST in start.values()):
-        raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest or offsets")
+        raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest, offsets or a time")
 
 
 def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
