@@ -31,7 +31,7 @@ class RangeSettings(Checked):
     start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", default_text=POSITION)
     end: Limit = setting(None, "End offset or end time in each partition, exclusive.", default_text=POSITION)
     isolation: Isolation | None = setting(
-        None, "read_committed omits records of aborted and open transactions. Default for whole logs and topics."
+        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
     )
     control_records: bool = setting(False, "Include transaction markers and other control records.")
     on_damage: OnDamage = setting(
@@ -87,28 +87,6 @@ class ConditionSettings(RangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicExportSettings(ConditionSettings):
-    """Settings of ``export_topics``."""
-
-    isolation: Isolation | None = setting(
-        "read_committed", "read_committed omits records of aborted and open transactions."
-    )
-    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
-    base64: bool = setting(False, "CSV: write keys, values and header values in base64, which preserves every byte.")
-    overwrite: bool = setting(False, "Replace the output of an earlier export.")
-
-    def file_settings(self, to: str) -> Settings:
-        """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
-        return replace(self.task_settings(to), form=self.format, base64=self.base64)
-
-    def _refuse(self) -> None:
-        if self.base64 and self.format != "csv":
-            raise OptionError(
-                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
 class LogSourceSettings(RangeSettings):
     """Settings that select logs and their files."""
 
@@ -148,18 +126,25 @@ class LogSourceSettings(RangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportSettings(LogSourceSettings, TopicExportSettings):
+class ExportSettings(LogSourceSettings, ConditionSettings):
     """Settings of ``export_log``."""
 
-    isolation: Isolation | None = setting(
-        None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
-    )
+    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Format of the files.")
+    base64: bool = setting(False, "CSV: write keys, values and header values in base64, which preserves every byte.")
+    overwrite: bool = setting(False, "Replace the output of an earlier export.")
     replicas: Literal["merge", "all"] = setting(
         "merge", "Several copies of a partition (brokers, disks): merge them into one log, or export each copy."
     )
     single_file: bool = setting(False, "Write one Parquet file, with topic and partition as columns.")
 
+    def file_settings(self, to: str) -> Settings:
+        """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
+        return replace(self.task_settings(to), form=self.format, base64=self.base64)
+
     def _refuse(self) -> None:
-        TopicExportSettings._refuse(self)
+        if self.base64 and self.format != "csv":
+            raise OptionError(
+                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
+            )
         if self.single_file and self.format != "parquet":
             raise OptionError(f"`single_file` writes Parquet; `format` is {self.format}")
