@@ -19,8 +19,8 @@ import numpy as np
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.job import Log, Source, one_log
-from kafkaframes.jobs.convert.segment import find_damaged_batches
 from kafkaframes.jobs.job import (
     Done,
     Runner,

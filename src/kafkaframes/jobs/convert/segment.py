@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
+from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.trim import trim_batch
 from kafkaframes.jobs.job import Values, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
@@ -44,7 +45,7 @@ from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.records.reasons import FAIL, TORN
-from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
+from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange, narrow_segment
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
@@ -367,22 +368,6 @@ class WindowPlan:
         recompress = other_codec & ~old & ~control & ~empty
         self.actions = np.select([is_damaged, is_removed, build, recompress], [COPY, GONE, BUILD, RECOMPRESS], COPY)
         self.down = down & ((self.actions == BUILD) | (self.actions == GONE))
-
-
-def find_damaged_batches(window: Decoded) -> dict[int, str]:
-    """Return the reason for each batch that cannot be read completely, by batch number."""
-    result = {batch: problem.reason for batch, problem in window.problems.items()}
-    result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
-    for batch in _with_wrong_messages(window) - result.keys():
-        result[batch] = "the CRC of a message inside a compressed message does not match its bytes"
-    return result
-
-
-def _with_wrong_messages(window: Decoded) -> set[int]:
-    """Return the wrappers that contain a message with a wrong CRC, because rewriting them would hide the damage."""
-    inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
-    right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
-    return set(window.owners[inner[right == 0]].tolist())
 
 
 def rewrite_batches(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.decode import decode
-from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.rows import Rows
-from kafkaframes.records.scan import Batches, Bytes, as_array, check_message_crcs
+from kafkaframes.records.scan import Batches, Bytes, as_array
 from kafkaframes.scan.log.narrowing import OffsetRange
 
 
@@ -70,7 +70,7 @@ def trim_batch(data: Bytes, batches: Batches, row: int, offsets: OffsetRange) ->
     position, size = int(single.column("position")[0]), int(single.column("size")[0])
     whole = data[position : position + size]
     content = decode(data, single)
-    if _is_damaged(content):
+    if find_damaged_batches(content):
         return whole, 0
     index = content.index
     in_range = (index.offsets >= offsets.first_offset) & (index.offsets < offsets.end_offset)
@@ -93,10 +93,3 @@ def trim_batch(data: Bytes, batches: Batches, row: int, offsets: OffsetRange) ->
         base_offset=base_offset if keeps_base else None,
     )
     return as_array(part), removed_count
-
-
-def _is_damaged(content: Decoded) -> bool:
-    if content.problems or not content.crc_ok.all():
-        return True
-    inner = np.flatnonzero(content.batches.is_wrapper[content.owners])
-    return bool((check_message_crcs(content.sections.buf, content.index.headers_at[inner]) == 0).any())
