@@ -102,30 +102,30 @@ def _respond(
     if in_thread is None or not isinstance(exchange, KerberosExchange):
         return answer(respond())
     replies: list[bytes | AuthenticationError] = []
-    later = DeferredResponse()
+    response = DeferredResponse()
 
-    def responded(response: DeferredResponse) -> None:
-        if response.error is not None:
-            later.fail(response.error)
+    def responded(completion: DeferredResponse) -> None:
+        if completion.error is not None:
+            response.fail(completion.error)
         else:
-            later.follow(answer(replies[0]))
+            response.follow(answer(replies[0]))
 
     in_thread(lambda: replies.append(respond())).when_complete(responded)
-    return later
+    return response
 
 
 def refuse_login(session: Session, broker: BrokerState, answer: Message | None) -> DeferredResponse:
     """Answer after a delay, and close the connection: this limits the rate of password guesses."""
-    later = DeferredResponse()
+    response = DeferredResponse()
     session.login.exchange = None
 
     def complete() -> None:
         session.closes_after_response = True
-        later.complete(answer)
+        response.complete(answer)
 
     timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), complete)
-    later.when_abandoned(timer.cancel)
-    return later
+    response.when_abandoned(timer.cancel)
+    return response
 
 
 def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> None:

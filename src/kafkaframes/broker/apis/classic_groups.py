@@ -62,11 +62,11 @@ def _refuse(request: _JoinGroup, code: int) -> Answer:
 )
 def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     body, version = request.body, request.version
-    later = DeferredResponse()
+    response = DeferredResponse()
 
     def reply(result: JoinResult) -> None:
         name = result.protocol_name
-        later.complete(
+        response.complete(
             request.response(
                 error_code=result.error,
                 generation_id=result.generation,
@@ -87,7 +87,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     code = coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
         reply(JoinResult(code, body.member_id))
-        return later
+        return response
     has_timeout = version >= _FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = JoinRequest(
         group_id=body.group_id,
@@ -106,7 +106,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         broker.groups.join(join, reply)
     except KafkaframesError as error:
         reply(JoinResult(error_of(error), body.member_id))
-    return later
+    return response
 
 
 @Api(
@@ -124,10 +124,10 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     within the rebalance timeout is removed.
     """
     body = request.body
-    later = DeferredResponse()
+    response = DeferredResponse()
 
     def reply(result: SyncResult) -> None:
-        later.complete(
+        response.complete(
             request.response(
                 error_code=result.error,
                 protocol_type=result.protocol_type,
@@ -145,7 +145,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if code != ErrorCode.NONE:
         reply(SyncResult(code))
-        return later
+        return response
     sync = SyncRequest(
         body.group_id,
         body.generation_id,
@@ -156,7 +156,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
         body.protocol_name,
     )
     broker.groups.sync(sync, reply)
-    return later
+    return response
 
 
 @Api(

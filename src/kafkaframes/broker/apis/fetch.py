@@ -332,7 +332,7 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
         return fetch.attempt_steps(is_last)
 
     def wait() -> Answer:
-        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempting).later
+        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempting).response
 
     if broker.store is not None:
         return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())

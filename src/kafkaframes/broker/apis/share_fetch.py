@@ -157,7 +157,7 @@ def _fetch(
         [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
         lambda is_last: _look(broker, attempt, is_last),
-    ).later
+    ).response
 
 
 def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:

@@ -124,7 +124,7 @@ class Dispatcher:
             instead = instead or hook_answer
         answer = call() if instead is None else instead(call)
         if isinstance(answer, DeferredResponse):
-            answer.when_complete(lambda later: self._show_answer(request, later.answer))
+            answer.when_complete(lambda response: self._show_answer(request, response.answer))
         else:
             self._show_answer(request, answer)
         return answer
@@ -193,7 +193,7 @@ def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answe
     answer = call()
     seconds = time.perf_counter() - began
     if isinstance(answer, DeferredResponse):
-        answer.when_complete(lambda later: _charge(request, broker, later.answer, seconds))
+        answer.when_complete(lambda response: _charge(request, broker, response.answer, seconds))
     else:
         _charge(request, broker, answer, seconds)
     return answer

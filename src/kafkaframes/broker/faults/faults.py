@@ -65,7 +65,9 @@ class Rule(RuleOccurrences):
 
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
-        return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on), "delay", seconds)
+        return self._do(
+            f"delayed {seconds} s", lambda request, go_on: self._answer_after(seconds, go_on), "delay", seconds
+        )
 
     def close(self) -> Self:
         """Close the connection without handling the request."""
@@ -187,15 +189,15 @@ class Rule(RuleOccurrences):
             request.journal_entry.fault = self._description
         return lambda go_on: act(request, go_on)
 
-    def _later(self, seconds: float, go_on: Pass) -> Answer:
-        answer, later = go_on(), DeferredResponse()
-        self.clock.call_later(seconds * 1000, lambda: later.follow(answer))
-        return later
+    def _answer_after(self, seconds: float, go_on: Pass) -> Answer:
+        answer, response = go_on(), DeferredResponse()
+        self.clock.call_later(seconds * 1000, lambda: response.follow(answer))
+        return response
 
     def _hold(self, request: Request, go_on: Pass) -> Answer:
-        later = DeferredResponse()
-        self._held_requests.append(lambda: later.follow(go_on()))
-        return later
+        response = DeferredResponse()
+        self._held_requests.append(lambda: response.follow(go_on()))
+        return response
 
 
 class Faults:

@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = server.dispatcher
         self.listener = listener
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
-        self._later: DeferredResponse | None = None
+        self._pending_response: DeferredResponse | None = None
         self._is_held = False  # a response waits for a flush, or other connections are served first
         self._is_muted = False  # because of a quota
         self._outbox: Outbox | None = None
@@ -113,9 +113,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.drop()
         self._server.forget(self)
-        if self._later is not None:
-            self._later.abandon()
-            self._later = None
+        if self._pending_response is not None:
+            self._pending_response.abandon()
+            self._pending_response = None
         for call in self.session.when_closed.values():
             call()
 
@@ -171,7 +171,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_frames(self, out: Buffers) -> None:
         done_count = 0
-        while not (self._later or self._is_held or self._is_muted or self._is_blocked) and self.transport is not None:
+        while (
+            not (self._pending_response or self._is_held or self._is_muted or self._is_blocked)
+            and self.transport is not None
+        ):
             if done_count >= _REQUESTS_PER_TURN:
                 self._yield_turn()
                 return
@@ -214,8 +217,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait_or_take(self, request: Request, answer: Answer, out: Buffers) -> None:
         if isinstance(answer, DeferredResponse) and not answer.is_done:
-            self._later = answer
-            answer.when_complete(lambda later: self._send_late_response(request, later))
+            self._pending_response = answer
+            answer.when_complete(lambda response: self._send_late_response(request, response))
             return
         self._take(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
 
@@ -225,12 +228,12 @@ class Connection(asyncio.BufferedProtocol):
             out.extend(answer.parts)
             return
         assert isinstance(answer, DeferredResponse)
-        self._later = answer
+        self._pending_response = answer
 
-        def go_on(later: DeferredResponse) -> None:
-            if isinstance(later.answer, EncodedResponse):
-                self._later = None
-                self._send(list(later.answer.parts))
+        def go_on(response: DeferredResponse) -> None:
+            if isinstance(response.answer, EncodedResponse):
+                self._pending_response = None
+                self._send(list(response.answer.parts))
                 self._server.loop.call_soon(self._pump)
                 return
             self._drop("SASL: authentication failed")
@@ -239,13 +242,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_in_thread(self, request: Request) -> None:
         """Answer a request that may be large: decode it and encode its response in a thread."""
-        self._later = later = DeferredResponse()
-        later.when_complete(lambda done: self._send_late_response(request, done))
+        self._pending_response = response = DeferredResponse()
+        response.when_complete(lambda done: self._send_late_response(request, done))
         decoding = self._server.loop.run_in_executor(None, lambda: request.body)
-        decoding.add_done_callback(lambda done: self._decode_failed(request, later, done.exception()))
+        decoding.add_done_callback(lambda done: self._answer_decoded(request, response, done.exception()))
 
-    def _decode_failed(self, request: Request, later: DeferredResponse, error: BaseException | None) -> None:
-        if later.is_done:  # the connection is closed
+    def _answer_decoded(self, request: Request, response: DeferredResponse, error: BaseException | None) -> None:
+        if response.is_done:  # the connection is closed
             return
         try:
             if error is not None:
@@ -254,26 +257,26 @@ class Connection(asyncio.BufferedProtocol):
         except (CloseConnection, DecodeError) as reason:
             self._drop(str(reason))
         except Exception as failure:
-            later.fail(failure)
+            response.fail(failure)
         else:
             if isinstance(answer, DeferredResponse):
-                later.when_abandoned(answer.abandon)
-                answer.when_complete(lambda done: self._encode_in_thread(request, later, done.answer, done.error))
+                response.when_abandoned(answer.abandon)
+                answer.when_complete(lambda done: self._encode_in_thread(request, response, done.answer, done.error))
             else:
-                self._encode_in_thread(request, later, answer)
+                self._encode_in_thread(request, response, answer)
 
     def _encode_in_thread(
-        self, request: Request, later: DeferredResponse, answer: Answer, error: Exception | None = None
+        self, request: Request, response: DeferredResponse, answer: Answer, error: Exception | None = None
     ) -> None:
         def encoded(future: asyncio.Future[Buffers]) -> None:
             failure = future.exception()
             if failure is None:
-                later.complete(EncodedResponse(future.result()))
+                response.complete(EncodedResponse(future.result()))
             else:
-                later.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
+                response.fail(RuntimeError(f"the answer was not encoded: {failure!r}"))
 
         if error is not None:
-            later.fail(error)
+            response.fail(error)
         elif isinstance(answer, Message):
             message, version = answer, request.version
             encoding = self._server.loop.run_in_executor(
@@ -282,27 +285,27 @@ class Connection(asyncio.BufferedProtocol):
             encoding.add_done_callback(encoded)
         else:
             assert not isinstance(answer, DeferredResponse)
-            later.complete(answer)
+            response.complete(answer)
 
-    def _send_late_response(self, request: Request, later: DeferredResponse) -> None:
+    def _send_late_response(self, request: Request, response: DeferredResponse) -> None:
         """Send a response that was pending, and continue with the next request."""
-        if self._later is not later:
+        if self._pending_response is not response:
             return
-        self._later = None
-        if isinstance(later.error, CloseConnection):
-            self._drop(str(later.error))
+        self._pending_response = None
+        if isinstance(response.error, CloseConnection):
+            self._drop(str(response.error))
             return
-        if later.error is not None:
-            _LOGGER.error("a handler failed", exc_info=later.error)
+        if response.error is not None:
+            _LOGGER.error("a handler failed", exc_info=response.error)
             self.close()
             return
-        if request.has_long_answer and isinstance(later.answer, Message):
-            self._later = apart = DeferredResponse()
-            apart.when_complete(lambda done: self._send_late_response(request, done))
-            self._encode_in_thread(request, apart, later.answer)
+        if request.has_long_answer and isinstance(response.answer, Message):
+            self._pending_response = encoded_response = DeferredResponse()
+            encoded_response.when_complete(lambda done: self._send_late_response(request, done))
+            self._encode_in_thread(request, encoded_response, response.answer)
             return
         out: Buffers = []
-        self._take(request, later.answer, out)
+        self._take(request, response.answer, out)
         self._send(out)
         self._server.loop.call_soon(self._pump)
 
@@ -357,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_began = None
             return
         self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
-        must_wait = self._later or self._is_held or self._is_muted or self._is_blocked
+        must_wait = self._pending_response or self._is_held or self._is_muted or self._is_blocked
         is_full = waiting >= _READ_AHEAD_BYTES and bool(must_wait)
         if is_full != self._is_paused:
             self._is_paused = is_full
@@ -401,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether a response is pending."""
-        return self._later is not None or self._is_held
+        return self._pending_response is not None or self._is_held
 
 
 class TimerAlarm:

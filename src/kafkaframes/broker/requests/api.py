@@ -94,9 +94,9 @@ def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
     """
     if not isinstance(answer, DeferredResponse):
         return change(answer)
-    later = DeferredResponse()
-    answer.when_complete(lambda done: later.complete(change(done.answer)))
-    return later
+    response = DeferredResponse()
+    answer.when_complete(lambda done: response.complete(change(done.answer)))
+    return response
 
 
 @cache

@@ -84,26 +84,26 @@ class Changes:
         """
         if self.next_turn is None:
             return finish_steps(steps)
-        later = DeferredResponse()
-        self._waiting.append((steps, later))
+        response = DeferredResponse()
+        self._waiting.append((steps, response))
         if len(self._waiting) == 1:
             self._turn()
-        if later.error is not None:
-            raise later.error
-        return later
+        if response.error is not None:
+            raise response.error
+        return response
 
     def run_concurrently(self, steps: Waiting[Answer]) -> Answer:
         """Run the steps of an answer that changes nothing, concurrently with changes.
 
         Return it or its ``DeferredResponse``.
         """
-        turns, later = Changes(), DeferredResponse()
+        turns, response = Changes(), DeferredResponse()
         turns.next_turn = self.next_turn
         answer = turns.run(steps)
         if not isinstance(answer, DeferredResponse):
             return answer
-        answer.when_complete(lambda done: later.fail(done.error) if done.error else later.follow(done.answer))
-        return later
+        answer.when_complete(lambda done: response.fail(done.error) if done.error else response.follow(done.answer))
+        return response
 
     def rows(
         self,
@@ -131,24 +131,24 @@ class Changes:
         results: list[Result] = []
         if self.in_thread is None:
             return work()
-        later = self.in_thread(lambda: results.append(work()))
-        if not later.is_done:
-            yield later
-        if later.error is not None:
-            raise later.error
+        completion = self.in_thread(lambda: results.append(work()))
+        if not completion.is_done:
+            yield completion
+        if completion.error is not None:
+            raise completion.error
         return results[0]
 
     def _turn(self) -> None:
         self._is_due = False
         if not self._waiting:  # stopped
             return
-        steps, later = self._waiting[0]
+        steps, response = self._waiting[0]
         try:
             waits_for = next(steps)
         except StopIteration as step_end:
-            finish = partial(later.complete, step_end.value)
+            finish = partial(response.complete, step_end.value)
         except Exception as error:
-            finish = partial(later.fail, error)
+            finish = partial(response.fail, error)
         else:
             if waits_for is None:
                 self._schedule()

@@ -203,17 +203,17 @@ class WorkerThreads:
 
     def __call__(self, work: Callable[[], None]) -> DeferredResponse:
         """Run work in a thread, after earlier work. The result is completed on the loop when the work has finished."""
-        later = DeferredResponse()
+        completion = DeferredResponse()
 
-        def finish(call_count: asyncio.Future[None]) -> None:
-            error = None if call_count.cancelled() else call_count.exception()
+        def finish(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
             if isinstance(error, Exception):
-                later.fail(error)
+                completion.fail(error)
             else:
-                later.complete(None)
+                completion.complete(None)
 
         self._loop.run_in_executor(self._threads, work).add_done_callback(finish)
-        return later
+        return completion
 
     def stop(self) -> None:
         """Cancel work that has not started."""

@@ -312,13 +312,13 @@ class FetchWait:
         attempting: Callable[[bool], Steps[Answer]],
     ) -> None:
         """Start to wait. ``attempting(is_last)`` returns a response, or None for too few bytes unless it is last."""
-        self.later = DeferredResponse()
+        self.response = DeferredResponse()
         self._broker = broker
         self._partitions = partitions
         self._attempting = attempting
         self._is_last = self._is_looking = self._has_changed = False
         self._timer = broker.waits.call_later(max_wait_ms, self._time_is_up)
-        self.later.when_abandoned(self._forget)
+        self.response.when_abandoned(self._forget)
         for partition in partitions:
             partition.waiting[self] = self._woken
 
@@ -333,7 +333,7 @@ class FetchWait:
 
     def _woken(self) -> None:
         self._has_changed = True
-        if not self._is_looking and not self.later.is_done:
+        if not self._is_looking and not self.response.is_done:
             self._broker.changes.run_concurrently(self._looking())
 
     def _looking(self) -> Steps[None]:
@@ -341,13 +341,13 @@ class FetchWait:
         self._is_looking = True
         answer: Answer = None
         try:
-            while answer is None and self._has_changed and not self.later.is_done:
+            while answer is None and self._has_changed and not self.response.is_done:
                 self._has_changed = False
                 answer = yield from self._attempting(self._is_last)
         except Exception as error:
             self._forget()
-            self.later.fail(error)
+            self.response.fail(error)
         self._is_looking = False
         if answer is not None:
             self._forget()
-            self.later.follow(answer)
+            self.response.follow(answer)

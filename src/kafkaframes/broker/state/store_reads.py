@@ -155,14 +155,14 @@ class _RequestAttempts:
         self._held_reads: dict[StoreRead, bytes | BaseException] = {}
         self._reading = 0
         self._loop = asyncio.get_running_loop()
-        self._later = DeferredResponse()
+        self._response = DeferredResponse()
 
     def first(self) -> Answer:
         try:
             return self._try()
         except NotReadYetError as error:
             self._begin(error.reads)
-            return self._later
+            return self._response
 
     def _try(self) -> Answer:
         counters = self._broker.counters.copy()
@@ -190,11 +190,11 @@ class _RequestAttempts:
     def _take(self, read: StoreRead, data: bytes | BaseException) -> None:
         self._held_reads[read] = data
         self._reading -= 1
-        if self._reading or self._later.is_done:
+        if self._reading or self._response.is_done:
             return
         try:
-            self._later.follow(self._try())
+            self._response.follow(self._try())
         except NotReadYetError as missing:
             self._begin(missing.reads)
         except Exception as error:  # as the server does if a handler fails
-            self._later.fail(error)
+            self._response.fail(error)
