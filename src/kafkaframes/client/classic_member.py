@@ -109,9 +109,8 @@ class ClassicMember:
         self.awaits_poll = True
         self.fatal: Exception | None = None
         self._answer: JoinGroupAnswer | None = None  # the SyncGroup for this response is not sent yet
-        self._assignment: Mapping[str, Sequence[TopicPartition]] | None = (
-            None  # assignment of all members, if this member is the leader
-        )
+        # Assignment of all members, if this member is the leader.
+        self._assignment: Mapping[str, Sequence[TopicPartition]] | None = None
         self._group_topics: frozenset[str] | None = None  # topics of all members, if this member is the leader
         self._counts: dict[str, int] = {}  # partition counts of these topics at the last assignment
         self._in_flight: Request | None = None
@@ -236,9 +235,8 @@ class ClassicMember:
         if answer.generation < 0:
             return  # the member joins again with this id
         self._generation = answer.generation
-        is_claim_old = not set(request.owned_partitions).issubset(
-            self._host.owned_partitions
-        )  # the request claimed partitions that are revoked now, and other members wait for them
+        # The request claimed partitions that are revoked now, and other members wait for them.
+        is_claim_old = not set(request.owned_partitions).issubset(self._host.owned_partitions)
         self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)

@@ -77,9 +77,8 @@ class ClusterClient:
         self._connections: dict[tuple[int, Channel], Connection] = {}
         self._brokers: dict[int, Node] = {}  # brokers of the connections, by node id
         self.on_connection: Callable[[], None] = lambda: None  # called after a connection for requests was opened
-        self._retired_connections: list[
-            Connection
-        ] = []  # connections with expired authentication and requests in flight
+        # Connections with expired authentication and requests in flight.
+        self._retired_connections: list[Connection] = []
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
         self.unreachable = UnreachableBrokers(settings.client_id)

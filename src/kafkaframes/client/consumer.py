@@ -123,9 +123,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
         self._reading_task: asyncio.Task[Any] | None = None
-        self._iteration: tuple[RecordIterator, int] | None = (
-            None  # the records of the current iteration, and how many were unread
-        )
+        # The records of the current iteration, and how many were unread.
+        self._iteration: tuple[RecordIterator, int] | None = None
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
         self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)

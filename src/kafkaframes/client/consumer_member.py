@@ -57,9 +57,8 @@ class ConsumerMember:
         self._in_flight: ConsumerHeartbeat | None = None
         self._due = 0.0
         self._failures = 0
-        self._topics: tuple[str, ...] | None = (
-            None  # last acknowledged topics; None if the next heartbeat must be complete
-        )
+        # Last acknowledged topics; None if the next heartbeat must be complete.
+        self._topics: tuple[str, ...] | None = None
         self._reported_partitions: TopicPartitionsById = ()  # last acknowledged partitions
         self._is_report_open = False  # a heartbeat has reported owned partitions, and no later one has a response
         self._assignment: TopicPartitionsById | None = None
@@ -138,9 +137,8 @@ class ConsumerMember:
         self._member_id, self._epoch = answer.member_id or self._member_id, answer.epoch
         is_reported = self._reported_partitions == self._host.owned_by_id and self._topics == self._host.topics
         self._due = now + answer.interval_s if is_reported else now
-        if (
-            sent_request.is_full
-        ):  # the response before it may be lost, and other members may have owned partitions since
+        # The response before it may be lost, and other members may have owned partitions since.
+        if sent_request.is_full:
             self._host.forget_unclaimed()
         if answer.assignment is not None:
             self._assignment = answer.assignment

@@ -13,9 +13,8 @@ from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker
 from kafkaframes.wire.primitives import NIL_UUID
 
 _GROUP_LIST_VERSION: Final = 8  # first version of OffsetFetch with several groups
-_MAX_TOPIC_NAME_VERSION: Final = (
-    9  # last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids
-)
+# Last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids.
+_MAX_TOPIC_NAME_VERSION: Final = 9
 _ALL_TOPICS_VERSION: Final = 2  # first version of OffsetFetch in which null topics mean all topics
 
 
@@ -98,9 +97,8 @@ async def fetch_rows(
     body = cls(require_stable=stable)
     names = None if partition_list is None else by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
-    max_version = (
-        _MAX_TOPIC_NAME_VERSION if names is None or NIL_UUID in ids.values() else None
-    )  # the response for all topics needs names
+    # The response for all topics needs names.
+    max_version = _MAX_TOPIC_NAME_VERSION if names is None or NIL_UUID in ids.values() else None
     async with cluster.coordinator_connection(group_id) as connection:
         version = connection.version_of(
             body, max_version=max_version, min_version=_ALL_TOPICS_VERSION if partition_list is None else 0

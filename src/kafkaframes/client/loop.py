@@ -75,9 +75,8 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._is_stopped:
-                with contextlib.suppress(
-                    SystemExit, KeyboardInterrupt
-                ):  # raised by a task; the caller of the task gets the exception
+                # Raised by a task; the caller of the task gets the exception.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
         finally:
             self._fail_calls()

@@ -28,9 +28,8 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 """Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
 _OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets with a list of offsets in its response
-_LOCAL_OFFSET_VERSION: Final = (
-    8  # first version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage
-)
+# First version of ListOffsets with EARLIEST_LOCAL; older brokers have no tiered storage.
+_LOCAL_OFFSET_VERSION: Final = 8
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
 _EPOCH_END_VERSION: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
 _FETCH_BYTES: Final = 1 << 20

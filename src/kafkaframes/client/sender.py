@@ -35,9 +35,8 @@ from kafkaframes.wire.primitives import NIL_UUID
 _FORMAT_2_FETCH_VERSION: Final = 4  # the first version of Fetch that carries record format 2
 _TOPIC_ID_VERSION: Final = 13  # first version of Produce with topic ids instead of names
 _MAX_EXPLICIT_PARTITIONS_VERSION: Final = 11
-_IMPLICIT_PARTITIONS_VERSION: Final = (
-    12  # first version with which brokers add partitions to transactions implicitly (KIP-890)
-)
+# First version with which brokers add partitions to transactions implicitly (KIP-890).
+_IMPLICIT_PARTITIONS_VERSION: Final = 12
 _MAX_VERSION_BY_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
 MAX_RECORD_SET_VERSION: Final = 2  # the last version of Produce that carries any number of batches, of any format
 _MAX_VERSION_WITHOUT_TRANSACTION: Final = 11  # later versions require the transactional id for such batches (KIP-890)

@@ -52,9 +52,8 @@ class AsyncTopicLookupClient:
         partitions: list[TopicPartition] = []
         for topic in topics:
             await self._cluster.topic(topic)
-            partitions += self._cluster.cluster.partitions_of(
-                topic
-            )  # at once: the known metadata can be removed in the meantime
+            # At once: the known metadata can be removed in the meantime.
+            partitions += self._cluster.cluster.partitions_of(topic)
         return partitions
 
     async def topics(self) -> list[str]:

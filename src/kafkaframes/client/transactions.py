@@ -35,9 +35,8 @@ _MAX_VERSIONS_BY_FORM: Final = {
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
 _TRANSACTION_FEATURE: Final = "transaction.version"  # feature that selects the form of the protocol
-_EPOCH_BUMP_VERSION: Final = (
-    3  # first version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360)
-)
+# First version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360).
+_EPOCH_BUMP_VERSION: Final = 3
 _FENCING_ERRORS: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,

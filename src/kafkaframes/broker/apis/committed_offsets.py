@@ -335,9 +335,8 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
         if not topic.partitions and topic.name in broker.topics:
             continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
         partitions = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
-        partitions.sort(
-            key=deletable_partitions.__contains__
-        )  # as in Kafka's responses, partitions with errors are first
+        # As in Kafka's responses, partitions with errors are first.
+        partitions.sort(key=deletable_partitions.__contains__)
         rows = [
             types.OffsetDeleteResponsePartition(
                 partition_index=topic_partition.partition, error_code=codes[topic_partition]

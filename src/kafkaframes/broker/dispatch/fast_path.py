@@ -264,9 +264,8 @@ class FastPath:
         is_flexible = version >= (
             fast_produce.FIRST_FLEXIBLE_VERSION if key == PRODUCE else _FIRST_FLEXIBLE_FETCH_VERSION
         )
-        handy = (
-            frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
-        )  # indexing a memoryview takes twice as long as indexing bytes
+        # Indexing a memoryview takes twice as long as indexing bytes.
+        handy = frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
         try:
             header, start = read_request_header(handy, 1 + is_flexible)
             if header.unknown_tags:

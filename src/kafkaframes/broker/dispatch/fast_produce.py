@@ -257,9 +257,8 @@ class RequestCache:
             return
         session.records_at, key = records_position, _key(frame, records_position)
         known_request = self._known_requests.get(key)
-        if (
-            known_request is not None and known_request.topic.topic is requested_topics[0].topic
-        ):  # the connection's previous request had another head
+        # The connection's previous request had another head.
+        if known_request is not None and known_request.topic.topic is requested_topics[0].topic:
             return
         ((partition, _),) = requested_topics[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])

@@ -61,9 +61,8 @@ def serve_specs(specs: Specs) -> ServedApis:
     def class_of(key: int, kind: str) -> type[Message]:
         return body_class(key, kind, specs=known_specs)
 
-    halves = {
-        (spec.api_key, spec.type): spec for spec in reversed(known_specs.values())
-    }  # the first of a key, as class_of
+    # The first of a key, as class_of.
+    halves = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
     apis = {key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
     advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)

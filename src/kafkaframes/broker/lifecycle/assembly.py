@@ -133,9 +133,8 @@ def open_broker(
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         properties = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
-        identity = MetaProperties(
-            properties | {"directory.id": uuid_to_text(uuid4())}
-        )  # as Kafka from 3.7 on (KIP-858)
+        # As Kafka from 3.7 on (KIP-858).
+        identity = MetaProperties(properties | {"directory.id": uuid_to_text(uuid4())})
     logs = open_log_directory(
         path,
         now_ms=clock.now_ms,

@@ -57,21 +57,20 @@ class LogCleaner:
 
     def _clean_next(self, done_partitions: set[TopicPartition]) -> None:
         """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
-        rounds = [
+        ranges = [
             cleaning_range for cleaning_range in self._cleaning_ranges() if cleaning_range.key not in done_partitions
         ]
-        if self.is_stopped or not rounds:
+        if self.is_stopped or not ranges:
             return
-        self._clean(max(rounds, key=lambda due: due.ratio), done_partitions)
+        self._clean(max(ranges, key=lambda cleaning_range: cleaning_range.ratio), done_partitions)
 
     def _clean(self, cleaning_range: CleaningRange, done_partitions: set[TopicPartition]) -> None:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
         def work() -> None:
-            from kafkaframes.broker.lifecycle.cleaning_work import (
-                write_compacted,  # Arrow and kernels would delay the broker's start
-            )
+            # Arrow and kernels would delay the broker's start.
+            from kafkaframes.broker.lifecycle.cleaning_work import write_compacted
 
             try:
                 outcome.extend(write_compacted(cleaning_range, lambda: self.is_stopped))

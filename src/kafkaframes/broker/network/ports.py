@@ -35,9 +35,8 @@ class HeldPorts:
         with contextlib.suppress(OSError):
             family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             held_socket = self._sockets[port] = socket.socket(family, kind)
-            held_socket.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # also while closed connections are in TIME_WAIT
+            # Also while closed connections are in TIME_WAIT.
+            held_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held_socket.bind(address)
 
     def release(self, port: int) -> None:

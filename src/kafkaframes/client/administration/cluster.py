@@ -222,9 +222,8 @@ class ClusterMethods(AdminRequests):
                 row.allow_downgrade = update.upgrade_type != "upgrade"
             body.feature_updates.append(row)
         response = await self._send_to_controller(body, "features")
-        expected_features = (
-            updates if response.results else ()
-        )  # version 2 has no results of single features (KIP-1022)
+        # Version 2 has no results of single features (KIP-1022).
+        expected_features = updates if response.results else ()
         require_success(
             {row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()}, expected_features
         )

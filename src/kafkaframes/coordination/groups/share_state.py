@@ -135,9 +135,8 @@ class ShareStates:
     def _store_change(self, key: ShareKey, state: SharePartition) -> None:
         """Store a partition's state. If that fails, the partition's next change stores it."""
         stored_state = self.stored_states.get(key)
-        if (
-            stored_state is None or self.partitions.get(key) is not state
-        ):  # a lock that expired after the state was removed
+        # A lock that expired after the state was removed.
+        if stored_state is None or self.partitions.get(key) is not state:
             return
         with suppress(KafkaframesError):
             self._append_snapshot(

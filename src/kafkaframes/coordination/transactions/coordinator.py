@@ -108,9 +108,8 @@ class TransactionCoordinator:
     run_steps: Callable[[Generator[None, None, None]], object] = _run_all_steps
     transactions: dict[str, Transaction] = field(default_factory=dict)
     undecodable_count: int = 0
-    _deadlines_ms: dict[str, int] = field(
-        default_factory=dict
-    )  # deadlines of open transactions, in milliseconds of the monotonic clock
+    # Deadlines of open transactions, in milliseconds of the monotonic clock.
+    _deadlines_ms: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
