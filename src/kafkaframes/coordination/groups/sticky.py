@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 Topic = TypeVar("Topic", str, UUID)  # a topic's name or id
+_LoadEntry = tuple[int, int, str]  # a member's number of partitions, its number and its id
 
 
 def assign_sticky(
@@ -45,13 +46,13 @@ def assign_sticky(
         if partition not in assignment:
             assignment[partition] = members_by_load.find_least_loaded(partition[0])
             loads[assignment[partition]] += 1
-    while _balance_once(subscriptions, owners, assignment, loads):
-        pass
+    while _balance_once(members_by_load, owners, assignment, loads):
+        members_by_load = _MembersByLoad(subscriptions, loads)
     return assignment
 
 
 def _balance_once(
-    subscriptions: Mapping[str, frozenset[Topic]],
+    members_by_load: _MembersByLoad[Topic],
     owners: Mapping[tuple[Topic, int], str],
     assignment: dict[tuple[Topic, int], str],
     loads: dict[str, int],
@@ -62,9 +63,8 @@ def _balance_once(
     others back later. It first gives the partitions that it did not have before the assignment. Each move makes the
     numbers more even, or returns a partition to its old member without making them less even.
     """
-    members_by_load = _MembersByLoad(subscriptions, loads)
-    numbers = {member_id: number for number, member_id in enumerate(subscriptions)}
-    unchecked_partitions: dict[str, list[tuple[Topic, int]]] = {member_id: [] for member_id in subscriptions}
+    numbers = {member_id: number for number, member_id in enumerate(loads)}
+    unchecked_partitions: dict[str, list[tuple[Topic, int]]] = {member_id: [] for member_id in loads}
     for partition in sorted(
         assignment, key=lambda partition: (owners.get(partition) != assignment[partition], partition)
     ):
@@ -102,11 +102,15 @@ class _MembersByLoad(Generic[Topic]):
 
     def __init__(self, subscriptions: Mapping[str, frozenset[Topic]], loads: Mapping[str, int]) -> None:
         self._loads = loads
-        self._heaps: defaultdict[Topic, list[tuple[int, int, str]]] = defaultdict(list)
+        subscribers: defaultdict[Topic, list[_LoadEntry]] = defaultdict(list)
         for number, (member_id, topics) in enumerate(subscriptions.items()):
+            entry = loads[member_id], number, member_id
             for topic in topics:
-                self._heaps[topic].append((loads[member_id], number, member_id))
-        for heap in self._heaps.values():
+                subscribers[topic].append(entry)
+        heaps: dict[tuple[_LoadEntry, ...], list[_LoadEntry]] = {}
+        # Topics with the same subscribers share a heap.
+        self._heaps = {topic: heaps.setdefault(tuple(entries), entries) for topic, entries in subscribers.items()}
+        for heap in heaps.values():
             heapify(heap)
 
     def find_least_loaded(self, topic: Topic) -> str:
