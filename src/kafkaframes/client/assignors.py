@@ -42,8 +42,8 @@ Counts = Mapping[str, int]
 def assign_range(members: Members, counts: Counts) -> Assignment:
     """Assign a range of each topic's partitions to each subscribed member. The first members get one more.
 
-    >>> found = assign_range({"a": Member(frozenset("t")), "b": Member(frozenset("t"))}, {"t": 3})
-    >>> {name: [one.partition for one in partitions] for name, partitions in found.items()}
+    >>> assignment = assign_range({"a": Member(frozenset("t")), "b": Member(frozenset("t"))}, {"t": 3})
+    >>> {name: [entry.partition for entry in partitions] for name, partitions in assignment.items()}
     {'a': [0, 1], 'b': [2]}
     """
     result: Assignment = {name: [] for name in members}
@@ -55,7 +55,7 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
         first = 0
         for index, name in enumerate(subscribers):
             end = first + share + (index < more)
-            result[name] += [TopicPartition(topic, entry) for entry in range(first, end)]
+            result[name] += [TopicPartition(topic, number) for number in range(first, end)]
             first = end
     return result
 
@@ -111,7 +111,7 @@ def _in_order(members: Members) -> list[str]:
 
 
 def _all_partitions(counts: Counts) -> list[TopicPartition]:
-    return [TopicPartition(topic, entry) for topic in sorted(counts) for entry in range(counts[topic])]
+    return [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
 
 
 def _assign_sticky(members: Members, counts: Counts, owners: Mapping[_Partition, str]) -> dict[_Partition, str]:

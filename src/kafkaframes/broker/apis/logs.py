@@ -9,6 +9,7 @@ from kafkaframes.broker.requests.api import Answer, Api, Right
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, finish_steps
 from kafkaframes.broker.state.partitions import (
+    NO_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TopicLookup,
@@ -21,6 +22,7 @@ from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.log.lookup import NO_OFFSET
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ _FIRST_VERSION_OF_TIMESTAMP = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_NO_OFFSET = -1
 _FIRST_VERSION_WITH_EPOCH = 4
 
 
@@ -74,19 +75,19 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
     rows: dict[str, dict[int, Any]] = {}  # as in Kafka, topics without partitions are not answered
-    looked_up = 0
+    row_count = 0
     for topic in request.body.topics:
         if not topic.partitions:
             continue
-        known_topic = find_topic(request, broker, topic.name)
+        lookup = find_topic(request, broker, topic.name)
         of_topic = rows.setdefault(topic.name, {})
         for row in topic.partitions:
             is_twice = times[topic.name, row.partition_index] > 1
-            of_topic[row.partition_index] = _answer_of(request, broker, known_topic, row, is_twice=is_twice)
-            looked_up += 1
-            if looked_up % ROWS_PER_TURN == 0:
+            of_topic[row.partition_index] = _answer_of(request, broker, lookup, row, is_twice=is_twice)
+            row_count += 1
+            if row_count % ROWS_PER_TURN == 0:
                 yield
-                known_topic = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
+                lookup = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
     topic_type = request.response.ListOffsetsTopicResponse
     return request.response(
         topics=[topic_type(name=name, partitions=list(some.values())) for name, some in rows.items()]
@@ -96,19 +97,19 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
 def _answer_of(
     request: _ListOffsets,
     broker: BrokerState,
-    known_topic: TopicLookup,
+    lookup: TopicLookup,
     row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     *,
     is_twice: bool,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
-    partition, code = None, known_topic.code
+    partition, code = None, lookup.code
     if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         code = ErrorCode.INVALID_REQUEST
     elif not _is_known(row.timestamp, request.version):
         code = ErrorCode.UNSUPPORTED_VERSION
-    elif known_topic.topic is not None:
+    elif lookup.topic is not None:
         epoch = row.current_leader_epoch
-        partition, code = leader_partition(request, known_topic.topic, row.partition_index, current_leader_epoch=epoch)
+        partition, code = leader_partition(request, lookup.topic, row.partition_index, current_leader_epoch=epoch)
     return _offset_row(request, row, partition, code, broker.clock.now_ms)
 
 
@@ -151,7 +152,7 @@ def _offset_row(
         else:
             _look_up(request, row, partition, request_row.timestamp)
             if request.version < _FIRST_VERSION_WITH_EPOCH:
-                row.leader_epoch = _NO_OFFSET
+                row.leader_epoch = NO_EPOCH
     except KafkaframesError as error:
         row.error_code = code_of(error)
     return row
@@ -169,11 +170,11 @@ def _look_up(
         row.offset = log.last_stable_offset if is_committed else log.high_watermark
         row.leader_epoch = partition.leader_epoch
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        row.offset, row.leader_epoch = _NO_OFFSET, _NO_OFFSET
+        row.offset, row.leader_epoch = NO_OFFSET, NO_EPOCH
     else:
         time = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
         record = log.offset_for_timestamp(time)
-        if record is None or record.offset >= _last_returned_offset(request, partition):
+        if record is None or record.offset >= _result_end_offset(request, partition):
             return
         row.offset, row.timestamp = record.offset, record.timestamp
         row.leader_epoch = record.leader_epoch if log.epochs.entries else partition.leader_epoch
@@ -181,7 +182,7 @@ def _look_up(
             row.leader_epoch = log.epochs.epoch_of(record.offset)
 
 
-def _last_returned_offset(request: _ListOffsets, partition: Partition) -> int:
+def _result_end_offset(request: _ListOffsets, partition: Partition) -> int:
     """Return the offset below which offsets found by timestamp are returned: at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:
@@ -217,8 +218,8 @@ def _list_segment_offsets(partition: Partition, timestamp: int, max_offsets: int
 def _offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
     topics = []
     for topic in request.body.topics:
-        known_topic = find_topic(request, broker, topic.topic)
-        rows = [_epoch_row(request, known_topic.topic, known_topic.code, row) for row in topic.partitions]
+        lookup = find_topic(request, broker, topic.topic)
+        rows = [_epoch_row(request, lookup.topic, lookup.code, row) for row in topic.partitions]
         topics.append(request.response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return request.response(topics=topics)
 
@@ -254,17 +255,17 @@ def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
 
 def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
-    topics, deleted_count = [], 0
+    topics, row_count = [], 0
     for topic in request.body.topics:  # the last entry of a repeated partition counts
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
             continue  # as in Kafka, which answers per partition
-        known_topic, rows = find_topic(request, broker, name), []
+        lookup, rows = find_topic(request, broker, name), []
         for row in partitions.values():
-            rows.append(_deletion_row(request, broker, known_topic.topic, known_topic.code, row))
-            deleted_count += 1
-            if deleted_count % ROWS_PER_TURN == 0:
+            rows.append(_deletion_row(request, broker, lookup.topic, lookup.code, row))
+            row_count += 1
+            if row_count % ROWS_PER_TURN == 0:
                 yield
         topics.append(request.response.DeleteRecordsTopicResult(name=name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
@@ -310,11 +311,11 @@ def _delete_records_of(broker: BrokerState, log: Any, offset: int) -> tuple[int,
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
     def topic_row(topic: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
-        known_topic = find_topic(request, broker, topic.name)
-        code = known_topic.code
-        if known_topic.topic is None and not is_topic(topic.name):
+        lookup = find_topic(request, broker, topic.name)
+        code = lookup.code
+        if lookup.topic is None and not is_topic(topic.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        rows = [_producers_row(request, known_topic.topic, code, index) for index in topic.partition_indexes]
+        rows = [_producers_row(request, lookup.topic, code, index) for index in topic.partition_indexes]
         return request.response.TopicResponse(name=topic.name, partitions=rows)
 
     return broker.changes.rows(request.body.topics, topic_row, lambda rows: request.response(topics=rows))

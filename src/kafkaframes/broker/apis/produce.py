@@ -93,7 +93,7 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             outcomes = [(index, AppendOutcome(refusal)) for index in requested_topic.partitions]
             topic_outcomes.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, None, outcomes))
             continue
-        known_topic = find_topic(
+        lookup = find_topic(
             request,
             broker,
             requested_topic.name,
@@ -106,8 +106,8 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
                 _outcome,
                 request,
                 broker,
-                known_topic.topic,
-                known_topic.code,
+                lookup.topic,
+                lookup.code,
                 index,
                 sent_records,
                 content=turns.content,
@@ -116,9 +116,7 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
             outcomes.append((index, outcome))
             if turns.is_due(sent_records[-1].records):
                 yield None
-        topic_outcomes.append(
-            TopicOutcomes(requested_topic.name, requested_topic.topic_id, known_topic.topic, outcomes)
-        )
+        topic_outcomes.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, lookup.topic, outcomes))
     if body.acks == 0:
         codes = (outcome.error_code for topic_done in topic_outcomes for _, outcome in topic_done.partitions)
         error_code = next((code for code in codes if code != ErrorCode.NONE), None)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
     ]
 
-_NO_OFFSET = -1
+_UNKNOWN = -1  # an offset or a count
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -105,7 +105,7 @@ def _topic(
     states = broker.share_groups
     rows = []
     for index in indexes:
-        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NO_OFFSET)
+        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_UNKNOWN)
         partition = None if topic is None else topic.partition(index)
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
@@ -113,11 +113,7 @@ def _topic(
             stored_state = states.stored_states.get(ShareKey(group_id, topic.topic_id, index))
             if stored_state is not None:
                 row.start_offset = stored_state.start
-            if (
-                stored_state is not None
-                and stored_state.start != _NO_OFFSET
-                and stored_state.finished_count != _NO_OFFSET
-            ):
+            if stored_state is not None and stored_state.start != _UNKNOWN and stored_state.finished_count != _UNKNOWN:
                 row.lag = partition.log.high_watermark - stored_state.start - stored_state.finished_count
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id

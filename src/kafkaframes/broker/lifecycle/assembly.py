@@ -256,28 +256,28 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
     for key in sorted({*logs.logs, *logs.unreadable}):
         by_topic.setdefault(key.topic, []).append(key)
     for name, keys in by_topic.items():
-        known_topic = stored_topics.get(name)
-        count = max(known_topic.partitions if known_topic else 0, keys[-1].partition + 1 if keys else 0)
+        stored_topic = stored_topics.get(name)
+        count = max(stored_topic.partitions if stored_topic else 0, keys[-1].partition + 1 if keys else 0)
         missing = [index for index in range(count) if TopicPartition(name, index) not in logs.logs]
         if not state.is_read_only:
             _check_missing(logs, name, missing, is_ours=is_ours)
-        text = known_topic.topic_id if known_topic is not None else _topic_id(logs, keys)
+        text = stored_topic.topic_id if stored_topic is not None else _topic_id(logs, keys)
         topic = Topic(
-            name, uuid_from_text(text) if text else state.new_id(), dict(known_topic.configs) if known_topic else {}
+            name, uuid_from_text(text) if text else state.new_id(), dict(stored_topic.configs) if stored_topic else {}
         )
-        replicas = _replicas(state, name, count, known_topic)
+        replicas = _replicas(state, name, count, stored_topic)
         topic.partitions += [_adopt_log(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
-        known_count = known_topic.partitions if known_topic is not None and is_ours else 0
+        stored_count = stored_topic.partitions if stored_topic is not None and is_ours else 0
         for index in missing:
-            if state.is_read_only and (index >= known_count or logs.has_lost(TopicPartition(name, index))):
+            if state.is_read_only and (index >= stored_count or logs.has_lost(TopicPartition(name, index))):
                 topic.partitions[index].leader_id, topic.partitions[index].is_offline = NO_NODE_ID, True
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic
 
 
-def _replicas(state: BrokerState, name: str, count: int, known_topic: StoredTopic | None) -> Replicas:
+def _replicas(state: BrokerState, name: str, count: int, stored_topic: StoredTopic | None) -> Replicas:
     """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
-    stored_replicas = known_topic.replicas if known_topic is not None else []
+    stored_replicas = stored_topic.replicas if stored_topic is not None else []
     factor = min(map(len, stored_replicas), default=state.default_factor)
     replicas = list(state.assignment(name, count, max(factor, 1)))
     for index, nodes in enumerate(stored_replicas[:count]):

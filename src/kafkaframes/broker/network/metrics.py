@@ -41,7 +41,7 @@ _COUNTERS = {
         "kafkaframes_records_down_converted_total",
         "records that were converted to an older format for a fetch",
     ),
-    "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
+    "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "accepted PushTelemetry requests (KIP-714)"),
 }
 _LOST_PREFIX = "lost "
 
@@ -56,7 +56,7 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
     gauges = {
         "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),
         "kafka_server_replicamanager_offlinereplicacount": (
-            "partitions that cannot be had",
+            "offline partitions",
             sum(partition.is_offline for partition in partitions),
         ),
         "kafka_controller_kafkacontroller_globaltopiccount": ("topics", len(state.topics)),
@@ -67,7 +67,7 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         yield from metric(name, "gauge", words, [("", value)])
     for key, (name, words) in _COUNTERS.items():
         yield from metric(name, "counter", words, [("", state.counters[key])])
-    lost_partitions = [
+    lost_data = [
         (labels(what=key[len(_LOST_PREFIX) :]), count)
         for key, count in state.counters.items()
         if key.startswith(_LOST_PREFIX)
@@ -76,7 +76,7 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         "kafkaframes_lost_in_down_conversion_total",
         "counter",
         "data that an older format cannot represent",
-        lost_partitions,
+        lost_data,
     )
     sizes, ends, starts = [], [], []
     for partition in partitions:

@@ -1,4 +1,4 @@
-"""The server-side assignors of consumer groups, ``assign_uniform`` and ``range`` (KIP-848), as pure functions.
+"""The server-side assignors of consumer groups, ``uniform`` and ``range`` (KIP-848), as pure functions.
 
 Both are sticky: a member keeps its partitions as long as the assignment stays balanced.
 """
@@ -92,7 +92,7 @@ def assign_range(
         subscribers = [member_id for member_id, topic_ids in subscriptions.items() if topic in topic_ids]
         for member_id, indexes in _assign_range(topic, subscribers, current, counts[topic]).items():
             assignments[member_id].update((topic, index) for index in indexes)
-    return {member_id: frozenset(topic_ids) for member_id, topic_ids in assignments.items()}
+    return {member_id: frozenset(partitions) for member_id, partitions in assignments.items()}
 
 
 def _assign_range(

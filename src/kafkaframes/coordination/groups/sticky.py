@@ -109,7 +109,9 @@ class _MembersByLoad(Generic[Topic]):
                 subscribers[topic].append(entry)
         heaps: dict[tuple[_LoadEntry, ...], list[_LoadEntry]] = {}
         # Topics with the same subscribers share a heap.
-        self._heaps = {topic: heaps.setdefault(tuple(entries), entries) for topic, entries in subscribers.items()}
+        self._heaps: dict[Topic, list[_LoadEntry]] = {
+            topic: heaps.setdefault(tuple(entries), entries) for topic, entries in subscribers.items()
+        }
         for heap in heaps.values():
             heapify(heap)
 
