@@ -24,13 +24,14 @@ The contract of a handler::
 * ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the
   response, ``request.response.SomeStruct(...)`` its structs. A field that the version lacks is omitted if it has its
   default or is ignorable.
-* A handler returns the response, or an ``api.Later`` that is completed afterwards (a join, a sync, a long poll), or
-  ``None`` to send nothing (Produce with acks 0). To close the connection as Kafka does, it raises
+* A handler returns the response, or an ``api.DeferredResponse`` that is completed afterwards (a join, a sync, a long
+  poll), or ``None`` to send nothing (Produce with acks 0). To close the connection as Kafka does, it raises
   ``api.CloseConnection``.
 * A handler never blocks, never sleeps and never reads the system time. ``broker.clock`` has ``now_ms`` and
   ``call_later``.
-* A connection's requests are handled one at a time, as in Kafka. A pending ``Later`` delays the connection's next
-  request. ``Later.when_abandoned`` registers a callback for a connection that closes before the response.
+* A connection's requests are handled one at a time, as in Kafka. A pending ``DeferredResponse`` delays the
+  connection's next request. Its ``when_abandoned`` registers a callback for a connection that closes before the
+  response.
 * Everything runs on one thread, the event loop's. There are no locks.
 
 Coordinators (package ``coordination``) are state machines. They use three parts of ``BrokerState``: ``clock``,

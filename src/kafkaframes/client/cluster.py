@@ -1,7 +1,7 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
-Producers, consumers and admins use its methods, such as ``any_broker``, ``request``, ``leader_of`` and ``coordinator``.
-It runs on one asyncio event loop.
+Producers, consumers and admins use its methods, such as ``any_connection``, ``request``, ``leader_of`` and
+``coordinator``. It runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
 all later ones. Requests of this kind have connections of their own (``Channel``).

@@ -198,7 +198,7 @@ class CachedRequest(NamedTuple):
         version: version of the request.
         tail: the bytes after the records.
         size: size of the response, in bytes.
-        before, after: the bytes of the response before and after the partition's row.
+        prefix, suffix: the bytes of the response before and after the partition's row.
     """
 
     topic: RequestedTopic

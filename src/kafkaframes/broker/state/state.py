@@ -170,7 +170,7 @@ class BrokerState:
         return topic
 
     def create_topic_steps(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
-        """Create the logs of a topic, one partition a step. The topic is visible after :meth:`keep`.
+        """Create the logs of a topic, one partition a step. The topic is visible after :meth:`publish_topics`.
 
         If a step fails, the topic stays with the partitions that were created before.
 
