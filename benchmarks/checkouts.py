@@ -186,15 +186,16 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
 
 def rewriting(folder: Path) -> Iterator[Row]:
     """Whole partitions written anew."""
+    from kafkaframes.jobs import settings
     from kafkaframes.jobs.convert.job import convert
-    from kafkaframes.jobs.settings import RewriteSettings
     from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
     from kafkaframes.storage.log.discover import discover
 
+    kind: Any = getattr(settings, "ConvertSettings", settings.RewriteSettings)  # one class before convert had its own
     old, numbers = log_directory(folder, "old", codec="gzip", record_format=1), iter(range(1000))
 
     def rewrite() -> None:
-        convert(str(old), folder / f"new{next(numbers)}", RewriteSettings(record_format=2))
+        convert(str(old), folder / f"new{next(numbers)}", kind(record_format=2))
 
     yield f"`convert`, {RECORDS:,} records of format 1 to format 2", least(rewrite, turns=4)
     (directory,) = discover([str(log_directory(folder, "dirty", codec="lz4"))])

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
 from kafkaframes.records.decode import decode
@@ -100,7 +100,7 @@ def measure(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]
         top = Path(folder)
         (top / "in-0").mkdir()
         (top / "in-0" / f"{0:020}.log").write_bytes(raw)
-        settings = RewriteSettings(record_format=2, codec=target)
+        settings = ConvertSettings(record_format=2, codec=target.name.lower())
         convert(str(top / "in-0"), top / "out", settings)
         compressed_batches, plain = payloads(raw)
         _, new_plain = payloads((top / "out" / f"{0:020}.log").read_bytes())

@@ -72,7 +72,7 @@ def fresh(folder):
 
 def export_log(log, folder, runner):
     """Export as Parquet; return the records."""
-    tasks, _ = plan_export(log_options({"path": str(log)}))
+    tasks = plan_export(log_options({"path": str(log)})).tasks
     with nullcontext(runner) if runner else runner_of(None, 2, label="exporting") as run:
         return export(tasks, Settings(str(fresh(folder))), run=run).summary.records
 

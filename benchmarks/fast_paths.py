@@ -16,10 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from tests.broker.test_short import PairedBrokers, repeat_request
 
 from append import batches as append_sets
@@ -58,7 +62,7 @@ def measure(rounds: int, work: Side, without: Without) -> tuple[float, float]:
 
 def appends() -> Iterator[tuple[str, Side, Without]]:
     """Yield appends of sets whose codec or format the topic does not keep."""
-    general = partial(patch.object, entry, "_anew", lambda *arguments: None)
+    general = partial(patch.object, entry, "_rebuild", lambda *arguments: None)
     for magic, codec, settings in [
         (2, "gzip", {"codec": "zstd"}),
         (2, "lz4", {"codec": "zstd"}),
@@ -82,10 +86,10 @@ def appends() -> Iterator[tuple[str, Side, Without]]:
 def without_shapes() -> Iterator[None]:
     """Forget the functions of shapes, and make none."""
     shapes = [(one, dict(one)) for one in gc.get_objects() if isinstance(one, HotShapes)]
-    with patch.object(HotShapes, "SEEN", 1 << 60):
+    with patch.object(HotShapes, "MIN_OCCURRENCES", 1 << 60):
         for one, _ in shapes:
             one.clear()
-            one.seen.clear()
+            one.occurrences.clear()
         yield
     for one, saved_entries in shapes:
         one.update(saved_entries)
@@ -167,7 +171,7 @@ def decoders() -> Iterator[tuple[str, Side, Without]]:
             continue
         data = columns.encode_columns(plan, pa.array([HOT[name]]))[0].as_py()
         messages = pa.array([data] * max(100, min(10_000, 2_000_000 // len(data))), pa.binary())
-        general = partial(patch.object, columns, "_specialized", columns._table_driven)
+        general = partial(patch.object, columns, "_run_specialized", columns._table_driven)
         yield (
             f"decoder: {name} v{version}",
             partial(_often, 5, partial(columns.decode_columns, plan, messages, specialized=True)),
