@@ -208,7 +208,7 @@ def rewriting(folder: Path) -> Iterator[Row]:
 
 
 def weighing(folder: Path) -> Iterator[Row]:
-    """Proposals on small calls: by the bench, or by the analysis for each that checkouts before 5d5d3480 have."""
+    """Proposals on small calls."""
     path = folder / "small.pcapng"
     make = f"from captures import make; make(Path({str(path)!r}), {20 * MEBIBYTE}, small=True)"
     own = os.pathsep.join((str(HERE.parent), str(HERE.parent.parent / "src")))  # this checkout's, for both
@@ -220,17 +220,9 @@ def weighing(folder: Path) -> Iterator[Row]:
 
 def weigh_proposal(path: str, name: str) -> object:
     """Weigh a proposal on one capture."""
-    try:
-        from kafkaframes.jobs.analyze.weigh import Weighing, weigh
-    except ImportError:
-        from kafkaframes.jobs.analyze import flexible_cost, wire_cost
-
-        task = wire_cost.Task((path,))
-        if name == "kip-636":
-            return wire_cost.measure_kip_636(task)
-        return (flexible_cost.measure_flexible if name == "flexible" else flexible_cost.measure_tag_sections)(task)
     from kafkaframes.jobs.analyze.proposals import Question
     from kafkaframes.jobs.analyze.traffic import TrafficTask
+    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 
     return weigh(Weighing(TrafficTask((path,)), Question(name)))
 
