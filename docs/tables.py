@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/reading-logs.md from the tables in the code; a test holds them equal.
+"""Write the tables of README.md and of pages of docs/ from the tables in the code; a test holds them equal.
 
 python docs/tables.py
 """

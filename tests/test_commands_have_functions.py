@@ -21,6 +21,7 @@ WITHOUT_FUNCTION = {
 def test_every_command_has_a_function_or_is_listed():
     commands = {name for name in TABLES["command_names"]() if not name.startswith(("spec ", "analyze "))}
     assert commands - set(FUNCTIONS) - WITHOUT_FUNCTION == set()
+    assert WITHOUT_FUNCTION - commands == set()
     assert set(FUNCTIONS) & WITHOUT_FUNCTION == set()
     assert set(FUNCTIONS) <= set(TABLES["command_names"]())
 
