@@ -116,7 +116,10 @@ class Source(Protocol):
 
     @property
     def reads_in_threads(self) -> bool:
-        """Whether a scan reads several slices at the same time by default."""
+        """Whether a scan reads several slices at the same time by default.
+
+        Such a source is not divided into slices below a minimum size, however many parts are requested.
+        """
         return False
 
     @property
@@ -265,7 +268,7 @@ class Rows(Protocol):
 
 
 _LOGGER = logging.getLogger("kafkaframes.scan")
-_SMALL_SLICES = 1 << 20  # as many parts as possible, so each slice has the smallest size that is worth a read
+_MAX_PARTS = 1 << 20  # each slice of a log then has the smallest size that is worth a read
 _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 
@@ -307,7 +310,8 @@ def run(scan: Rows, running: Running, workers: int | None, *, collects: bool = F
         workers = count_cores() if collects and scan.source.reads_in_threads and not is_decoded else 1
     reads_ahead = workers > 1 and not is_decoded
     # Rows wait until all earlier ones are taken, so slices are small if the rows that wait are limited.
-    plan = scan.plan(parts=_SMALL_SLICES if reads_ahead and not collects else workers)
+    has_small_slices = reads_ahead and not collects and scan.source.reads_in_threads
+    plan = scan.plan(parts=_MAX_PARTS if has_small_slices else workers)
     running.notes += plan.notes
     running.total_bytes = plan.size_bytes
     try:
@@ -359,9 +363,10 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 def _read_in_threads(plan: ScanPlan, running: Running, workers: int, *, collects: bool) -> Iterator[pa.RecordBatch]:
     """Read slices in threads. Half of the memory budget is for open batches, and half for rows that wait."""
-    budget_bytes = plan.slices[0].source.budget_bytes
-    slices = [replace(part, source=part.source.share_budget(2 * workers)) for part in plan.slices]
-    with ReadAhead(slices, threads=workers, max_bytes=None if collects else budget_bytes // 2) as ahead:
+    source = plan.slices[0].source
+    shared_source = source.share_budget(2 * workers)
+    slices = [replace(part, source=shared_source) for part in plan.slices]
+    with ReadAhead(slices, threads=workers, max_bytes=None if collects else source.budget_bytes // 2) as ahead:
         for index, part in enumerate(slices):
             yield from ahead.rows_of(index, running.errors)
             running.done_bytes += part.size_bytes

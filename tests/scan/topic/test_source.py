@@ -12,6 +12,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.scan.topic.source import TopicSource
 
 TOPIC = "scanned"
 
@@ -49,6 +50,16 @@ def test_only_what_is_committed_is_read_and_counted(servers):
     assert scan.to_arrow(workers=2) == scan.to_arrow() == scan.to_arrow(workers=5)
     assert scan.limit(7).to_arrow() == scan.to_arrow().slice(0, 7)
     assert not [thread for thread in threading.enumerate() if "kafkaframes scan" in thread.name]
+
+
+def test_an_iterator_with_workers_divides_topics_by_their_number(servers, monkeypatch):
+    works, read = [], TopicSource.read
+    monkeypatch.setattr(TopicSource, "read", lambda self, work, *rest: works.append(work) or read(self, work, *rest))
+    scan = kafkaframes.scan_topic(servers, TOPIC)
+    expected_works = [part.work for part in scan.plan(parts=3)]
+    rows = pa.Table.from_batches(scan.to_batches(workers=3), scan.schema)
+    assert sorted(map(repr, works)) == sorted(map(repr, expected_works))
+    assert rows == scan.to_arrow(workers=1)
 
 
 def test_conditions_and_bounds(servers):
