@@ -29,6 +29,7 @@ from kafkaframes.protocol.api_keys import (
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import Memory
+from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.primitives import NIL_UUID, uuid_to_text
 
 # API key: direction, and the fields of the topic list, topic, partition list and partition.
@@ -261,7 +262,7 @@ def _column(array: pa.StructArray, name: str) -> list[Any]:
 
 
 _NO_TIMESTAMP: Final = -1
-_MAX_MS: Final = (2**63 - 1) // 1000  # largest time that microseconds can represent
+_MAX_MS: Final = MAX_INT64 // 1000  # largest time that microseconds can represent
 
 
 def _timestamps(values: pa.Array) -> pa.Array:

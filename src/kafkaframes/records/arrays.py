@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import EncodeError
+from kafkaframes.wire.integers import MAX_INT32
 
 _RECORD_COLUMNS = ("key", "value", "headers")
 _UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
@@ -50,7 +51,7 @@ def repeat_value(value: str | int | None, kind: pa.DataType, count: int) -> pa.A
         return pa.nulls(count, kind)
     if isinstance(value, str):
         text = value.encode()
-        if len(text) * count > np.iinfo(np.int32).max:
+        if len(text) * count > MAX_INT32:
             return pa.repeat(pa.scalar(value, kind), count)
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
         return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], null_count=0)

@@ -11,7 +11,7 @@ from kafkaframes.errors import CorruptRecordError, EncodeError, OptionError
 from kafkaframes.records import layout
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
+from kafkaframes.wire.integers import MAX_INT16, MAX_INT32, MAX_INT64, MIN_INT16, MIN_INT32, MIN_INT64
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 TIMESTAMP_TYPE_BIT = layout.LOG_APPEND_TIME
@@ -84,10 +84,10 @@ _FIELDS_OF_ALL_FORMATS = ("timestamp_type", "last_offset", "max_timestamp")
 _V2_FIELD_DEFAULTS = {name: value for name, value in PLAIN._asdict().items() if name not in _FIELDS_OF_ALL_FORMATS}
 _FIELD_RANGES = {
     "leader_epoch": (MIN_INT32, MAX_INT32),
-    "producer_id": (-(2**63), 2**63 - 1),
-    "producer_epoch": (-(2**15), 2**15 - 1),
+    "producer_id": (MIN_INT64, MAX_INT64),
+    "producer_epoch": (MIN_INT16, MAX_INT16),
     "base_sequence": (NO_SEQUENCE, MAX_INT32),
-    "delete_horizon_ms": (0, 2**63 - 1),
+    "delete_horizon_ms": (0, MAX_INT64),
 }
 
 

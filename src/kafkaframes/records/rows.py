@@ -27,9 +27,9 @@ import pyarrow as pa
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.fields import NO_TIMESTAMP
+from kafkaframes.wire.integers import MAX_INT64
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-_INT64_MAX = 2**63 - 1
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -280,7 +280,7 @@ def _int64s(name: str, array: pa.Array) -> Int64s:
 
 def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     if array is None:
-        if base_offset < 0 or base_offset + count - 1 > _INT64_MAX:
+        if base_offset < 0 or base_offset + count - 1 > MAX_INT64:
             raise EncodeError(f"{count} offsets from {base_offset} on exceed the range 0 to 2^63 - 1").within("offset")
         return np.arange(base_offset, base_offset + count, dtype=np.int64)
     offsets = _int64s("offset", array)

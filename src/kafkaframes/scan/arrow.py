@@ -17,10 +17,11 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import int64_values, repeat_value
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
+from kafkaframes.wire.integers import MAX_INT64
 
 INSTANT_TYPE = pa.timestamp("us", tz="UTC")
 FAR_TIMESTAMPS_COLUMN = "timestampMs"  # column of the timestamps that INSTANT cannot represent, if there are any
-MAX_INSTANT_MS = (2**63 - 1) // 1000
+MAX_INSTANT_MS = MAX_INT64 // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),

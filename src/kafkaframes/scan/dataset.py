@@ -25,12 +25,12 @@ from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, INSTANT_TYPE, separate_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 _TIMESTAMP_COLUMN: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
-_OFFSET_RANGE: Final = range(2**63 - 1)
+_OFFSET_RANGE: Final = range(MAX_INT64)
 _PARTITION_RANGE: Final = range(-1, MAX_INT32)  # -1: partition of a file with a name that does not contain one
 _LOGGER: Final = logging.getLogger("kafkaframes.scan")
 _MILLISECOND_RANGE: Final = range(-1, 2**53)

@@ -14,10 +14,11 @@ from typing import TypeVar
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.where import Instant, milliseconds
+from kafkaframes.wire.integers import MAX_INT64, MIN_INT64
 
 log = logging.getLogger("kafkaframes.scan")
 EARLIEST, LATEST = -2, -1
-NO_START, NO_END = -(2**63), 2**63 - 1  # an offset range without a first offset, and without an end
+NO_START, NO_END = MIN_INT64, MAX_INT64  # an offset range without a first offset, and without an end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
 Name = tuple[str, int]  # topic and partition
 PartitionOffsets = Mapping[Name, int]

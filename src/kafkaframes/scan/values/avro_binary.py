@@ -18,7 +18,6 @@ from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 Convert = Callable[[Any], Any]
-INT64_MAX = 2**63 - 1
 MAX_VARINT_BITS: Final = 64
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkaframes.scan.values.avro_binary import INT64_MAX, describe, encode_bytes, encode_long
+from kafkaframes.scan.values.avro_binary import describe, encode_bytes, encode_long
 from kafkaframes.scan.values.avro_schema import (
     ARRAY,
     BOOLEAN,
@@ -30,7 +30,7 @@ from kafkaframes.scan.values.avro_schema import (
     Json,
 )
 from kafkaframes.scan.values.registry import BadValueError
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 
 def encode_default(schema: AvroType, value: Json) -> bytes:
@@ -66,7 +66,7 @@ def _encode_boolean(schema: AvroType, value: Json) -> bytes | None:
 
 
 def _encode_integer(schema: AvroType, value: Json) -> bytes | None:
-    limit = MAX_INT32 if schema.kind == INT else INT64_MAX
+    limit = MAX_INT32 if schema.kind == INT else MAX_INT64
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return encode_long(value) if is_whole and -limit - 1 <= value <= limit else None
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 
 from kafkaframes.scan.values.avro_binary import (
-    INT64_MAX,
     PRIMITIVE_READERS,
     Convert,
     Read,
@@ -44,7 +43,7 @@ from kafkaframes.scan.values.avro_schema import (
 )
 from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
 from kafkaframes.scan.values.registry import BadValueError
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 NANOSECONDS_PER_MICROSECOND: Final = 1_000  # nanoseconds
 _EXACT_CONTEXT: Final = Context(prec=10_000)
@@ -139,7 +138,7 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
     target = NANOSECONDS_PER_MICROSECOND if is_moment and not name.endswith("nanos") else reader.unit.nanoseconds
     if unit.nanoseconds == target:
         return None
-    limit = MAX_INT32 if reader.kind == INT else INT64_MAX
+    limit = MAX_INT32 if reader.kind == INT else MAX_INT64
     from_nanoseconds, source = unit.nanoseconds, unit.name
 
     def convert(value: int) -> int:

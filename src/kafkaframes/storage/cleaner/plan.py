@@ -26,7 +26,7 @@ from kafkaframes.storage.log.producer_state import (
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The settings of a round of cleaning: topic configuration, broker generation and time.
@@ -117,7 +117,7 @@ class RoundPlan:
     def segments_between(self, start: int, end: int) -> list[Segment]:
         """Return the segments that may contain offsets from ``start`` to before ``end``."""
         segments = self.partition.segments
-        nexts = [segment.base_offset for segment in segments[1:]] + [2**63 - 1]
+        nexts = [segment.base_offset for segment in segments[1:]] + [MAX_INT64]
         return [
             segment
             for segment, next_base in zip(segments, nexts, strict=True)

@@ -15,6 +15,7 @@ import numpy as np
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.wire.integers import MAX_INT64
 
 OWNER, ROW, FIRST, LAST, CLIPPED = range(5)
 NO_COPY = -1  # owner of undecided offsets
@@ -291,7 +292,7 @@ def _group_connected_rows(rows: Rows, start: Ints, stop: Ints) -> Iterator[Rows]
 
 
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-NO_END_OFFSET = 2**63 - 1
+NO_END_OFFSET = MAX_INT64
 _VERIFIED_BATCHES = 4  # number of thinned batches with a checksum that is verified before they count as evidence
 
 

@@ -17,11 +17,11 @@ from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.wire.integers import MAX_INT32, MIN_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64, MIN_INT32, MIN_INT64
 
 _VERSION_LINE = "0"
 _INT32_RANGE = (MIN_INT32, MAX_INT32)
-_INT64_RANGE = (-(2**63), 2**63 - 1)
+_INT64_RANGE = (MIN_INT64, MAX_INT64)
 _TOPIC_ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{22}")
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.wire.integers import MAX_INT32
 
 Int64s = npt.NDArray[np.int64]
 OFFSET_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
@@ -87,7 +88,7 @@ def write_offset_index(index: OffsetIndex) -> bytes:
     Raises:
         LogDirError: an offset or a position does not fit into int32.
     """
-    if len(index) and (index.positions.min() < 0 or index.positions.max() > np.iinfo(np.int32).max):
+    if len(index) and (index.positions.min() < 0 or index.positions.max() > MAX_INT32):
         raise LogDirError("a position does not fit into the 31 bits of an index")
     entries = np.empty(len(index), OFFSET_ENTRY)
     entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
@@ -214,6 +215,6 @@ def _check_increasing(values: Int64s, description: str, width: int, *, file: str
 def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
     """Return the offsets as an index stores them: int32, relative to the segment's base offset."""
     relative = offsets - base_offset
-    if len(relative) and (relative.min() < 0 or relative.max() > np.iinfo(np.int32).max):
+    if len(relative) and (relative.min() < 0 or relative.max() > MAX_INT32):
         raise LogDirError(f"an offset is too far from the segment's base offset {base_offset} for an index")
     return relative.astype(np.int32)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
@@ -53,7 +53,6 @@ _DIRECTORY_PATTERN = re.compile(
 _FILE_PATTERN = re.compile(
     r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?"
 )
-_MAX_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,7 +150,7 @@ class FileName:
         1
         """
         match = _FILE_PATTERN.fullmatch(name)
-        if match is None or int(match["offset"]) > _MAX_OFFSET:
+        if match is None or int(match["offset"]) > MAX_INT64:
             return None
         kind, temporary, epoch = match["kind"], match["temporary"] or "", match["epoch"]
         is_known_kind = kind == "checkpoint" if epoch else kind in (*SEGMENT_KINDS, "snapshot")

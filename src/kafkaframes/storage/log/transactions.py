@@ -33,9 +33,10 @@ from kafkaframes.storage.files.producer_files import (
 )
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.notes import HiddenRecords
+from kafkaframes.wire.integers import MAX_INT64
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
-_NO_MARKER = 2**63 - 1
+_NO_MARKER = MAX_INT64
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ def rebuild_txn_indexes(
         The content of each index, by base offset. The content is empty if the segment has no ABORT marker.
     """
     files = {finding.file for finding in findings if finding.check in _INDEX_CHECKS}
-    nexts = [*(segment.base_offset for segment in partition.segments[1:]), 2**63 - 1]
+    nexts = [*(segment.base_offset for segment in partition.segments[1:]), MAX_INT64]
     transactions = list(aborted_transactions) if files else []
     return {
         segment.base_offset: write_txn_index(

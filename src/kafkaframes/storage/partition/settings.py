@@ -10,7 +10,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, AppendSettings
 from kafkaframes.storage.log.producers import CLIENT, DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
-from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64, MIN_INT64
 
 UNLIMITED = -1
 _DAY_MS = 86_400_000
@@ -74,7 +74,7 @@ class LogSettings:
             ("segment_jitter_ms", 0, MAX_INT64),
             ("segment_index_bytes", 4, MAX_INT32),
             ("index_interval_bytes", 0, MAX_INT32),
-            ("retention_bytes", -MAX_INT64 - 1, MAX_INT64),
+            ("retention_bytes", MIN_INT64, MAX_INT64),
             ("retention_ms", UNLIMITED, MAX_INT64),
             ("file_delete_delay_ms", 0, MAX_INT64),
             ("flush_messages", 1, MAX_INT64),

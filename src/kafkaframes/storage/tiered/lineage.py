@@ -24,10 +24,11 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.tiered.manifest import SegmentMetadata
+from kafkaframes.wire.integers import MAX_INT64
 from kafkaframes.wire.primitives import uuid_to_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_varlong
 
-_NO_END_OFFSET = 2**63 - 1
+_NO_END_OFFSET = MAX_INT64
 
 
 @dataclass(slots=True)

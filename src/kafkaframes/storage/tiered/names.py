@@ -20,7 +20,7 @@ from typing import Final
 
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, split_path
 from kafkaframes.storage.files.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 MANIFEST, LOG, INDEXES = "rsm-manifest", "log", "indexes"
 OBJECT_SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
@@ -35,7 +35,6 @@ _SEGMENT_VIEW_PATTERN = re.compile(
 _PARTITION_VIEW_PATTERN = re.compile(
     rf"(?P<folder>.+-{_ID_PATTERN}/[0-9]{{1,10}})!/(?P<directory>[^/]+)(?:/(?P<name>[^/]+))?/?", re.DOTALL
 )
-_MAX_OFFSET = 2**63 - 1
 
 # Suffix of an index file in the view -> name of the index in the indexes object.
 INDEX_OF_SUFFIX: Final = MappingProxyType(
@@ -72,7 +71,7 @@ class ObjectName:
         True
         """
         match = _OBJECT_PATTERN.fullmatch(name)
-        if match is None or match["suffix"] not in OBJECT_SUFFIXES or int(match["offset"]) > _MAX_OFFSET:
+        if match is None or match["suffix"] not in OBJECT_SUFFIXES or int(match["offset"]) > MAX_INT64:
             return None
         return cls(int(match["offset"]), match["id"], match["suffix"])
 

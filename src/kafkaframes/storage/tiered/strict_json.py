@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.wire.integers import MAX_INT32
+from kafkaframes.wire.integers import MAX_INT32, MAX_INT64, MIN_INT64
 
 _Value = TypeVar("_Value")
 MAX_DIGITS: Final = 20
-_INT64_RANGE: Final = (-(2**63), 2**63 - 1)
+_INT64_RANGE: Final = (MIN_INT64, MAX_INT64)
 
 
 class Fields:
