@@ -7,10 +7,12 @@ names every selected partition, and an offset that the log does not have is an e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.log.discovery import names_file
+from kafkaframes.scan.log.discovery import Log, names_file
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange
+from kafkaframes.scan.log.resolve import end_of, find_times
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -19,7 +21,6 @@ from kafkaframes.scan.ranges import (
     AtTime,
     Bound,
     Name,
-    PartitionOffsets,
     below_start,
     beyond_end,
     offsets_of,
@@ -29,8 +30,6 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 
 
 def resolve_ranges(
@@ -52,9 +51,9 @@ def resolve_ranges(
     logs = _logs_of(directories)
     start, end = selection.log_range
     if (start, end) == (EARLIEST, LATEST):
-        return {partition.directory: ALL_OFFSETS for _, partition in logs}
+        return {log.partition.directory: ALL_OFFSETS for log in logs}
     _check_names(logs, start, end)
-    result = {partition.directory: _resolve(filesystem, partition, start, end) for filesystem, partition in logs}
+    result = {log.partition.directory: _resolve(log, start, end) for log in logs}
     if not any(map(names_file, paths)):
         _check_losses(logs, start, end)
     return result
@@ -72,23 +71,20 @@ def check_offsets(selection: Selection, directories: Iterable[LogDirectory]) -> 
     _check_losses(logs, start, end)
 
 
-_Log = tuple[FileSystem, Partition]
+def _logs_of(directories: Iterable[LogDirectory]) -> list[Log]:
+    return [Log(directory.filesystem, partition) for directory in directories for partition in directory.partitions]
 
 
-def _logs_of(directories: Iterable[LogDirectory]) -> list[_Log]:
-    return [(directory.filesystem, partition) for directory in directories for partition in directory.partitions]
-
-
-def _check_names(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
-    names = {_name(partition) for _, partition in logs}
+def _check_names(logs: Iterable[Log], start: Bound, end: Bound) -> None:
+    names = {_name(log.partition) for log in logs}
     for setting, limit in (("start", start), ("end", end)):
         per_partition(setting, limit, names)
 
 
-def _check_losses(logs: Iterable[_Log], start: Bound, end: Bound) -> None:
-    copies: dict[Name, list[_Log]] = {}
+def _check_losses(logs: Iterable[Log], start: Bound, end: Bound) -> None:
+    copies: dict[Name, list[Log]] = {}
     for log in logs:
-        copies.setdefault(_name(log[1]), []).append(log)
+        copies.setdefault(_name(log.partition), []).append(log)
     for name, copies_of_name in sorted(copies.items()):
         _check_loss(name, copies_of_name, start, end)
 
@@ -97,31 +93,27 @@ def _name(partition: Partition) -> Name:
     return partition.topic, partition.partition
 
 
-def _resolve(filesystem: FileSystem, partition: Partition, start: Bound, end: Bound) -> OffsetRange:
-    name = _name(partition)
-
-    def find(times: PartitionOffsets) -> dict[Name, int | None]:
-        answers = {one: offset_for_timestamp(filesystem, partition, time) for one, time in times.items()}
-        return {one: None if answer is None else answer.offset for one, answer in answers.items()}
-
+def _resolve(log: Log, start: Bound, end: Bound) -> OffsetRange:
+    name = _name(log.partition)
+    find = partial(find_times, {name: log})
     first = offsets_of("start", restrict_bound(start, {name}), [name], find=find)[name]
     end_offset = offsets_of("end", restrict_bound(end, {name}), [name], find=find)[name]
     if first == LATEST:
-        first = log_end_offset(filesystem, partition)
+        first = end_of(log)
     return OffsetRange(NO_START if first == EARLIEST else first, NO_END if end_offset == LATEST else end_offset)
 
 
-def _check_loss(name: Name, copies: list[_Log], start: Bound, end: Bound) -> None:
+def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None:
     """Check that the log has the specified offsets. Times cannot be lost.
 
     Raises:
         OptionError: No copy has an offset.
     """
-    first = min(partition.log_start_offset for _, partition in copies)
+    first = min(log.partition.log_start_offset for log in copies)
     starts, ends = (_offset(limit, name) for limit in (start, end))
     if max(starts, ends) <= first and starts < 0:
         return
-    log_end = max(log_end_offset(filesystem, partition) for filesystem, partition in copies)
+    log_end = max(map(end_of, copies))
     if first == log_end and not isinstance(start, Mapping) and not isinstance(end, Mapping):
         return  # one offset for all partitions, and this one is empty: it has lost no records
     if 0 <= starts < first:

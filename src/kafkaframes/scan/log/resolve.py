@@ -272,14 +272,7 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
         OptionError: A timestamp is later than every record and ``no_match`` is ``error``, or the bounds do not name a
             partition.
     """
-
-    def find(times: PartitionOffsets) -> dict[TopicPartition, int | None]:
-        looked_up = {
-            name: offset_for_timestamp(logs[name].filesystem, logs[name].partition, time)
-            for name, time in times.items()
-        }
-        return {name: None if answer is None else answer.offset for name, answer in looked_up.items()}
-
+    find = partial(find_times, logs)
     starts = offsets_of("start", options.start, logs, find=find, no_match=options.no_match)
     if isinstance(options.start, AtTime):
         starts = {name: end_of(logs[name]) if offset == LATEST else offset for name, offset in starts.items()}
@@ -290,6 +283,14 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
         return firsts, {name: end_of(entry) for name, entry in logs.items()}
 
     return replace(options, start=for_all(options.start, starts, bounds), end=for_all(options.end, ends, bounds))
+
+
+def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int | None]:
+    """Return the offset of the first record at or after the time of each topic partition; None if there is none."""
+    answers = {
+        name: offset_for_timestamp(logs[name].filesystem, logs[name].partition, time) for name, time in times.items()
+    }
+    return {name: None if answer is None else answer.offset for name, answer in answers.items()}
 
 
 def end_of(entry: Log) -> int:
