@@ -85,7 +85,7 @@ def first_far(lines, kind):
     return next(number for number, line in enumerate(lines) if number >= start and kind in line)
 
 
-def without(kind):
+def remove_first_line(kind):
     def change(lines):
         number = first_far(lines, kind)
         return lines[:number] + lines[number + 1 :]
@@ -108,7 +108,8 @@ def other_key(lines):
 
 
 @pytest.mark.parametrize(
-    "change", [without(b'"type":"record"'), without(b'"type":"batch"'), twice(b'"type":"record"'), other_key]
+    "change",
+    [remove_first_line(b'"type":"record"'), remove_first_line(b'"type":"batch"'), twice(b'"type":"record"'), other_key],
 )
 def test_records_that_differ_are_noticed(case, change):
     change_line(case / "truth" / "orders-short-0.records.jsonl.gz", change)

@@ -1,4 +1,4 @@
-"""Commands on a log with transactions: markers decide, and records hidden by an open transaction are reported."""
+"""Commands on a log with transactions follow its markers, and report the records that an open transaction hides."""
 
 import json
 import logging

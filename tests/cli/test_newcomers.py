@@ -1,4 +1,4 @@
-"""Mistakes of newcomers: misspelt commands, closed pipes, files that are not logs, numbers in JSON."""
+"""Mistakes of new users: misspelt commands, closed pipes, files that are not logs, numbers in JSON."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
 
 
 def test_a_repair_that_loses_a_record_is_no_repair(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(repair_module, "_write", lambda task: task.repair.records_read - 1)
+    monkeypatch.setattr(repair_module, "_write_partition", lambda task: task.repair.records_read - 1)
     result = run(log, "--to", tmp_path / "out")
     assert "does not add up" in str(result.exception)
     assert not (tmp_path / "out").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.cli.report import _check, _milliseconds, _write
+from kafkaframes.cli.report import _check_arguments, _milliseconds, _write_page
 from kafkaframes.errors import LogDirError, OptionError
 
 
@@ -22,16 +22,16 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(type(target), "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
         with pytest.raises(LogDirError, match="cannot be written: No space left"):
-            _write("after", str(target))
+            _write_page("after", str(target))
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
-    _write("after \udce9", str(target))
+    _write_page("after \udce9", str(target))
     assert target.read_text() == "after \\udce9"
 
 
 def test_a_destination_is_judged_before_anything_is_read(tmp_path):
     for output, reason in ((str(tmp_path), "is a directory"), (str(tmp_path / "no" / "r"), "does not exist")):
         with pytest.raises(OptionError, match=reason):
-            _check(output, [])
+            _check_arguments(output, [])
     with pytest.raises(OptionError, match="only read"):
-        _check(str(tmp_path / "report.html"), [str(tmp_path)])
-    _check("-", [str(tmp_path)])
+        _check_arguments(str(tmp_path / "report.html"), [str(tmp_path)])
+    _check_arguments("-", [str(tmp_path)])

@@ -321,7 +321,7 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
         elif field.struct is not None and _has(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
-                yield from _codes(child, field.struct, rows, _member(path_of, field.json_name))
+                yield from _codes(child, field.struct, rows, _member_path(path_of, field.json_name))
             else:
                 offsets, parents = child.offsets.to_numpy(), parents_of(child)
                 deeper = _element(path_of, field.json_name, parents, offsets)
@@ -332,7 +332,7 @@ def _join_texts(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _member(path_of: Paths, name: str) -> Paths:
+def _member_path(path_of: Paths, name: str) -> Paths:
     return lambda indexes: _join_texts(path_of(indexes), f"{name}.")
 
 

@@ -60,11 +60,11 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
         text = audit_page(result, paths=paths, version=__version__)
     else:
         text = "\n".join(audit_text.lines(result, verbose=settings.verbose))
-    _write(text, output)
+    _write_text(text, output)
     ctx.exit(result.exit_status)
 
 
-def _write(text: str, output: str | None) -> None:
+def _write_text(text: str, output: str | None) -> None:
     if output is None:
         say(text)
         return

@@ -1,4 +1,4 @@
-"""The outcome of an export, on standard output and standard error: totals, damage, notes, and the state of a table."""
+"""Texts for the outcome of an export or table: totals, table state, damage and notes."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def command(as_json: bool, specs: str | None, **flags: Any) -> None:
         raise OptionError("--specs is for captures and request logs")
     to = flags["output"] or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(flags["generated_at"])
-    _check(to, paths)
+    _check_arguments(to, paths)
     if is_of_traffic:
         _report_traffic(paths, to, kind, when, specs)
     else:
@@ -92,13 +92,13 @@ def _milliseconds(text: str | None) -> int:
         fixed_time = os.environ.get("SOURCE_DATE_EPOCH")
         return int(fixed_time) * 1000 if fixed_time and fixed_time.isdecimal() else time.time_ns() // 1_000_000
     try:
-        flags = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError as error:
         raise OptionError(f"--generated-at {text}: must be a time such as 2026-11-21T15:00:00") from error
-    return int((flags if flags.tzinfo else flags.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _write(text: str, output: str) -> None:
+def _write_page(text: str, output: str) -> None:
     if output == _STANDARD_OUTPUT:
         click.echo(text, nl=not text.endswith("\n"))
         return
@@ -106,7 +106,7 @@ def _write(text: str, output: str) -> None:
         out.write(text.encode("utf-8", "backslashreplace"))
 
 
-def _check(output: str, sources: Sequence[str]) -> None:
+def _check_arguments(output: str, sources: Sequence[str]) -> None:
     """Reject invalid arguments before the sources are read, which can take minutes."""
     target = Path(output)
     if output != _STANDARD_OUTPUT and (target.is_dir() or not target.absolute().parent.is_dir()):
@@ -134,7 +134,7 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
 
     report = make_traffic_report(find_files(paths), specs=specs)
     page = traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
-    _write(page or json.dumps(report.as_json()), to)
+    _write_page(page or json.dumps(report.as_json()), to)
     if report.judged_text:
         say(report.judged_text, err=to == _STANDARD_OUTPUT)
     if to != _STANDARD_OUTPUT:
@@ -154,7 +154,7 @@ def _report_logs(
     options = settings.storage
     with runner(None, jobs, label="measuring") as work:
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
-    _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
+    _write_page(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_report_text(report, to))
     if any(one.check == "unreadable" for one in report.findings):

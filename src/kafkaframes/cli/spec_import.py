@@ -71,12 +71,12 @@ def _directory(folder: Path) -> Iterator[PublishedSpec]:
         if path.suffix in (".zip", ".jar"):
             yield from _file(path)
         elif path.suffix == ".json" and path.is_file():
-            yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name)
+            yield from _read_archive_member(path.as_posix(), path.read_bytes(), module=path.parent.name)
 
 
 def _file(path: Path) -> Iterator[PublishedSpec]:
     if path.suffix not in (".zip", ".jar"):
-        yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
+        yield from _read_archive_member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
         return
     try:
         yield from _archive(path.name, path.read_bytes())
@@ -93,7 +93,7 @@ def _archive(name: str, raw: bytes) -> Iterator[PublishedSpec]:
                 yield from _archive(info.filename, archive.read(info))
             elif info.filename.endswith(".json") and info.file_size <= _MAX_SPEC_BYTES:
                 module = file_name[: version.start()] if version else PurePosixPath(info.filename).parent.name
-                yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
+                yield from _read_archive_member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 
 def _git(path: str) -> Iterator[PublishedSpec]:
@@ -101,7 +101,9 @@ def _git(path: str) -> Iterator[PublishedSpec]:
     listing = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
     for name in sorted(filter(None, listing.decode().split("\0"))):
         if name.endswith(".json"):
-            yield from _member(name, _run_git("show", f"{ref}:{name}"), module=PurePosixPath(name).parent.name)
+            yield from _read_archive_member(
+                name, _run_git("show", f"{ref}:{name}"), module=PurePosixPath(name).parent.name
+            )
 
 
 def _run_git(*arguments: str) -> bytes:
@@ -113,7 +115,7 @@ def _run_git(*arguments: str) -> bytes:
         raise OptionError(f"git {' '.join(arguments)}: {error.stderr.decode(errors='replace').strip()}") from None
 
 
-def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[PublishedSpec]:
+def _read_archive_member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[PublishedSpec]:
     """Yield a file if it is a spec: always if the command line names it, else if its content looks like one."""
     if is_named or b'"validVersions"' in text:
         releases = _RELEASE.findall(path)

@@ -46,7 +46,9 @@ def check_version(spec: MessageSpec, version: int | None) -> int:
 
 @click.command("list")
 @click.argument("pattern", required=False, default="")
-@click.option("--records", is_flag=True, help="The records of Kafka's own topics and files, not the APIs.")
+@click.option(
+    "--records", is_flag=True, help="List the records of Kafka's internal topics and files instead of the APIs."
+)
 @json_option_of("One JSON object a line.")
 def list_messages(pattern: str, records: bool, as_json: bool) -> None:
     """List the messages of the catalog: APIs by key with their versions, or records by module.

@@ -33,7 +33,7 @@ command = connecting_group("topics", "List, create, describe, alter and delete t
 
 @command.command("list")
 @with_admin
-@click.option("--internal", is_flag=True, help="Also list Kafka's own topics.")
+@click.option("--internal", is_flag=True, help="Also list internal topics.")
 @as_json_option
 def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
     """List the topics, their partitions and ids."""

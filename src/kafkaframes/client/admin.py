@@ -803,14 +803,15 @@ def _token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
 
 def _classic_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member(entry, entry.group_instance_id, _decode_assignment(entry.member_assignment)) for entry in match.members
+        _member_description(entry, entry.group_instance_id, _decode_assignment(entry.member_assignment))
+        for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, match.protocol_type, match.protocol_data, members)
 
 
 def _new_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member(
+        _member_description(
             entry, entry.instance_id, [(row.topic_name, row.partitions) for row in entry.assignment.topic_partitions]
         )
         for entry in match.members
@@ -818,7 +819,9 @@ def _new_group(match: Any) -> GroupDescription:
     return GroupDescription(match.group_id, match.group_state, "consumer", match.assignor_name, members)
 
 
-def _member(entry: Any, instance_id: str | None, assignment: Iterable[tuple[str, Iterable[int]]]) -> MemberDescription:
+def _member_description(
+    entry: Any, instance_id: str | None, assignment: Iterable[tuple[str, Iterable[int]]]
+) -> MemberDescription:
     partitions = tuple(TopicPartition(topic, number) for topic, numbers in assignment for number in numbers)
     return MemberDescription(entry.member_id, instance_id, entry.client_id, entry.client_host, partitions)
 

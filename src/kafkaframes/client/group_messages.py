@@ -81,7 +81,7 @@ class GroupMessages:
             return JoinGroupAnswer(answer.member_id, -1)
         self._check(answer.error_code, f"joining group {self._group_id}")
         is_leader = answer.leader == answer.member_id
-        members = {entry.member_id: _member(entry) for entry in answer.members} if is_leader else None
+        members = {entry.member_id: _read_member(entry) for entry in answer.members} if is_leader else None
         generation, protocol = answer.generation_id, answer.protocol_name
         return JoinGroupAnswer(answer.member_id, generation, protocol, members, answer.skip_assignment)
 
@@ -179,7 +179,7 @@ def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
     return (TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions)
 
 
-def _member(row: Any) -> Member:
+def _read_member(row: Any) -> Member:
     body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
     owned_partitions = tuple(_partitions(body.owned_partitions))
     return Member(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)

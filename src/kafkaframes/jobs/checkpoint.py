@@ -157,7 +157,7 @@ def convert_checkpoint(
             if note is not None and target == "kafka":
                 file = copy / "sources" / str(number) / "0"
                 file.parent.mkdir(parents=True, exist_ok=True)
-                _write(file, f"\0{_VERSION}\n{json.dumps(_rename_topics(note, new_names), separators=(',', ':'))}")
+                _write_text(file, f"\0{_VERSION}\n{json.dumps(_rename_topics(note, new_names), separators=(',', ':'))}")
     return read_checkpoint(target_path)
 
 
@@ -228,7 +228,7 @@ def _operators(state: Path) -> Iterator[str]:
                 yield "an operator"
 
 
-def _write(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     """Write a file, and remove Hadoop's checksum file of the previous contents."""
     with atomic.name_path_in_errors(path):
         path.write_text(text, encoding="utf-8")
@@ -263,4 +263,4 @@ def _rewrite(path: Path, new_names: Mapping[str, str]) -> None:
         if offsets is not None and (offsets != json.loads(line) or new_names.keys() & offsets.keys()):
             new_lines[index] = json.dumps(_rename_topics(offsets, new_names), separators=(",", ":"))
     if new_lines != old_lines:
-        _write(path, "\n".join(new_lines))
+        _write_text(path, "\n".join(new_lines))

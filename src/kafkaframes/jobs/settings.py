@@ -124,7 +124,7 @@ def check_values(settings: Any) -> None:
             raise OptionError(f"`{entry.name}` is at least {minimum}, not {value}")
 
 
-class Checked:
+class ValidatedSettings:
     """Base class of settings that are validated on construction."""
 
     __slots__ = ()
@@ -137,12 +137,12 @@ class Checked:
         """
         self._normalize()
         check_values(self)
-        self._refuse()
+        self._reject_conflicts()
 
     def _normalize(self) -> None:
         """Replace values by equal ones in the form that the settings store."""
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         """Reject settings that contradict each other."""
 
 
@@ -199,7 +199,7 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSettings(SourceSettings, Checked):
+class PartitionSettings(SourceSettings, ValidatedSettings):
     """Settings that select topic partitions of the sources. Default: all."""
 
     topics: str | Sequence[str] = setting((), "Topic to select: a name or pattern; repeatable.", flag="-t --topic")
@@ -210,7 +210,7 @@ class PartitionSettings(SourceSettings, Checked):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, single) else tuple(value))
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         _ = self.selection
 
     @property
@@ -259,7 +259,7 @@ class RangeSettings(PartitionSettings):
         """
         return Selection(topics=self.topics, partitions=self.partitions, start=self.start, end=self.end)
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         check_batch_start(self.selection.log_range[0])
 
     @property
@@ -355,8 +355,8 @@ class RewriteSettings(RangeSettings):
             }
         return values
 
-    def _refuse(self) -> None:
-        RangeSettings._refuse(self)  # slots=True creates the class again, so super() would fail
+    def _reject_conflicts(self) -> None:
+        RangeSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail
         if self.codec == "zstd" and self.record_format in (0, 1):
             raise OptionError(f"zstd needs format 2, not {self.record_format}")
         if self.level is not None:
@@ -414,7 +414,7 @@ class CompactSettings(PartitionSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairSettings(Checked):
+class RepairSettings(ValidatedSettings):
     """Settings of ``repair_log``."""
 
     as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")

@@ -205,7 +205,7 @@ def build_rows(
     check_options(record_format, codec, fields, batch_bytes, batch_records)
     _check_rows(rows, record_format)
     starts = _split(rows, record_format, codec, fields, batch_bytes, batch_records or rows.size + 1)
-    return _write(rows, _table(rows, starts, codec, fields), record_format, codec, level, fields)
+    return _encode_batches(rows, _table(rows, starts, codec, fields), record_format, codec, level, fields)
 
 
 def build_batch(
@@ -230,7 +230,7 @@ def build_batch(
     check_options(record_format, codec, fields, 1, None)
     _check_rows(rows, record_format)
     table = _table(rows, np.array([start], np.int64), codec, fields, stop)
-    return _write(rows, table, record_format, codec, level, fields)
+    return _encode_batches(rows, table, record_format, codec, level, fields)
 
 
 def build_batches(
@@ -262,7 +262,7 @@ def build_batches(
     table = _table(rows, starts, codec, BatchFields())
     _set_headers(table, fields, codec)
     _check_deltas(rows, table)
-    batches = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
+    batches = memoryview(_encode_batches(rows, table, record_format, codec, level, fields[0]))
     ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(batches, len(starts))
     return [bytes(batches[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -435,7 +435,9 @@ def _check_deltas(rows: Rows, table: Table) -> None:
         )
 
 
-def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
+def _encode_batches(
+    rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields
+) -> bytes:
     output = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:

@@ -75,7 +75,7 @@ class Where:
         return first, max(first, end if limit is None else min(end, limit))
 
     def rows(self, timestamps: pa.Array) -> Flags | None:
-        """Return a mask of the rows with timestamps (milliseconds) in range; None if all are."""
+        """Return a mask of the rows with a timestamp (milliseconds) in the range; None if all rows match."""
         if not self.has_times:
             return None
         import numpy as np

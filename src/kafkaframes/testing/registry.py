@@ -231,18 +231,18 @@ def _read_schema(request: HttpRequest) -> Schema:
 
 def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
     if schema_type not in SCHEMA_TYPES:
-        _refuse(f"Invalid schema type {schema_type[:60]}, there are {', '.join(SCHEMA_TYPES)}")
+        _reject_schema(f"Invalid schema type {schema_type[:60]}, there are {', '.join(SCHEMA_TYPES)}")
     if not text.strip():
-        _refuse("Empty schema")
+        _reject_schema("Empty schema")
     if schema_type != "PROTOBUF":
         try:
             text = json.dumps(json.loads(text), separators=(",", ":"))
         except (ValueError, RecursionError) as error:
-            _refuse(f"Invalid schema: no JSON: {error}")
+            _reject_schema(f"Invalid schema: no JSON: {error}")
     return Schema(text, schema_type, json.dumps(references, sort_keys=True))
 
 
-def _refuse(reason: str) -> NoReturn:
+def _reject_schema(reason: str) -> NoReturn:
     raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_SCHEMA)
 
 

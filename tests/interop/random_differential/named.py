@@ -59,7 +59,7 @@ def of_kind(ours: Any, theirs: Any) -> bool:
     return isinstance(ours, list) and isinstance(theirs, list)
 
 
-def has_other_refusal(ours: Any, theirs: Any) -> bool:
+def differs_in_rejection(ours: Any, theirs: Any) -> bool:
     """Return whether Kafka failed where we refuse."""
     return theirs == -1 and ours != 0
 
@@ -106,7 +106,7 @@ NAMED = (
         ".*",
         r"(?i)errorCode$",
         "if Kafka fails internally (UNKNOWN_SERVER_ERROR), the broker returns the specific error",
-        has_other_refusal,
+        differs_in_rejection,
     ),
     Named("AddPartitionsToTxn", r"^\$$", "Kafka never responds to version 4 without transactions", never_answered),
     Named(

@@ -9,7 +9,7 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.jobs.restore.test_restore import NOW_MS, SOURCES, log_of, new_ids, rows, without
+from tests.jobs.restore.test_restore import NOW_MS, SOURCES, drop_columns, log_of, new_ids, rows
 
 import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
@@ -51,7 +51,7 @@ def test_an_export_comes_back_as_it_was(tmp_path, source):
     for name, partition in log_of(source).items():
         if not name.topic.startswith("__"):
             expected_rows = [row for row in rows(partition) if not row["control"]]
-            assert without(rows(new[name]), "transactional") == without(expected_rows, "transactional")
+            assert drop_columns(rows(new[name]), "transactional") == drop_columns(expected_rows, "transactional")
     assert max(partition.segments for partition in report.partitions) > 2
     assert verify(discover(str(tmp_path / "new"))).findings == []
     assert restore_export(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before

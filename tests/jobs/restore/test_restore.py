@@ -81,7 +81,7 @@ def rows(partition):
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def without(rows_found, *names):
+def drop_columns(rows_found, *names):
     return [{name: value for name, value in row.items() if name not in names} for row in rows_found]
 
 
@@ -264,7 +264,7 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
         ):
             got = rows(new[part][name])
             changed_columns = () if offsets == "keep" else ("offset",)
-            assert without(got, *changed_columns) == without(expected_rows, *changed_columns), (part, name)
+            assert drop_columns(got, *changed_columns) == drop_columns(expected_rows, *changed_columns), (part, name)
             if changed_columns:
                 assert [row["offset"] for row in got] == list(range(len(got)))
     for part in new:
@@ -283,7 +283,7 @@ def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, co
     source = write_log(tmp_path / "old", holey, base=90)
     restore_log(source, tmp_path / "new", offsets="reassign", start_offset=1000, leader_epoch=5)
     old, new = (rows(log_of(path)[TopicPartition("t", 0)]) for path in (source, tmp_path / "new"))
-    assert without(new, "offset") == without(old, "offset")
+    assert drop_columns(new, "offset") == drop_columns(old, "offset")
     assert [row["offset"] for row in new] == list(range(1000, 1073))
     assert verify(discover(str(tmp_path / "new"))).findings == []
 
@@ -454,7 +454,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
         new = moved_commits[CommitKey(key.group, topic, key.partition)].offset
         rest = [row for row in rows(before[TopicPartition(key.topic, key.partition)]) if row["offset"] >= one.offset]
         now = [row for row in rows(after[TopicPartition(topic, key.partition)]) if row["offset"] >= new]
-        assert without(now, "offset") == without(rest, "offset")
+        assert drop_columns(now, "offset") == drop_columns(rest, "offset")
     some = restore_log(source, tmp_path / "some", topics=("ledger",), offsets_partitions=7)
     assert some.groups.dropped["of a partition that is not restored"] == len(old) - some.groups.commits
     assert sum(one.topic == "__consumer_offsets" for one in log_of(tmp_path / "some")) == 7

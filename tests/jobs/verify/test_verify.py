@@ -28,10 +28,10 @@ def find_problems(
 ) -> list[tuple[str, int | None]]:
     report = verify(discover(str(path)), deep=deep)
     assert report.is_sound == all(finding.severity < Severity.ERROR for finding in report.findings)
-    return [(one.check, one.position) for one in find_unexpected(report) if one.severity >= least]
+    return [(one.check, one.position) for one in find_unexpected_findings(report) if one.severity >= least]
 
 
-def find_unexpected(report) -> list[Finding]:
+def find_unexpected_findings(report) -> list[Finding]:
     """Return the findings but the open transactions at the ends of these logs, whose brokers were stopped in them."""
     return [finding for finding in report.findings if finding.check != "open-transaction"]
 
@@ -40,7 +40,7 @@ def find_unexpected(report) -> list[Finding]:
 @pytest.mark.parametrize("deep", [False, True])
 def test_healthy_logs_give_nothing(name, deep):
     report = verify(discover(str(LOGS / name)), deep=deep)
-    assert [one for one in find_unexpected(report) if one.severity > Severity.NOTE] == []
+    assert [one for one in find_unexpected_findings(report) if one.severity > Severity.NOTE] == []
     assert report.is_sound
     assert report.batches > 100
     assert report.as_json()["sound"] is True
@@ -192,7 +192,7 @@ def test_a_transaction_index_that_differs_is_in_the_verdict(log, name, raw, mess
     else:
         (log / name).write_bytes(raw)
     report = verify(discover(str(log)))
-    assert any(message in one.message for one in find_unexpected(report))
+    assert any(message in one.message for one in find_unexpected_findings(report))
     caveat = "1 transaction index differs from its markers"
     assert caveat in report.as_json()["caveats"]
     assert report.is_sound

@@ -39,7 +39,7 @@ _FIRST_VERSION_WITH_GROUP_ERROR = 6
 _DEAD_STATE = "Dead"
 
 
-def _refuse(request: _JoinGroup, code: int) -> Answer:
+def _error_response(request: _JoinGroup, code: int) -> Answer:
     name = "" if request.version < _FIRST_VERSION_WITH_NULL_PROTOCOL else None
     return request.response(error_code=code, generation_id=-1, protocol_name=name)
 
@@ -58,7 +58,7 @@ def _refuse(request: _JoinGroup, code: int) -> Answer:
         "v9+": "a static leader that rejoins may skip the assignment (KIP-814)",
     },
     rights=(Right("READ", "GROUP", "group_id"),),
-    refuse=_refuse,
+    refuse=_error_response,
 )
 def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     body, version = request.body, request.version

@@ -59,7 +59,7 @@ _SETTINGS_PER_ROW = 4  # take as long as a row of other APIs
 )
 def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
     if not all(is_type(broker, resource.resource_type) for resource in request.body.resources):
-        return _refuse(request, ErrorCode.INVALID_REQUEST)
+        return _error_response(request, ErrorCode.INVALID_REQUEST)
     return broker.changes.rows(
         request.body.resources,
         partial(_result, request, broker),
@@ -84,7 +84,7 @@ def _result(
     )
 
 
-def _refuse(request: _DescribeConfigs, code: int) -> Answer:
+def _error_response(request: _DescribeConfigs, code: int) -> Answer:
     row = request.response.DescribeConfigsResult
     rows = [
         row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)

@@ -211,7 +211,9 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     infos = {}
     for name in sorted({*groups_by_name, *offset_store.offsets_by_group}):
         group: Any = groups_by_name.get(name)
-        members = () if group is None else tuple(_member(state, group, member) for member in group.members.values())
+        members = (
+            () if group is None else tuple(_member_info(state, group, member) for member in group.members.values())
+        )
         offsets = {
             topic_partition: commit.offset
             for topic_partition, commit in sorted(offset_store.group_offsets(name).items())
@@ -221,7 +223,7 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     return infos
 
 
-def _member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
+def _member_info(state: BrokerState, group: Any, member: Any) -> MemberInfo:
     instance_id = getattr(member, "instance_id", None)
     assignment = _assignment(state, group, member)
     return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)

@@ -61,7 +61,7 @@ def _write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> dict
         transactions.kept_transactions = []
         base = group[0].base_offset
         chunks = read_kept_batches(disk, sources_of(plan, group, settings), filter_, transactions)
-        _write(disk, path_of(plan.partition.directory, base, "log"), chunks, is_stopped)
+        _write_file(disk, path_of(plan.partition.directory, base, "log"), chunks, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept_transactions)
         _keep_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
@@ -88,7 +88,7 @@ def _settings(due: CleaningRange) -> CleanerSettings:
     )
 
 
-def _write(
+def _write_file(
     disk: OnlineDisk, path: str, chunks: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
 ) -> None:
     """Write a file of chunks, and flush it."""
@@ -137,4 +137,4 @@ def _write_indexes(
     if kept_transactions:
         index_files["txnindex"] = write_txn_index(kept_transactions)
     for kind, content in index_files.items():
-        _write(disk, path_of(directory, base, kind), [content])
+        _write_file(disk, path_of(directory, base, kind), [content])

@@ -408,19 +408,19 @@ class _HttpConnection(BaseHTTPRequestHandler):
         except _TooLongError:
             self.close_connection = True
             self.requestline, self.request_version, self.command = "", self.protocol_version, ""
-            self._refuse(431, f"a header has at most {MAX_HEAD_BYTES} bytes")
+            self._send_error(431, f"a header has at most {MAX_HEAD_BYTES} bytes")
 
     def do_GET(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or len(self.headers.get_all("Content-Length", ())) > 1:
-            self._refuse(
+            self._send_error(
                 HTTPStatus.NOT_IMPLEMENTED, "a body requires exactly one Content-Length and no Transfer-Encoding"
             )
             return
         max_body_bytes = self.server.owner.max_body_bytes
         if not (length.isascii() and length.isdecimal()) or int(length) > max_body_bytes:
             reason = f"a body has a Content-Length of at most {max_body_bytes} bytes"
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+            self._send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
             return
         refusal = self.server.owner.check_request(self.command, self.headers, has_body=length != "0")
         if refusal is not None:
@@ -433,7 +433,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - names of the standard library
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _send_error(self, status: int, reason: str) -> None:
         self.close_connection = True
         self._send(status, {"error_code": int(status), "message": reason})
 

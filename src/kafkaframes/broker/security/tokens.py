@@ -132,7 +132,7 @@ def decode_part(part: str) -> bytes:
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        json_object = json.loads(decode_part(part), object_pairs_hook=_without_doubles, parse_constant=_refuse)
+        json_object = json.loads(decode_part(part), object_pairs_hook=_without_doubles, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise AuthenticationError("the token is not JSON") from None
     if not isinstance(json_object, dict):
@@ -149,7 +149,7 @@ def _without_doubles(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 

@@ -344,7 +344,8 @@ _TOPIC_TEXTS: Mapping[str, str] = {
     "message.format.version": "Record format of the log, as the Kafka release that introduced it.",
     "message.timestamp.after.max.ms": "Largest difference of a timestamp after the broker's time, in milliseconds.",
     "message.timestamp.before.max.ms": "Largest difference of a timestamp before the broker's time, in milliseconds.",
-    "message.timestamp.difference.max.ms": "Older name of both limits of timestamps, in milliseconds.",
+    "message.timestamp.difference.max.ms": "Older setting for both timestamp limits (before and after), in "
+    "milliseconds.",
     "message.timestamp.type": "Timestamps of records: the client's (CreateTime) or the broker's (LogAppendTime).",
     "min.cleanable.dirty.ratio": "Smallest ratio of uncompacted bytes at which a log is compacted.",
     "min.compaction.lag.ms": "Shortest time before a record is compacted, in milliseconds.",

@@ -31,7 +31,7 @@ class FormError(KafkaframesError):
     """A field has an invalid value."""
 
 
-def _refuse(path: str, expectation: str, value: Any) -> FormError:
+def _form_error(path: str, expectation: str, value: Any) -> FormError:
     value_text = repr(value)
     return FormError(
         f"{path or 'it'} is {expectation}, not "
@@ -42,14 +42,14 @@ def _refuse(path: str, expectation: str, value: Any) -> FormError:
 def _number(min_value: int, max_value: int) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
-            raise _refuse(path, f"a whole number from {min_value} to {max_value}", value)
+            raise _form_error(path, f"a whole number from {min_value} to {max_value}", value)
 
     return check
 
 
 def _text(value: Any, path: str) -> None:
     if not isinstance(value, str):
-        raise _refuse(path, "a text", value)
+        raise _form_error(path, "a text", value)
 
 
 def _text_or_null(value: Any, path: str) -> None:
@@ -59,21 +59,21 @@ def _text_or_null(value: Any, path: str) -> None:
 
 def _any_number(value: Any, path: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _refuse(path, "a number", value)
+        raise _form_error(path, "a number", value)
 
 
 def _base64(value: Any, path: str) -> None:
     try:
         base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise _refuse(path, "base64", value) from None
+        raise _form_error(path, "base64", value) from None
 
 
 def _hex(value: Any, path: str) -> None:
     try:
         bytes.fromhex(value)
     except (TypeError, ValueError):
-        raise _refuse(path, "hexadecimal digits", value) from None
+        raise _form_error(path, "hexadecimal digits", value) from None
 
 
 def _topic_id(value: Any, path: str) -> None:
@@ -82,25 +82,25 @@ def _topic_id(value: Any, path: str) -> None:
     except (TypeError, ValueError, binascii.Error):
         is_id = False
     if not is_id:
-        raise _refuse(path, f"an id of {_ID_LENGTH} characters", value)
+        raise _form_error(path, f"an id of {_ID_LENGTH} characters", value)
 
 
 def _topic_name(value: str, path: str) -> None:
     try:
         check_topic(value)
     except OptionError:
-        raise _refuse(path, "the name of a topic", value) from None
+        raise _form_error(path, "the name of a topic", value) from None
 
 
 def _node_id(value: str, path: str) -> None:
     if not (value.isascii() and value.isdecimal() and str(int(value)) == value):
-        raise _refuse(path, "the id of a node", value)
+        raise _form_error(path, "the id of a node", value)
 
 
 def _map(value_form: Form, *, name: Form = _text) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            raise _refuse(path, "an object", value)
+            raise _form_error(path, "an object", value)
         for key, item in value.items():
             name(key, f"a name in {path}")
             value_form(item, f"{path}.{key}")
@@ -113,7 +113,7 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
 
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            raise _refuse(path, "an object", value)
+            raise _form_error(path, "an object", value)
         for key in fields:
             if key not in value:
                 raise FormError(f"{path or 'it'} has no field {key!r}")
@@ -129,7 +129,7 @@ def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is
 def _list(item_form: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
-            raise _refuse(path, "a list", value)
+            raise _form_error(path, "a list", value)
         for number, item in enumerate(value):
             item_form(item, f"{path}[{number}]")
 
@@ -139,7 +139,7 @@ def _list(item_form: Form) -> Form:
 def _row(*forms: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list) or len(value) != len(forms):
-            raise _refuse(path, f"a list of {len(forms)}", value)
+            raise _form_error(path, f"a list of {len(forms)}", value)
         for number, (form, item) in enumerate(zip(forms, value, strict=True)):
             form(item, f"{path}[{number}]")
 

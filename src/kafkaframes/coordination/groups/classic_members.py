@@ -201,7 +201,7 @@ class ClassicMembers:
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
         """Handle a SyncGroup request: return the member's current assignment."""
         try:
-            member = self._member(group, request.member_id, request.instance_id, request.generation)
+            member = self._find_member(group, request.member_id, request.instance_id, request.generation)
             name = member.classic.protocols[0][0] if member.classic is not None else ""
             if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -215,7 +215,7 @@ class ClassicMembers:
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER, name)
 
     @staticmethod
-    def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+    def _find_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         member = group.member(member_id, instance_id)
         if member.classic is None:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -225,7 +225,7 @@ class ClassicMembers:
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Extend the member's session. Return REBALANCE_IN_PROGRESS if the member has to rejoin."""
-        member = self._member(group, member_id, instance_id, generation)
+        member = self._find_member(group, member_id, instance_id, generation)
         joining = group.rebalances.get(member_id)
         self.groups.restart_timers(group, member, keeps_rebalance=True)
         # Kafka computes an assignment only in heartbeats of the consumer protocol, which classic members do not send.

@@ -280,7 +280,7 @@ def scale_outcome(outcome: WeighingResult, rates: Sequence[Rate], question: Ques
 def _example_weights(question: Question, rate: Rate) -> dict[tuple[str, str], Weight]:
     bench = Bench(question)
     for direction in bench.proposal.directions:
-        form = bench.sent_form(rate.api_key, rate.api_version, direction)
+        form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
             bench.weigh(example_messages(form, direction))
     return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}

@@ -201,11 +201,11 @@ class Bench:
         """Return the layouts to compare for messages of an API, version and direction."""
         message_kind = key, version, direction
         if message_kind not in self._layouts:
-            sent_plan = self.sent_form(key, version, direction)
+            sent_plan = self.form_on_the_wire(key, version, direction)
             self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.question.after))
         return self._layouts[message_kind]
 
-    def sent_form(self, key: int, version: int, direction: str) -> Form:
+    def form_on_the_wire(self, key: int, version: int, direction: str) -> Form:
         """Return the form of messages on the wire."""
         return Form(self.question.apis.spec(key, direction, version), version, self.question.header(direction))
 
@@ -234,7 +234,7 @@ class _LayoutSizes:
 
     def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
         self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
-        self.sent_form = bench.sent_form(messages.api_key, messages.api_version, messages.direction)
+        self.sent_form = bench.form_on_the_wire(messages.api_key, messages.api_version, messages.direction)
         self.plans = bench.plan(self.sent_form), bench.plan(layout.before), bench.plan(layout.after)
 
     @property

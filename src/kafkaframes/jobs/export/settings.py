@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import POSITION, Checked, setting
+from kafkaframes.jobs.settings import POSITION, ValidatedSettings, setting
 from kafkaframes.scan.ranges import Limit
 from kafkaframes.scan.selection import Isolation, OnDamage, Selection
 from kafkaframes.scan.where import TimeRange, where_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RangeSettings(Checked):
+class RangeSettings(ValidatedSettings):
     """Settings that select records in topics. They are keywords of ``scan_log`` and ``scan_topic`` too."""
 
     partitions: int | Sequence[int] = setting(
@@ -141,7 +141,7 @@ class ExportSettings(LogSourceSettings, ConditionSettings):
         """Return the settings of all tasks of an export to files. The plan sets the isolation level."""
         return replace(self.task_settings(to), form=self.format, base64=self.base64)
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         if self.base64 and self.format != "csv":
             raise OptionError(
                 '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
-from kafkaframes.jobs.settings import Checked, setting
+from kafkaframes.jobs.settings import ValidatedSettings, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP_OFFSETS: Final = "keep"
@@ -20,7 +20,7 @@ KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # topic setting of kafkafr
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorSettings(Checked):
+class MirrorSettings(ValidatedSettings):
     """Settings of ``mirror_topics``. Client properties have Kafka's names. Intervals only apply with ``follow``."""
 
     topics: Sequence[str] = setting(
@@ -57,7 +57,7 @@ class MirrorSettings(Checked):
     group_interval_s: float = setting(5.0, "Interval between copies of committed offsets.")
     topic_interval_s: float = setting(10.0, "Interval between searches for new topics and partitions.")
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         if self.follow and self.dry_run:
             raise OptionError("`dry_run` and `follow` exclude each other; give only one")
 

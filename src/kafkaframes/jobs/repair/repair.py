@@ -230,12 +230,12 @@ def write_repaired(
         with atomic.name_path_in_errors(path):
             path.mkdir()
         tasks.append(WriteTask(empty_directory, repair, settings, str(path)))
-    for repair, written_records in zip(repairs, run(_write, tasks), strict=True):
+    for repair, written_records in zip(repairs, run(_write_partition, tasks), strict=True):
         repair.records_written = written_records
         check_row_counts(repair.records_read, written_records, {}, where=repair.name)
 
 
-def _write(task: WriteTask) -> int:
+def _write_partition(task: WriteTask) -> int:
     """Write one partition, and return the number of records in its new segments."""
     _write_files(task)
     local = LocalFileSystem()

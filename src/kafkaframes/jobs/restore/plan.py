@@ -220,7 +220,9 @@ def check_topic_name(name: str) -> None:
     """
     names.check_topic(name)
     if name.startswith("__"):
-        raise OptionError(f"{name!r} cannot be the name of a restored topic: names of Kafka's own topics begin with __")
+        raise OptionError(
+            f"{name!r} cannot be the name of a restored topic: names of Kafka's internal topics begin with __"
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- partitions

@@ -142,8 +142,8 @@ class RestoreSettings(RangeSettings):
     cluster_id: str | None = setting(None, "The cluster id of the new single node. Default: a new one.")
     release: str = setting(DEFAULT_RELEASE, "Kafka release of the new single node.", choices=tuple(RELEASES))
 
-    def _refuse(self) -> None:
-        RangeSettings._refuse(self)  # slots=True creates the class again, so super() would fail
+    def _reject_conflicts(self) -> None:
+        RangeSettings._reject_conflicts(self)  # slots=True creates the class again, so super() would fail
         if self.start_offset and self.offsets != REASSIGN:
             raise OptionError("`start_offset` is for offsets that are reassigned")
         if self.segment_bytes is not None and self.segment_bytes > MAX_INT32:

@@ -72,7 +72,7 @@ class TopicTableSettings(ConditionSettings):
     )
     table: str | None = setting(None, "Iceberg table in the catalog. Default: kafka.records.", default_text="NS.NAME")
 
-    def _refuse(self) -> None:
+    def _reject_conflicts(self) -> None:
         if self.overwrite and (self.continuous or self.is_latest):
             other = "`continuous`" if self.continuous else "`mode` latest"
             raise OptionError(f"`overwrite` replaces the content once; it cannot be set with {other}")

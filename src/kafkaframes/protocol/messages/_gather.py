@@ -155,7 +155,7 @@ class Gatherer:
         elements = _cast(array.flatten(), item.type, path)
         self.lengths[item.level] = len(elements)
         alive = np.repeat(live & _valid(array), counts)
-        tag, data = (_member(elements, child, path) for child in item.children)
+        tag, data = (_select_field(elements, child, path) for child in item.children)
         self.refuse(alive & ~(_valid(tag) & _valid(data) & _valid(elements)), item.level, path, "null")
         numbers = pc.fill_null(tag, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         before = np.concatenate(([-1], numbers[:-1])) if len(numbers) else numbers
@@ -293,7 +293,7 @@ def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
         raise EncodeError(f"field {path} is {array.type}, not {to}: {error}") from None
 
 
-def _member(structs: pa.Array, node: TypeNode, path: str) -> pa.Array:
+def _select_field(structs: pa.Array, node: TypeNode, path: str) -> pa.Array:
     """Return a field of a struct array by name, cast to its type; all null if the structs lack the field."""
     index = structs.type.get_field_index(node.name)
     if index < 0:

@@ -336,7 +336,7 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
         _open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
     ]
     if on_damage == "fail":
-        _refuse(batch, internal_records)
+        _raise_decode_error(batch, internal_records)
     if on_damage == "drop":
         is_valid = [internal_record.error is None for internal_record in internal_records]
         batch = batch.filter(pa.array(is_valid, pa.bool_()))
@@ -361,7 +361,7 @@ def _open(
     return open_control_record(key, value) if control else open_record(topic, key, value)
 
 
-def _refuse(batch: pa.RecordBatch, internal_records: Sequence[InternalRecord]) -> None:
+def _raise_decode_error(batch: pa.RecordBatch, internal_records: Sequence[InternalRecord]) -> None:
     for row, entry in enumerate(internal_records):
         if entry.error is not None:
             topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))

@@ -82,7 +82,7 @@ class RoundPlan:
     """The range of a round, and the state that it needs.
 
     Attributes:
-        first_dirty_offset: first offset with keys that are added to the map.
+        first_dirty_offset: start of the dirty part. Keys from this offset on are added to the offset map.
         first_uncleanable_offset: base offset of the first segment that the round does not change.
         aborted_transactions: aborted transactions of the partition, in the order of their markers.
         findings: transaction indexes that differ from the markers, and swap files that are read as segments.

@@ -172,7 +172,7 @@ def clean_partition(
     latest = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     try:
         with write_directory(destination) as directory:
-            result = _write(filesystem, plan, settings, latest, directory)
+            result = _write_segments(filesystem, plan, settings, latest, directory)
     except OverflowingError:  # as in Kafka: split the segment and start the round again
         return clean_partition(
             *_split_overflowing_segments(filesystem, partition), settings, destination, map_bytes=map_bytes
@@ -190,7 +190,7 @@ def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) ->
     return view, split_log
 
 
-def _write(
+def _write_segments(
     filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
     end_offset = plan.first_uncleanable_offset

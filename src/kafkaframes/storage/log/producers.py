@@ -334,7 +334,7 @@ class Producers:
         return min((*self.open, *self.unreplicated_transactions), default=None)
 
 
-def _refuse(exception: str, reason: str) -> AppendRefusedError:
+def _append_error(exception: str, reason: str) -> AppendRefusedError:
     return AppendRefusedError(exception, reason)
 
 
@@ -344,7 +344,7 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
     is_open = state.current_txn_first_offset != NONE
     if is_open and not header.is_transactional and origin != REPLICATION:
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
-        raise _refuse("InvalidTxnStateException", reason)
+        raise _append_error("InvalidTxnStateException", reason)
     delta = header.last_offset - header.base_offset
     new_batch = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
     current = state.of_epoch(header.producer_epoch)
@@ -366,7 +366,7 @@ def _after_marker(
     _check_epoch(state, marker.producer_epoch, marker.offset, origin)
     if state.coordinator_epoch > marker.coordinator_epoch and origin != REPLICATION:
         reason = f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}"
-        raise _refuse("TransactionCoordinatorFencedException", f"producer {marker.producer_id}: {reason}")
+        raise _append_error("TransactionCoordinatorFencedException", f"producer {marker.producer_id}: {reason}")
     first, transactions = state.current_txn_first_offset, []
     if first != NONE:
         transactions.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
@@ -381,7 +381,7 @@ def _after_marker(
 def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin: str) -> None:
     if producer_epoch < state.producer_epoch and origin != REPLICATION:
         reason = f"producer epoch {producer_epoch} at offset {offset} is older than {state.producer_epoch}"
-        raise _refuse("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
+        raise _append_error("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
 
 
 def _check_verification(verification: Verification, current: ProducerState, header: BatchHeader) -> None:
@@ -390,7 +390,7 @@ def _check_verification(verification: Verification, current: ProducerState, head
     lowest = 0 if verification.from_zero and not current.batches else verification.lowest_sequence
     if sequence > lowest:
         reason = f"sequence {sequence}, and {lowest} has to come first"
-        raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
+        raise _append_error("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
 
 
 def _check_sequence(state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
@@ -399,9 +399,11 @@ def _check_sequence(state: ProducerState, current: ProducerState, header: BatchH
     if header.producer_epoch != state.producer_epoch:
         if sequence != 0 and state.producer_epoch != NONE:
             reason = f"the first sequence of epoch {header.producer_epoch} is {sequence}, not 0"
-            raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
+            raise _append_error("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
         return
     last = state.last_sequence
     follows = sequence == (last + 1) & MAX_INT32 if last >= 0 else sequence == 0
     if current.producer_epoch != NONE and not follows:
-        raise _refuse("OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}")
+        raise _append_error(
+            "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"
+        )

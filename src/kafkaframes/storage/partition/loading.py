@@ -202,28 +202,28 @@ def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
         if isinstance(content, Slice) or (old_sizes.get(name) == len(content) and disk.read(path) == content):
             continue
         is_changed = True
-        is_lasting |= _write(disk, path, content, recovered_log)
+        is_lasting |= _write_recovered_file(disk, path, content, recovered_log)
     for name in sorted(old_sizes.keys() - recovered_log.files.keys()):
         disk.delete(join(directory, name))
         is_changed = True
-        is_lasting |= not _is_made_again(name, recovered_log.plan)
+        is_lasting |= not _is_rebuilt_by_recovery(name, recovered_log.plan)
     if is_lasting:
         disk.sync_directory(directory)
     return is_changed
 
 
-def _write(disk: Disk, path: str, content: bytes, recovered_log: RecoveredPartition) -> bool:
+def _write_recovered_file(disk: Disk, path: str, content: bytes, recovered_log: RecoveredPartition) -> bool:
     """Write a file; return whether it must be durable. Other files are written in place, in a tenth of the time."""
     name = split_path(path)[1]
     is_taken = name + DELETED_SUFFIX in recovered_log.files  # a file of the segment that was split
-    if is_taken or not _is_made_again(name, recovered_log.plan):
+    if is_taken or not _is_rebuilt_by_recovery(name, recovered_log.plan):
         write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED_SUFFIX)
         return True
     overwrite(disk, path, content)
     return False
 
 
-def _is_made_again(name: str, plan: RecoveryPlan) -> bool:
+def _is_rebuilt_by_recovery(name: str, plan: RecoveryPlan) -> bool:
     """Return whether each recovery rebuilds the file, because it belongs to a segment that may not be flushed yet."""
     file_name = FileName.parse(name)
     return file_name is not None and file_name.offset >= _first_unflushed(plan)
