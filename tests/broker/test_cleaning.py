@@ -188,7 +188,7 @@ def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
     log = log_of(asker)
     waiting = []
     asker.state.clock.is_frozen = False  # else all is done at once
-    asker.cleaning.run_apart = lambda work, finish: waiting.append((work, finish))
+    asker.cleaning.run_work = lambda work, finish: waiting.append((work, finish))
     asker.cleaning._clean_next(set())
     ((work, finish),) = waiting
     work()
@@ -197,7 +197,7 @@ def test_segments_that_went_away_meanwhile_are_cleaned_again(make_cleaner):
     assert log.log_end_offset == 10
     assert WHERE not in asker.state.logs.cleaner_offsets
     fill(asker)
-    asker.cleaning.run_apart = None
+    asker.cleaning.run_work = None
     asker.cleaning._clean_next(set())
     assert latest(records_of(log)) == {b"k%d" % key: b"v7" for key in range(4)}
 

@@ -110,7 +110,7 @@ class AsyncProducer(TelemetryMethods):
         self._telemetry = TelemetryReporter(
             self._cluster, lambda: {"transactional_id": self.settings.transactional_id or ""}
         )
-        self._home = self._cluster.context
+        self._context = self._cluster.context
         self._drain_event = asyncio.Event()
         settings = self.settings
         self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
@@ -144,7 +144,7 @@ class AsyncProducer(TelemetryMethods):
             BrokerError: a broker rejects the client, its transactional id or its principal.
             OptionError: the broker does not support ``record_format``, idempotence or transactions.
         """
-        self._home.check()
+        self._context.check()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if not self._is_started:
@@ -187,7 +187,7 @@ class AsyncProducer(TelemetryMethods):
         self._is_started = True
 
     def __del__(self) -> None:
-        if getattr(self, "_is_started", False) and not self._is_closed and self._home.is_own_process:
+        if getattr(self, "_is_started", False) and not self._is_closed and self._context.is_own_process:
             warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, flush: bool = True, timeout_ms: int | None = None) -> None:
@@ -198,7 +198,7 @@ class AsyncProducer(TelemetryMethods):
             timeout_ms: longest wait for results, in milliseconds. Records without a result then fail. None waits
                 without limit.
         """
-        self._home.check()
+        self._context.check()
         self._is_closed = True
         try:
             if flush:
@@ -245,7 +245,7 @@ class AsyncProducer(TelemetryMethods):
             EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
             NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
         """
-        self._home.check()
+        self._context.check()
         record = check_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         if self._interceptors is None:
             return await self._send(record, None)
@@ -611,7 +611,7 @@ class AsyncProducer(TelemetryMethods):
             await self._flush()
 
     async def _flush(self) -> None:
-        self._home.check()
+        self._context.check()
         self._build_all()
         async with self._queueing:  # tables wait for their turn in calls of their own
             pass
@@ -686,7 +686,7 @@ class AsyncProducer(TelemetryMethods):
             OptionError: no transaction is open.
             BrokerError: the coordinator rejected the abort, or the producer was fenced.
         """
-        self._home.check()
+        self._context.check()
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_open_batches(reason)
         self._sender.end_waiting(reason)

@@ -44,21 +44,21 @@ async def wait_until_reachable(
     cluster = ClusterClient(settings)
     try:
         servers = ",".join(format_address(host, port) for host, port in settings.servers)
-        waits = _WaitReport(waiting, servers, timeout_s)
+        wait_report = _WaitReport(waiting, servers, timeout_s)
 
         async def step() -> None:
             address = (await cluster.any_connection()).host_port
             await cluster.refresh([])
-            await _reach_advertised(cluster, address, waits)
+            await _reach_advertised(cluster, address, wait_report)
             if new_topic is not None:
                 await _create_topic(cluster, new_topic)
 
-        await _retry_until(step, cluster, waits)
+        await _retry_until(step, cluster, wait_report)
     finally:
         await cluster.close()
 
 
-async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _WaitReport) -> None:
+async def _reach_advertised(cluster: ClusterClient, address: str, wait_report: _WaitReport) -> None:
     """Connect to one of the advertised brokers, unless the given address is one of them.
 
     Raises:
@@ -70,22 +70,22 @@ async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Wait
         return
     broker_addresses = ", ".join(brokers)
     reason = f"{address} responds, but advertises its brokers at {broker_addresses} (advertised.listeners)"
-    waiting.error = NetworkError(f"{reason}; none of them responds")
+    wait_report.error = NetworkError(f"{reason}; none of them responds")
     connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
     try:
         for attempt in asyncio.as_completed(connecting):
             try:
                 await attempt
             except NetworkError as error:
-                waiting.error = NetworkError(f"{reason}; {error}")
+                wait_report.error = NetworkError(f"{reason}; {error}")
             else:
-                waiting.error = None
+                wait_report.error = None
                 return
     finally:
         for entry in connecting:
             entry.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
-    raise waiting.error
+    raise wait_report.error
 
 
 async def _create_topic(cluster: ClusterClient, topic: str) -> None:
@@ -120,26 +120,26 @@ class _WaitReport:
             self.report(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
-async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _WaitReport) -> None:
+async def _retry_until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, wait_report: _WaitReport) -> None:
     """Repeat a step until it succeeds or the timeout expires."""
-    hanging = asyncio.get_running_loop().call_later(_REPORT_DELAY_S, waiting.report_once)
+    hanging = asyncio.get_running_loop().call_later(_REPORT_DELAY_S, wait_report.report_once)
     attempts = count()
     try:
-        async with asyncio.timeout(waiting.timeout_s or None):
+        async with asyncio.timeout(wait_report.timeout_s or None):
             while True:
                 try:
                     return await step()
                 except (NetworkError, BrokerError) as error:
-                    waiting.error = error
-                    if not is_retriable(error) or not waiting.timeout_s:
+                    wait_report.error = error
+                    if not is_retriable(error) or not wait_report.timeout_s:
                         break
-                    waiting.report_once()
+                    wait_report.report_once()
                     await asyncio.sleep(cluster.backoff_s(next(attempts)))
     except TimeoutError:
         pass
     finally:
         hanging.cancel()
-    if isinstance(waiting.error, BrokerError):
-        raise waiting.error
-    reason = waiting.error or f"{waiting.servers} does not respond"
-    raise NetworkError(f"{reason} (waited {waiting.timeout_s:g} s; `timeout` waits longer)")
+    if isinstance(wait_report.error, BrokerError):
+        raise wait_report.error
+    reason = wait_report.error or f"{wait_report.servers} does not respond"
+    raise NetworkError(f"{reason} (waited {wait_report.timeout_s:g} s; `timeout` waits longer)")

@@ -326,13 +326,13 @@ def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     fetch = Fetch(request, broker, session, requested_partitions)
     must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
-    def attempting(is_last: bool) -> Steps[Answer]:
+    def attempt(is_last: bool) -> Steps[Answer]:
         if is_last and broker.store is not None:
             return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
         return fetch.attempt_steps(is_last)
 
     def wait() -> Answer:
-        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempting).response
+        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempt).response
 
     if broker.store is not None:
         return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())

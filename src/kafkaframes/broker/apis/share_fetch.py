@@ -156,11 +156,11 @@ def _fetch(
         broker,
         [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
-        lambda is_last: _look(broker, attempt, is_last),
+        lambda is_last: _attempt_steps(broker, attempt, is_last),
     ).response
 
 
-def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
+def _attempt_steps(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool) -> Steps[Answer]:
     return run_once(lambda: run_when_read(broker, lambda: attempt(True)) if is_last else attempt(False))
 
 

@@ -213,7 +213,6 @@ def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
 
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _NO_RANGE: Final = (1, 0)
-_NO_TAGS: Final = b"\x00"
 _MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response of this size has no long part and no file range
 
 
@@ -291,7 +290,7 @@ class FastPath:
                 return self._answer_with_errors(frame, session, topics_done)
             parts = list(fast_produce.write_response(topics_done, version))
         size = 4 + is_flexible + sum(map(len, parts))
-        begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
+        begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGGED_FIELDS[: int(is_flexible)]
         if size < _MAX_SMALL_RESPONSE_BYTES:
             small: list[Any] = parts
             return [begin + b"".join(small)]

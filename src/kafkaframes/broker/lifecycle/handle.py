@@ -331,7 +331,7 @@ class Broker:
         self._worker_threads = (changing, authenticating, resolving)
         Maintenance(self._state)
         self._cleaning = cleaning = LogCleaner(self._state)
-        cleaning.run_apart = cleaning.run_in_thread
+        cleaning.run_work = cleaning.run_in_thread
         try:
             await self._listen()
         except BaseException:

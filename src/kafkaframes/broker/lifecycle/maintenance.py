@@ -28,13 +28,13 @@ class LogCleaner:
     then replace them between two requests. If segments were deleted in the meantime, the log is compacted again later.
 
     Attributes:
-        run_apart: runs work in a thread, and then a second function on the broker's thread. If it is None, or while the
+        run_work: runs work in a thread, and then a second function on the broker's thread. If it is None, or while the
             clock is frozen, both run immediately.
         uncleanable: logs that could not be read, and the reason. They are skipped until the next start.
     """
 
     broker: BrokerState
-    run_apart: Callable[[Callable[[], None], Callable[[], None]], None] | None = None
+    run_work: Callable[[Callable[[], None], Callable[[], None]], None] | None = None
     uncleanable: dict[TopicPartition, str] = field(default_factory=dict)
     is_stopped: bool = False
     is_busy: bool = False
@@ -94,11 +94,11 @@ class LogCleaner:
                 self.broker.logs.disk.back_online(lambda: remove_cleaned(cleaning_range.log))
             self._clean_next(done_partitions)
 
-        if self.run_apart is None or self.broker.clock.is_frozen:
+        if self.run_work is None or self.broker.clock.is_frozen:
             work()
             finish()
         else:
-            self.run_apart(work, finish)
+            self.run_work(work, finish)
 
     def _install_segments(self, cleaning_range: CleaningRange, groups: dict[int, tuple[int, ...]]) -> None:
         log, now_ms = cleaning_range.log, self.broker.clock.now_ms
@@ -111,7 +111,7 @@ class LogCleaner:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
     def run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Run work in a thread, and ``finish`` on the broker's thread: the ``run_apart`` of a running broker."""
+        """Run work in a thread, and ``finish`` on the broker's thread: the ``run_work`` of a running broker."""
 
         async def running() -> None:
             await asyncio.get_running_loop().run_in_executor(None, work)

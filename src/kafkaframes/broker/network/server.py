@@ -461,7 +461,7 @@ class Server:
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
-    _not_taken: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
+    _unread_bytes: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
     _sweep: asyncio.TimerHandle | None = None
     _frame_memory: dict[Connection, int] = field(default_factory=dict)  # of connections with large buffers
     _frame_memory_bytes: int = 0
@@ -529,16 +529,16 @@ class Server:
 
     def note_unread(self, connection: Connection, size_bytes: int) -> None:
         """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
-        self._not_taken[connection] = size_bytes
-        while sum(self._not_taken.values()) > _MAX_UNSENT_BYTES:
-            oldest = next(iter(self._not_taken))
-            del self._not_taken[oldest]
+        self._unread_bytes[connection] = size_bytes
+        while sum(self._unread_bytes.values()) > _MAX_UNSENT_BYTES:
+            oldest = next(iter(self._unread_bytes))
+            del self._unread_bytes[oldest]
             self.log_closed(oldest.session, "its answers are not read, and too many wait")
             oldest.abort()
 
     def note_accepted(self, connection: Connection) -> None:
         """Note that a client reads again, or has closed its connection."""
-        self._not_taken.pop(connection, None)
+        self._unread_bytes.pop(connection, None)
 
     def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
         """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted and always available."""

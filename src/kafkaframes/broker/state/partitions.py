@@ -309,45 +309,45 @@ class FetchWait:
         broker: BrokerState,
         partitions: list[Partition],
         max_wait_ms: int,
-        attempting: Callable[[bool], Steps[Answer]],
+        attempt: Callable[[bool], Steps[Answer]],
     ) -> None:
-        """Start to wait. ``attempting(is_last)`` returns a response, or None for too few bytes unless it is last."""
+        """Start to wait. ``attempt(is_last)`` returns a response, or None for too few bytes unless it is last."""
         self.response = DeferredResponse()
         self._broker = broker
         self._partitions = partitions
-        self._attempting = attempting
-        self._is_last = self._is_looking = self._has_changed = False
-        self._timer = broker.waits.call_later(max_wait_ms, self._time_is_up)
+        self._attempt = attempt
+        self._is_last = self._is_attempting = self._has_changed = False
+        self._timer = broker.waits.call_later(max_wait_ms, self._expire)
         self.response.when_abandoned(self._forget)
         for partition in partitions:
-            partition.waiting[self] = self._woken
+            partition.waiting[self] = self._wake
 
     def _forget(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
             partition.waiting.pop(self, None)
 
-    def _time_is_up(self) -> None:
+    def _expire(self) -> None:
         self._is_last = True
-        self._woken()
+        self._wake()
 
-    def _woken(self) -> None:
+    def _wake(self) -> None:
         self._has_changed = True
-        if not self._is_looking and not self.response.is_done:
-            self._broker.changes.run_concurrently(self._looking())
+        if not self._is_attempting and not self.response.is_done:
+            self._broker.changes.run_concurrently(self._retry_steps())
 
-    def _looking(self) -> Steps[None]:
+    def _retry_steps(self) -> Steps[None]:
         """Attempt until there is a response, or nothing has changed since the last attempt started."""
-        self._is_looking = True
+        self._is_attempting = True
         answer: Answer = None
         try:
             while answer is None and self._has_changed and not self.response.is_done:
                 self._has_changed = False
-                answer = yield from self._attempting(self._is_last)
+                answer = yield from self._attempt(self._is_last)
         except Exception as error:
             self._forget()
             self.response.fail(error)
-        self._is_looking = False
+        self._is_attempting = False
         if answer is not None:
             self._forget()
             self.response.follow(answer)

@@ -152,7 +152,7 @@ class _RequestAttempts:
         self._broker = broker
         self._store = store
         self._run = run
-        self._held_reads: dict[StoreRead, bytes | BaseException] = {}
+        self._results: dict[StoreRead, bytes | BaseException] = {}
         self._reading = 0
         self._loop = asyncio.get_running_loop()
         self._response = DeferredResponse()
@@ -166,7 +166,7 @@ class _RequestAttempts:
 
     def _try(self) -> Answer:
         counters = self._broker.counters.copy()
-        self._store.results = self._held_reads
+        self._store.results = self._results
         try:
             return self._run()
         except NotReadYetError:  # the next attempt counts again
@@ -188,13 +188,13 @@ class _RequestAttempts:
             self._loop.call_soon_threadsafe(self._take, read, data)
 
     def _take(self, read: StoreRead, data: bytes | BaseException) -> None:
-        self._held_reads[read] = data
+        self._results[read] = data
         self._reading -= 1
         if self._reading or self._response.is_done:
             return
         try:
             self._response.follow(self._try())
-        except NotReadYetError as missing:
-            self._begin(missing.reads)
+        except NotReadYetError as error:
+            self._begin(error.reads)
         except Exception as error:  # as the server does if a handler fails
             self._response.fail(error)
