@@ -78,8 +78,7 @@ def narrow_segment(
     first_position, end_position = start, limit
     with open_segment(filesystem, segment) as reader:
         if offsets.first_offset != NO_START:
-            first, first_position_in_file = _first_reaching(reader, offsets.first_offset, start)
-            first_position = first_position_in_file if first is None else first.position
+            _, first_position = _first_reaching(reader, offsets.first_offset, start)
         if offsets.end_offset != NO_END:
             last, _ = _first_reaching(reader, offsets.end_offset, limit)
             if last is not None:  # the header of a compressed message set (format 0 or 1) has only its last offset
@@ -117,7 +116,10 @@ def narrow_tiered_segment(
 
 
 def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
-    """Return the first batch that ends at or above ``offset``. Without one, return the file size if all was read."""
+    """Return the first batch that ends at or above ``offset``, and its position.
+
+    Without one, the position is the file size if all was read, otherwise ``otherwise``.
+    """
     walk = reader.headers(reader.start_before(offset))
     for header in walk:
         if header.last_offset >= offset:
