@@ -6,8 +6,6 @@ the libraries of each wheel are checked: processor, dependencies, symbols and, f
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import sys
 import tarfile
@@ -17,12 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from tools.native_libraries import read_library
+from tools.wheel_with_kernels import COMPILED, PYTHON, record_digest
 
 from kafkaframes import __version__
 from kafkaframes.kernels.target import TARGETS, Target
 
-PYTHON: Final = "cp311-abi3"
-COMPILED: Final = "kafkaframes/kernels/compiled/"
 ENTRY: Final = "PyInit_kafkaframes_unit"
 REQUIRED_FILES: Final = (
     "kafkaframes/py.typed",
@@ -46,7 +43,7 @@ _C_FUNCTIONS: Final = frozenset(["memcmp", "memcpy", "memmove", "memset"])  # th
 _MACOS_FUNCTIONS: Final = _C_FUNCTIONS | {"bzero", "dyld_stub_binder", "memset_pattern16"}
 _PYTHON_SYMBOL: Final = re.compile(r"Py[A-Z]\w*|Py_\w+|_Py_NoneStruct|_Py_TrueStruct|_Py_FalseStruct")
 _MACOS_LIBRARIES: Final = {"/usr/lib/libSystem.B.dylib"}
-_UNIT: Final = re.compile(r"(.+?)-[\w.-]+-([0-9a-f]{16})\.abi3\.so")
+_UNIT: Final = re.compile(r"(.+?)-[\w.-]+-[0-9a-f]{16}\.abi3\.so")
 
 
 def check_directory(directory: Path, version: str = __version__) -> Iterator[str]:
@@ -89,21 +86,18 @@ def check_wheel(path: Path, version: str, target: Target | None) -> Iterator[str
     with zipfile.ZipFile(path) as wheel:
         contents = {name: wheel.read(name) for name in wheel.namelist()}
     yield from (f"{name} is missing" for name in REQUIRED_FILES if name not in contents)
-    missing = [
-        name
-        for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
-        if _inside(information, name) not in contents
-    ]
-    yield from (f"{information}/{name} is missing" for name in missing)
+    metadata_files = [f"{information}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")]
+    missing = [name for name in metadata_files if name not in contents]
+    yield from (f"{name} is missing" for name in missing)
     if missing:
         return
-    if f"\nVersion: {version}\n" not in contents[_inside(information, "METADATA")].decode():
+    if f"\nVersion: {version}\n" not in contents[f"{information}/METADATA"].decode():
         yield f"METADATA does not have the version {version}"
     tags = [f"{PYTHON}-{tag}" for tag in target.tags] if target else ["py3-none-any"]
-    actual_tags = re.findall(r"^Tag: (.*)$", contents[_inside(information, "WHEEL")].decode(), re.MULTILINE)
+    actual_tags = re.findall(r"^Tag: (.*)$", contents[f"{information}/WHEEL"].decode(), re.MULTILINE)
     if sorted(actual_tags) != sorted(tags):
         yield f"WHEEL has the tags {', '.join(actual_tags)}; expected {', '.join(tags)}"
-    yield from check_record(contents, _inside(information, "RECORD"))
+    yield from check_record(contents, f"{information}/RECORD")
     libraries = {name: content for name, content in contents.items() if name.endswith(".so")}
     if bool(libraries) != (target is not None):
         yield f"it has {len(libraries)} libraries"
@@ -121,8 +115,7 @@ def check_record(contents: dict[str, bytes], record: str) -> Iterator[str]:
     for name, digest, size in rows:
         if name == record or name not in contents:
             continue
-        actual = base64.urlsafe_b64encode(hashlib.sha256(contents[name]).digest()).rstrip(b"=").decode()
-        if (digest, size) != (f"sha256={actual}", str(len(contents[name]))):
+        if (digest, size) != (record_digest(contents[name]), str(len(contents[name]))):
             yield f"RECORD has another digest or size for {name}"
 
 
@@ -156,7 +149,7 @@ def check_library(data: bytes, target: Target) -> Iterator[str]:
 def wheel_units(path: Path) -> frozenset[str]:
     """Return the module of each library in a wheel."""
     with zipfile.ZipFile(path) as wheel:
-        names = [Path(name).name for name in wheel.namelist() if name.startswith(COMPILED)]
+        names = [Path(name).name for name in wheel.namelist() if name.startswith(f"{COMPILED}/")]
     return frozenset(match[1] for name in names if (match := _UNIT.fullmatch(name)))
 
 
@@ -169,10 +162,6 @@ def main() -> int:
     if not problems:
         print(f"{directory}: {len(TARGETS) + 1} wheels and an sdist of {__version__} are complete")
     return int(bool(problems))
-
-
-def _inside(directory: str, name: str) -> str:
-    return f"{directory}/{name}"
 
 
 if __name__ == "__main__":

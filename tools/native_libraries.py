@@ -23,7 +23,6 @@ _MACHO_MAGIC: Final = 0xFEEDFACF
 _MH_LIBRARIES: Final = (6, 8)  # MH_DYLIB, MH_BUNDLE
 _LC_SYMTAB: Final = 2
 _LC_LOAD_DYLIBS: Final = (0xC, 0x80000018, 0x8000001F)  # also weak and re-exported
-_LC_ID_DYLIB: Final = 0xD
 _LC_CODE_SIGNATURE: Final = 0x1D
 _LC_VERSION_MIN_MACOSX: Final = 0x24
 _LC_BUILD_VERSION: Final = 0x32

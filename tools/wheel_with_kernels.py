@@ -19,7 +19,7 @@ from kafkaframes.kernels.directories import BUNDLED_DIRECTORY, LIBRARY_SUFFIX, P
 from kafkaframes.kernels.target import TARGETS, Target
 
 PYTHON: Final = "cp311-abi3"
-_INSIDE: Final = f"kafkaframes/{BUNDLED_DIRECTORY.relative_to(PACKAGE_DIRECTORY)}"
+COMPILED: Final = f"kafkaframes/{BUNDLED_DIRECTORY.relative_to(PACKAGE_DIRECTORY)}"
 _GLIBC: Final = re.compile(rb"GLIBC_\d+\.\d+")
 _TIME: Final = (1980, 1, 1, 0, 0, 0)  # the same input gives the same wheel
 
@@ -49,10 +49,15 @@ def write(pure: Path, libraries: Iterable[Path]) -> Path:
                 content = _write_tags(content.decode(), tags).encode()
             _add(target, inside, content, record)
         for library in libraries:
-            _add(target, f"{_INSIDE}/{library.name}", library.read_bytes(), record, mode=0o755)
+            _add(target, f"{COMPILED}/{library.name}", library.read_bytes(), record, mode=0o755)
         own = f"{name}-{version}.dist-info/RECORD"
         target.writestr(_information(own, 0o644), "\n".join([*record, f"{own},,", ""]))
     return wheel_path
+
+
+def record_digest(content: bytes) -> str:
+    """Return the digest of a file in the form of a wheel's RECORD."""
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def _target(libraries: Iterable[Path]) -> Target:
@@ -78,8 +83,7 @@ def _write_tags(text: str, platforms: Iterable[str]) -> str:
 
 def _add(target: zipfile.ZipFile, path: str, content: bytes, record: list[str], mode: int = 0o644) -> None:
     target.writestr(_information(path, mode), content)
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    record.append(f"{path},sha256={digest},{len(content)}")
+    record.append(f"{path},{record_digest(content)},{len(content)}")
 
 
 def _information(path: str, mode: int) -> zipfile.ZipInfo:
