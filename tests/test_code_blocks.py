@@ -11,17 +11,14 @@ import doctest
 import importlib
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
-from tests.doc_blocks import python_blocks
+from tests.doc_blocks import PAGES, ROOT, python_blocks
 
 import kafkaframes
 from kafkaframes.cli.main import cli
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 _COMMAND = re.compile(r"^(?:    |\$ |\.venv/bin/)?(?:\$ )?(kafkaframes [a-z][^\n]*)$", re.MULTILINE)
 
 

@@ -144,14 +144,14 @@ NOT_EXPORTED = {
 def test_the_classes_in_public_annotations_are_exported():
     pytest.importorskip("pyspark")
     exported_names = exported_values()
-    others = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}  # exported_names, but not by a star
+    unlisted_classes = {kafkaframes.errors.ErrorCode, kafkaframes.errors.RecordRefusal}  # exported, but not by a star
     users = {}
     for value, name in exported_names.items():
         for member, kind in classes_in_annotations(value):
-            if kind not in exported_names and kind not in others:
+            if kind not in exported_names and kind not in unlisted_classes:
                 users.setdefault(f"{kind.__module__}.{kind.__name__}".removeprefix("kafkaframes."), f"{name}.{member}")
     assert {kind: user for kind, user in users.items() if kind not in NOT_EXPORTED} == {}, "export it from its package"
-    assert set(NOT_EXPORTED) - set(users) == set(), "these are no longer in an annotation, or are exported_names now"
+    assert set(NOT_EXPORTED) - set(users) == set(), "these are no longer in an annotation, or are exported now"
 
 
 def test_the_annotations_of_methods_that_return_classes_are_read():

@@ -12,10 +12,8 @@ import doctest
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.doc_blocks import python_blocks
+from tests.doc_blocks import PAGES, ROOT, python_blocks
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PRELUDE = {
     "spark": "from pyspark.sql import SparkSession\n\nspark: SparkSession\n",
     **{name: f"from pyspark.sql import DataFrame\n\n{name}: DataFrame\n" for name in ("df", "rows", "stream")},
@@ -63,7 +61,7 @@ def _imports_of(tree: ast.Module) -> dict[str, str]:
 
 
 def _names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
-    """Return the names that a module binds, and those that it uses without binding them."""
+    """Return the names that a module binds outside of functions and classes, and those that it uses without binding."""
     bound, used = set(), set()
     for node in ast.walk(tree):
         match node:
@@ -77,7 +75,7 @@ def _names_of(tree: ast.Module) -> tuple[set[str], set[str]]:
                 bound.add(name)
             case ast.arg(arg=name):
                 bound.add(name)
-    return bound & set(_top_level(tree)), used - bound - set(dir(builtins))
+    return set(_top_level(tree)), used - bound - set(dir(builtins))
 
 
 def _top_level(node: ast.AST) -> Iterator[str]:
