@@ -11,6 +11,7 @@ import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,7 @@ def is_re_call(node: ast.AST) -> bool:
     )
 
 
+@cache
 def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from tests.storage.log.delivered import delivered_offsets
 from tests.storage.log.lookups import find_offset
 
