@@ -433,7 +433,9 @@ class ClusterClient:
         Raises:
             BrokerError: no coordinator is available, which is usually retriable.
         """
-        result = (await self.find_coordinators([key], kind))[key]
+        result: Node | BrokerError | None = self._coordinators.get((kind, key))
+        if result is None:
+            result = (await self.find_coordinators([key], kind))[key]
         if isinstance(result, BrokerError):
             raise result
         return result

@@ -120,7 +120,7 @@ async def fetch_rows(
     by_id = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, CommittedOffset | BrokerError | None] = {}
     for topic in answer.topics:
-        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else by_id.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else by_id.get(topic.topic_id) or str(topic.topic_id)
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = _to_fetch_result(cluster, group_id, partition, entry)
@@ -238,12 +238,13 @@ async def commit_rows(
     names = {topic_id: name for name, topic_id in ids.items()}
     rows: dict[TopicPartition, BrokerError | None] = {}
     for topic in response.topics:
-        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else names.get(topic.topic_id, str(topic.topic_id))
+        name = topic.name if version <= _MAX_TOPIC_NAME_VERSION else names.get(topic.topic_id) or str(topic.topic_id)
         for entry in topic.partitions:
             partition = TopicPartition(name, entry.partition_index)
-            _forget_stale(cluster, member.group_id, partition, entry.error_code)
-            subject = f"commit of {partition} for group {member.group_id}"
-            rows[partition] = broker_error(entry.error_code, subject) if entry.error_code else None
+            rows[partition] = None
+            if entry.error_code:
+                _forget_stale(cluster, member.group_id, partition, entry.error_code)
+                rows[partition] = broker_error(entry.error_code, f"commit of {partition} for group {member.group_id}")
     require_rows(offsets, rows, f"commit for group {member.group_id}")
     return rows
 

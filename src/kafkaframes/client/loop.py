@@ -410,6 +410,8 @@ def background(
 async def cancel_tasks(*tasks: asyncio.Task[None] | None) -> None:
     """Cancel tasks and wait until they end. A cancellation of the caller is not swallowed."""
     running_tasks = [task for task in tasks if task is not None]
+    if not running_tasks:
+        return  # even an empty ``gather`` takes an iteration of the event loop
     for task in running_tasks:
         task.cancel()
     await asyncio.gather(*running_tasks, return_exceptions=True)

@@ -89,7 +89,7 @@ async def list_offsets(
             for leader, group in groups.items()
         ]
         errors = []
-        all_answers = await asyncio.gather(*asks)
+        all_answers = [await asks[0]] if len(asks) == 1 else await asyncio.gather(*asks)
         require_rows(
             [entry for group in groups.values() for entry in group],
             {partition for answers in all_answers for partition in answers},

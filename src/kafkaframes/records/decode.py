@@ -326,7 +326,6 @@ def index_records(
         lenient: check only what the Kafka iterator that skips keys and values checks.
     """
     capacity = int(max_rows(batches, sections).sum()) + 1
-    capacity = int(max_rows(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from sys import getsizeof
@@ -28,6 +28,8 @@ _MAX_ENTRIES = 10_000
 _MAX_JOURNAL_BYTES = 64 << 20
 _ENTRY_OVERHEAD_BYTES = 512  # size of an entry without its bodies
 _SAMPLED_ELEMENTS = 32  # elements of a long list that are measured for its size
+_SEQUENCES = (list, tuple)
+_PLAIN_TYPES = frozenset({int, bool, float, str, bytes, type(None)})  # types of values without parts
 
 
 @dataclass(slots=True)
@@ -217,15 +219,22 @@ class Journal:
 
 def _memory_of(value: Any) -> int:
     """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
-    if isinstance(value, list | tuple):
+    if type(value) in _PLAIN_TYPES:
+        return getsizeof(value)
+    if isinstance(value, Struct):
+        return getsizeof(value) + _memory_of_all(getattr(value, name) for name in type(value).__slots__)
+    if isinstance(value, _SEQUENCES):
         step = max(len(value) // _SAMPLED_ELEMENTS, 1)
         sample = value[::step]
-        inside = sum(map(_memory_of, sample))
-        return getsizeof(value) + (inside * len(value) // len(sample) if sample else 0)
+        return getsizeof(value) + (_memory_of_all(sample) * len(value) // len(sample) if sample else 0)
     if isinstance(value, EncodedResponse):
         return sum(map(len, value.parts))
-    fields = getattr(type(value), "__slots__", ()) if isinstance(value, Struct) else ()
-    return getsizeof(value) + sum(_memory_of(getattr(value, name)) for name in fields)
+    return getsizeof(value)
+
+
+def _memory_of_all(values: Iterable[Any]) -> int:
+    """Return the memory of several values. Each request has dozens of numbers, which are therefore measured here."""
+    return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _memory_of(value) for value in values)
 
 
 def _record_bytes(answer: Any) -> int:
