@@ -29,7 +29,7 @@ from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import SECTIONS, analyze, cli, spec
 from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
-from kafkaframes.client.properties import SHARE_CONSUMER, Property, java_properties
+from kafkaframes.client.properties import SHARE_CONSUMER, JavaProperty, java_properties
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
@@ -270,7 +270,7 @@ def java_settings_table() -> str:
     return rows(("setting", "clients", "here"), body)
 
 
-def _clients_of(known: Property) -> list[str]:
+def _clients_of(known: JavaProperty) -> list[str]:
     """List the clients that take a setting of Java's, with the share consumer."""
     is_shared = known.treatment == "supported" and known.name.replace(".", "_") in setting_names(ShareConsumerSettings)
     return list(dict.fromkeys([*known.clients, *([SHARE_CONSUMER] if is_shared else [])]))

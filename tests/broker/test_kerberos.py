@@ -18,7 +18,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer
-from kafkaframes.client.security.logins import exchange_for
+from kafkaframes.client.security.logins import create_exchange
 from kafkaframes.client.security.sasl import advance_exchange
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import KafkaframesError, MissingExtraError, NetworkError, OptionError
@@ -290,7 +290,7 @@ def exchanges(service: str, alice: str) -> tuple[KerberosExchange, list[bytes]]:
     settings = ClientSettings.from_options(
         {"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"} | {"sasl.kerberos.keytab": alice}
     )
-    client = exchange_for(settings, "localhost", "")
+    client = create_exchange(settings, "localhost", "")
     return KerberosExchange(kerberos, kerberos.names()), client
 
 
@@ -411,4 +411,4 @@ def test_without_the_extra_both_sides_name_it(monkeypatch):
         Broker(security=security("/none"), listeners=LISTENERS).start()
     settings = ClientSettings.from_options({"bootstrap.servers": "a:1", "sasl.kerberos.service.name": "kafka"})
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[kerberos\]'"):
-        advance_exchange(exchange_for(settings, "localhost", ""), None)
+        advance_exchange(create_exchange(settings, "localhost", ""), None)

@@ -134,7 +134,7 @@ class Scene:
 
     def _send_streams_heartbeat(self, member_epoch: int) -> None:
         twin = self.root._twin
-        cls = twin.settings.message("StreamsGroupHeartbeatRequest")
+        cls = twin.settings.message_class("StreamsGroupHeartbeatRequest")
         body = cls(group_id=STREAMS_GROUP, member_id="m", member_epoch=member_epoch)
         if member_epoch == 0:
             body.topology = cls.Topology(subtopologies=[cls.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
@@ -146,7 +146,7 @@ class Scene:
             if response.error_code != ErrorCode.FENCED_MEMBER_EPOCH:  # the member exists
                 twin._cluster.check_coordinator(response.error_code, "member", STREAMS_GROUP)
 
-        self.root._loop.call(twin._cluster.retry(send))
+        self.root._loop.call(twin._cluster.retry_step(send))
 
     def open_transaction(self) -> None:
         """Leave a transaction open in a new topic, and remember its producer."""

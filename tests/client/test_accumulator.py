@@ -136,7 +136,7 @@ class Gathers(RuleBasedStateMachine):
             assert batch.size <= BATCH or len(batch.values) == 1
             del rows[: len(batch.values)]
             self.accumulator.built_bytes += batch.size
-            batch.results.finish([PartResult(0, len(batch.values), self.number)])
+            batch.results.set_results([PartResult(0, len(batch.values), self.number)])
             offsets = [self.futures.pop(value).result(0).offset for value in batch.values]
             assert offsets == list(range(self.number, self.number + len(offsets)))
         if now is not None:  # expired batches are removed
@@ -148,7 +148,7 @@ class Gathers(RuleBasedStateMachine):
 
     @rule()
     def hasten(self):
-        self.accumulator.end_linger()
+        self.accumulator.end_linger_time()
         self.take(self.now)
         assert not any(self.waiting.values())
 

@@ -94,14 +94,14 @@ def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, 
 
     async def partitions():
         async with AsyncConsumer(servers) as consumer:
-            cached_topics, wait_for = consumer._cluster.cluster.topics, consumer._cluster.topic
+            cached_topics, wait_for = consumer._cluster.cluster.topics, consumer._cluster.ensure_topic
 
             async def wait_and_drop_others(name):
                 await wait_for(name)
                 for other in cached_topics.keys() - {name}:
                     del cached_topics[other]
 
-            consumer._cluster.topic = wait_and_drop_others
+            consumer._cluster.ensure_topic = wait_and_drop_others
             return await consumer.partitions_for(topic, f"{topic}-more")
 
     assert len(asyncio.run(partitions())) == 5
@@ -238,12 +238,12 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
     """They may write to one partition, one after the other, under the sequences that they are given."""
     with Producer(servers, transactional_id=topic) as driver:
         driver.begin_transaction()
-        identity = shared_transaction.share(driver)
+        identity = shared_transaction.share_transaction(driver)
         shared_transaction.add_partitions(driver, [TopicPartition(topic, 0), TopicPartition(topic, 1)])
         for number, (partition, sequence) in enumerate([(0, 0), (1, 0), (0, 1)]):
             task = Producer(servers, transactional_id=topic)
-            shared_transaction.join(task, identity)
-            shared_transaction.send_numbered(task, [number_record(topic, partition, sequence, b"%d" % number)])
+            shared_transaction.join_transaction(task, identity)
+            shared_transaction.send_sequenced_batches(task, [number_record(topic, partition, sequence, b"%d" % number)])
             with pytest.raises(OptionError, match="a producer that has joined a transaction can only write batches"):
                 task.send(topic, b"without a sequence", partition=partition).result()
             with pytest.raises(OptionError, match="only the producer that began a transaction can end it"):
@@ -266,16 +266,16 @@ def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
         with Producer(servers, transactional_id="shared") as driver:
             driver.begin_transaction()
             task = Producer(servers, transactional_id="shared")
-            shared_transaction.join(task, shared_transaction.share(driver))
+            shared_transaction.join_transaction(task, shared_transaction.share_transaction(driver))
             shared_transaction.add_partitions(driver, [TopicPartition("t", 0)])
-            shared_transaction.send_numbered(task, [number_record("t", 0, 0, b"0")])
+            shared_transaction.send_sequenced_batches(task, [number_record("t", 0, 0, b"0")])
             for node in (1, 2):  # one of them is the coordinator
                 broker.stop_node(node)
             back = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
             for one in back:
                 one.start()
             shared_transaction.add_partitions(driver, [TopicPartition("t", 1)])
-            shared_transaction.send_numbered(task, [number_record("t", 1, 0, b"1")])
+            shared_transaction.send_sequenced_batches(task, [number_record("t", 1, 0, b"1")])
             task.close()
             driver.commit_transaction()
             for one in back:
@@ -286,7 +286,9 @@ def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
 def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_waited_for_in_vain(servers, topic):
     with Producer(servers, transactional_id=topic) as first:
         first.begin_transaction()
-        shared_transaction.share(first)  # the form of the protocol in which partitions are added before the first write
+        shared_transaction.share_transaction(
+            first
+        )  # the form of the protocol in which partitions are added before the first write
         with Producer(servers, transactional_id=topic):
             future = first.send(topic, b"late", partition=0)
             with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
@@ -555,10 +557,10 @@ def test_each_request_has_its_own_time_to_be_answered():
             settings = ClientSettings(bootstrap_servers=f"{host}:{port}", api_version="2.8")
             connection = await Connection.open(host, port, settings)
             slow = asyncio.ensure_future(
-                connection.request(settings.message("MetadataRequest")(), timeout_ms=3_600_000)
+                connection.request(settings.message_class("MetadataRequest")(), timeout_ms=3_600_000)
             )
             await asyncio.sleep(0)
-            for waiting in (connection.request(settings.message("ListGroupsRequest")(), timeout_ms=200), slow):
+            for waiting in (connection.request(settings.message_class("ListGroupsRequest")(), timeout_ms=200), slow):
                 with pytest.raises(NetworkError, match="did not respond to ListGroupsRequest within 200 ms"):
                     await waiting
             assert not connection.is_usable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkaframes.client.assignors import ASSIGNORS, Member, assign_cooperative_sticky, assign_sticky
+from kafkaframes.client.assignors import ASSIGNORS, MemberSubscription, assign_cooperative_sticky, assign_sticky
 from kafkaframes.client.metadata import TopicPartition
 
 TOPICS = ("a", "b", "c")
@@ -14,7 +14,7 @@ COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7))
 MEMBERS = st.dictionaries(
     st.text("xyz", min_size=1, max_size=3),
     st.builds(
-        Member,
+        MemberSubscription,
         st.frozensets(st.sampled_from(TOPICS)),
         st.lists(st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 8)), max_size=6).map(tuple),
         st.integers(-1, 3),
@@ -46,11 +46,11 @@ def _sticky_moves(sizes: list[int]) -> int:
     """Return how many partitions ``assign_sticky`` moves in a group whose members own that many partitions."""
     partitions = iter([TopicPartition("a", number) for number in range(sum(sizes))])
     owned_partitions = {f"m{number}": tuple(islice(partitions, size)) for number, size in enumerate(sizes)}
-    members = {name: Member(frozenset("a"), own, 1) for name, own in owned_partitions.items()}
+    members = {name: MemberSubscription(frozenset("a"), own, 1) for name, own in owned_partitions.items()}
     assignment = assign_sticky(members, {"a": sum(sizes)})
     new_sizes = [len(own) for own in assignment.values()]
     assert max(new_sizes) - min(new_sizes) <= 1
-    next_members = {name: Member(frozenset("a"), tuple(own), 2) for name, own in assignment.items()}
+    next_members = {name: MemberSubscription(frozenset("a"), tuple(own), 2) for name, own in assignment.items()}
     assert assign_sticky(next_members, {"a": sum(sizes)}) == assignment
     return sum(partition not in owned_partitions[name] for name, own in assignment.items() for partition in own)
 
@@ -83,8 +83,8 @@ def test_a_large_group_is_balanced_within_seconds():
     """299 members join one that owns 6,000 partitions of 100 topics."""
     topics = {f"t{number}": 60 for number in range(100)}
     everything = tuple(TopicPartition(topic, number) for topic in topics for number in range(60))
-    members = {f"m{number}": Member(frozenset(topics)) for number in range(299)}
-    assignment = assign_sticky(members | {"old": Member(frozenset(topics), everything, 1)}, topics)
+    members = {f"m{number}": MemberSubscription(frozenset(topics)) for number in range(299)}
+    assignment = assign_sticky(members | {"old": MemberSubscription(frozenset(topics), everything, 1)}, topics)
     assert {len(partitions) for partitions in assignment.values()} == {20}
 
 
@@ -93,11 +93,11 @@ def test_a_partition_that_two_members_own_is_taken_from_both(assign):
     """Both may read it. As in Kafka, neither keeps it; cooperative members give it up before one of them gets it."""
     disputed = TopicPartition("a", 0)
     partitions = {name: (disputed, TopicPartition("a", number)) for number, name in enumerate(("m1", "m2"), 1)}
-    members = {name: Member(frozenset("a"), own, 3) for name, own in partitions.items()}
+    members = {name: MemberSubscription(frozenset("a"), own, 3) for name, own in partitions.items()}
     assignment = assign(members, {"a": 3})
     assert sum(disputed in own for own in assignment.values()) == (assign is assign_sticky)
     free = {
-        name: Member(frozenset("a"), tuple(partition for partition in own if partition != disputed), 4)
+        name: MemberSubscription(frozenset("a"), tuple(partition for partition in own if partition != disputed), 4)
         for name, own in partitions.items()
     }
     assert sum(disputed in own for own in assign(free, {"a": 3}).values()) == 1
@@ -105,14 +105,20 @@ def test_a_partition_that_two_members_own_is_taken_from_both(assign):
 
 def test_of_two_that_claim_a_partition_the_newer_generation_keeps_it():
     place = TopicPartition("a", 0)
-    members = {"old": Member(frozenset("a"), (place,), 1), "new": Member(frozenset("a"), (place,), 2)}
+    members = {
+        "old": MemberSubscription(frozenset("a"), (place,), 1),
+        "new": MemberSubscription(frozenset("a"), (place,), 2),
+    }
     assert assign_sticky(members, {"a": 1}) == {"old": [], "new": [place]}
 
 
 def test_cooperative_lets_a_partition_go_before_another_gets_it():
     both = (TopicPartition("a", 0), TopicPartition("a", 1))
-    members = {"m1": Member(frozenset("a"), both, 1), "m2": Member(frozenset("a"))}
+    members = {"m1": MemberSubscription(frozenset("a"), both, 1), "m2": MemberSubscription(frozenset("a"))}
     first = assign_cooperative_sticky(members, {"a": 2})
     assert sorted(map(len, first.values())) == [0, 1]
-    let_go = {"m1": Member(frozenset("a"), tuple(first["m1"]), 2), "m2": Member(frozenset("a"), (), 2)}
+    let_go = {
+        "m1": MemberSubscription(frozenset("a"), tuple(first["m1"]), 2),
+        "m2": MemberSubscription(frozenset("a"), (), 2),
+    }
     assert [len(one) for one in assign_cooperative_sticky(let_go, {"a": 2}).values()] == [1, 1]

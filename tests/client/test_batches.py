@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.client.batches import ProducerIdentity, iterate_batches, stamp_batch
+from kafkaframes.client.batches import ProducerIdentity, split_batches, stamp_batch
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
@@ -21,7 +21,7 @@ def test_a_stamp_is_what_the_builder_would_have_written(codec):
 
 def test_pieces_begin_at_offset_0_and_hold_every_record():
     data = build_records(ROWS, batch_bytes=200)
-    pieces = list(iterate_batches(data))
+    pieces = list(split_batches(data))
     assert len(pieces) > 5
     read = [batch for piece, _ in pieces for batch in read_values(piece)]
     assert all(batch.records[0].offset == 0 and not batch.damage for batch in read)

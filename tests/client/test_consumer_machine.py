@@ -7,8 +7,8 @@ from tests.soak import consumer_cases, consumer_mutants, consumer_schedules
 from tests.soak.consumer_cases import ONE, TWO, add_topic, answer, machine_of
 from tests.soak.exploration import explore_range
 
-from kafkaframes.client.assignors import Member
-from kafkaframes.client.group_requests import FetchMetadata, JoinGroup, JoinGroupAnswer, SyncGroup
+from kafkaframes.client.assignors import MemberSubscription
+from kafkaframes.client.group_requests import FetchMetadata, JoinGroup, JoinGroupResponse, SyncGroup
 
 SCHEDULES = 160 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 4_000
 
@@ -56,11 +56,11 @@ def test_a_static_leader_that_returns_joins_again_if_its_assignment_is_outdated(
     """Topics changed in its absence (KIP-814). It cannot know whether the other members own the new partition."""
     machine = machine_of("default", "a")
     add_topic(machine.cluster, size)
-    members = {name: Member(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}
-    request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
+    members = {name: MemberSubscription(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}
+    request = next(one for one in machine.next_requests(0.0) if isinstance(one, JoinGroup))
     machine.process_response(
-        request, JoinGroupAnswer("me", 1, "cooperative-sticky", members, skips_assignment=True), 0.0
+        request, JoinGroupResponse("me", 1, "cooperative-sticky", members, skips_assignment=True), 0.0
     )
     answer(machine, FetchMetadata, None)
     answer(machine, SyncGroup, [ONE, TWO])
-    assert any(isinstance(one, JoinGroup) for one in machine.requests(1.0)) is joins
+    assert any(isinstance(one, JoinGroup) for one in machine.next_requests(1.0)) is joins

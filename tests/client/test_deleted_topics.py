@@ -38,7 +38,7 @@ def test_positions_in_a_deleted_topic_are_not_committed_for_its_successor(releas
             await read_ten(consumer)
             with Admin(servers) as admin:
                 await asyncio.to_thread(admin.delete_topics, ["t"])
-            await consumer._cluster.refresh(["t"])
+            await consumer._cluster.refresh_metadata(["t"])
             broker.create_topic("t")
             await consumer.commit()
             return await consumer.committed([FIRST])
@@ -75,7 +75,7 @@ def test_close_does_not_wait_for_a_topic_that_was_deleted(broker):
         await read_ten(consumer)
         with Admin(broker.bootstrap_servers) as admin:
             await asyncio.to_thread(admin.delete_topics, ["t"])
-        await consumer._cluster.refresh(["t"])
+        await consumer._cluster.refresh_metadata(["t"])
         await asyncio.wait_for(consumer.close(), 20)
 
     asyncio.run(read_and_close())

@@ -79,9 +79,9 @@ class Schedule:
         if joined_members:
             member = self.random.choice(joined_members).group_metadata()
             cluster = self.admin._cluster
-            cls = cluster.settings.message("LeaveGroupRequest")
+            cls = cluster.settings.message_class("LeaveGroupRequest")
             body = cls(group_id=self.name, members=[cls.MemberIdentity(member_id=member.member_id)])
-            await cluster.request(await cluster.coordinator(self.name, GROUP), body)
+            await cluster.request(await cluster.find_coordinator(self.name, GROUP), body)
 
     async def poll(self) -> None:
         if self.members:

@@ -19,7 +19,7 @@ from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin
 from kafkaframes.client.security import jks
-from kafkaframes.client.security.sasl import unsecured_token
+from kafkaframes.client.security.sasl import create_unsecured_token
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import DecodeError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.protocol import jaas
@@ -108,7 +108,7 @@ WAYS = [
 
 
 def give_token() -> str:
-    return unsecured_token("bob", now_s=1_700_000_000, lifetime_s=10**9)
+    return create_unsecured_token("bob", now_s=1_700_000_000, lifetime_s=10**9)
 
 
 @pytest.mark.parametrize(("trust", "own", "login"), WAYS)
@@ -277,13 +277,13 @@ def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, 
 WHOLE = (STORES / "client.jks").read_bytes()
 
 
-@given(st.one_of(st.binary(max_size=200).map(lambda raw: jks.MAGIC + raw), st.data()))
+@given(st.one_of(st.binary(max_size=200).map(lambda raw: jks.JKS_MAGIC + raw), st.data()))
 def test_any_bytes_are_a_store_or_an_error(raw):
     if not isinstance(raw, bytes):
         place = raw.draw(st.integers(0, len(WHOLE) - 1))
         raw = WHOLE[:place] + raw.draw(st.binary(min_size=1, max_size=4)) + WHOLE[place + 1 :]
     try:
-        for key in jks.read(raw, None).keys:
+        for key in jks.read_key_store(raw, None).keys:
             jks.decrypt_key(key.encrypted_key, "secret2")
     except (DecodeError, OptionError):
         pass

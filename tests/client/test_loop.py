@@ -11,7 +11,7 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Producer, TopicPartition
-from kafkaframes.client.loop import LoopThread, cancel_tasks, run_alone, run_in_thread
+from kafkaframes.client.loop import LoopThread, cancel_tasks, run_in_new_loop, run_in_thread
 from kafkaframes.errors import MaybeWrittenError, NetworkError
 
 
@@ -22,9 +22,9 @@ async def answer() -> int:
 
 def test_a_coroutine_runs_with_a_loop_or_without():
     async def in_a_notebook() -> int:
-        return run_alone(answer())
+        return run_in_new_loop(answer())
 
-    assert run_alone(answer()) == asyncio.run(in_a_notebook()) == 42
+    assert run_in_new_loop(answer()) == asyncio.run(in_a_notebook()) == 42
 
 
 def test_topics_are_mirrored_while_a_loop_runs(tmp_path):
@@ -96,7 +96,7 @@ def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
 
     thread = LoopThread("test")
     event = asyncio.Event()
-    waiting = thread.begin(wait_for(event))
+    waiting = thread.start_call(wait_for(event))
     with pytest.raises(SystemExit, match="enough"):
         thread.call(leave())
     thread.call_soon(event.set)
@@ -115,13 +115,13 @@ def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
         await asyncio.sleep(600)
 
     thread = LoopThread("test")
-    waiting = thread.begin(wait())
+    waiting = thread.start_call(wait())
     begun_future.result(60)
-    thread.end(close)
+    thread.end_loop(close)
     with pytest.raises(NetworkError, match="this client was closed"):
         waiting.result(60)
     thread = LoopThread("test")
-    given_up = thread.begin(asyncio.sleep(600))
+    given_up = thread.start_call(asyncio.sleep(600))
     given_up.cancel()
     with pytest.raises(concurrent.futures.CancelledError):  # the canceller of a future knows the reason
         given_up.result(60)
@@ -162,10 +162,10 @@ def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_clo
         has_ended.set()
         await asyncio.sleep(0.1)
 
-    future = thread.begin(wait())
+    future = thread.start_call(wait())
     assert has_started.wait(10)
     future.cancel()
-    thread.end(closing)
+    thread.end_loop(closing)
     del future  # it keeps its task, which reports an unretrieved exception when it is destroyed
     gc.collect()
     assert not caplog.records

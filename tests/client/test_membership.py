@@ -26,9 +26,9 @@ def broker():
 
 async def remove_member(cluster: ClusterClient, member: GroupMember) -> None:
     """Have a member leave, as an operator does, or the end of its session."""
-    cls = cluster.settings.message("LeaveGroupRequest")
+    cls = cluster.settings.message_class("LeaveGroupRequest")
     body = cls(group_id=member.group_id, members=[cls.MemberIdentity(member_id=member.member_id)])
-    answer = await cluster.request(await cluster.coordinator(member.group_id, GROUP), body)
+    answer = await cluster.request(await cluster.find_coordinator(member.group_id, GROUP), body)
     assert [entry.error_code for entry in answer.members] == [0]
 
 

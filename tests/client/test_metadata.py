@@ -21,12 +21,12 @@ def test_topics_that_were_not_asked_for_are_ignored():
     topics = [cls.MetadataResponseTopic(name=name, partitions=partitions) for name in ("asked", "not-asked")]
     response = cls(brokers=[cls.MetadataResponseBroker(node_id=1, host="h", port=1)], topics=topics)
     cluster = Cluster()
-    cluster.update(response, now=1.0, is_everything=False, requested_topics={"asked"})
+    cluster.update(response, now=1.0, has_all_topics=False, requested_topics={"asked"})
     assert list(cluster.topics) == ["asked"]
-    cluster.update(response, now=2.0, is_everything=False, requested_topics=())
+    cluster.update(response, now=2.0, has_all_topics=False, requested_topics=())
     assert cluster.refreshed_at == {"asked": 1.0}
     assert list(cluster.brokers) == [1]
-    cluster.update(response, now=3.0, is_everything=True)
+    cluster.update(response, now=3.0, has_all_topics=True)
     assert set(cluster.topics) == {"asked", "not-asked"}
 
 
@@ -114,6 +114,6 @@ def test_metadata_that_changed_while_a_response_was_read_are_compared_again():
 
     cluster = Cluster()
     topics = cluster.read_topics(respond(1))
-    cluster.update(respond(2), now=1.0, is_everything=False)
-    cluster.update(respond(1), now=2.0, is_everything=False, topics=topics)
+    cluster.update(respond(2), now=1.0, has_all_topics=False)
+    cluster.update(respond(1), now=2.0, has_all_topics=False, topics=topics)
     assert cluster.topics["t"].partitions[0].leader_epoch == 2

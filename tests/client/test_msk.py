@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from kafkaframes.client.security.tokens import _SIGNER_NAME, IamToken, iam_token
+from kafkaframes.client.security.tokens import _SIGNER_NAME, IamToken, create_iam_provider
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import MissingExtraError, OptionError
 
@@ -52,15 +52,15 @@ def test_the_handler_of_bearer_tokens_is_the_same_login(signed):
 
 
 def test_a_profile_and_a_token_that_is_over(signed):
-    token = iam_token(["boot-x.c1.kafka-serverless.us-east-1.amazonaws.com"], {"awsProfileName": "p"}, {})
+    token = create_iam_provider(["boot-x.c1.kafka-serverless.us-east-1.amazonaws.com"], {"awsProfileName": "p"}, {})
     assert (token(), token()) == ("token 1", "token 2")
     assert signed[0] == ("profile", "us-east-1", "p")
 
 
 def test_a_region_that_no_name_holds_is_the_environments_or_an_error():
-    assert iam_token(["localhost"], {}, {"AWS_REGION": "eu-north-1"}).region == "eu-north-1"
+    assert create_iam_provider(["localhost"], {}, {"AWS_REGION": "eu-north-1"}).region == "eu-north-1"
     with pytest.raises(OptionError, match="AWS_MSK_IAM: no region in the names"):
-        iam_token(["localhost"], {}, {})
+        create_iam_provider(["localhost"], {}, {})
 
 
 def test_without_the_signer_the_extra_is_named(monkeypatch):

@@ -77,7 +77,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
     def fail_to_build(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(AsyncProducer, "_encode", fail_to_build)
+    monkeypatch.setattr(AsyncProducer, "_encode_open_batches", fail_to_build)
     with Producer(servers) as producer:
         for _ in range(2):  # the sending task continues
             with pytest.raises(MemoryError):
@@ -86,7 +86,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
 
 @pytest.mark.parametrize("client", ["consumer", "producer"])
 def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, client):
-    monkeypatch.setattr("kafkaframes.client.positions.Positions.requests", lambda self, now, cluster: 1 / 0)
+    monkeypatch.setattr("kafkaframes.client.positions.Positions.next_requests", lambda self, now, cluster: 1 / 0)
     monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", lambda self: 1 / 0)
     if client == "producer":
         with Producer(servers) as producer:

@@ -16,7 +16,7 @@ from kafkaframes.cli.main import cli
 from kafkaframes.client import AsyncProducer, Producer
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
-from kafkaframes.client.partitioners import PARTITIONERS, choose_by_queue, partition_choice, queue_weights
+from kafkaframes.client.partitioners import PARTITIONERS, choose_by_queue, configure_partitioner, weigh_queues
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import EncodeError, ErrorCode, NetworkError, OptionError
@@ -115,7 +115,7 @@ def test_every_way_of_sending_hashes_keys_alike(send):
 
 
 def partition_numbers(name: str, records) -> list[int]:
-    choice = partition_choice(name, ignores_keys=False)
+    choice = configure_partitioner(name, ignores_keys=False)
     return [choice.choose("t", key, value, PARTITIONS, range(PARTITIONS)) for key, value in records]
 
 
@@ -289,7 +289,7 @@ def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_the
         for _ in range(3):  # as in ``send``: the record is prepared and added
             if accumulator.add(record) is not None:
                 break
-            allowed_partitions.add(accumulator.target("t", None, None))
+            allowed_partitions.add(accumulator.find_target("t", None, None))
         else:
             pytest.fail("the record was never added")
 
@@ -324,7 +324,7 @@ def test_leaders_that_take_nothing_get_no_records_unless_all_are_like_that():
     accumulator = gather([1, 2, 2], partitioner_availability_timeout_ms=10)
     accumulator.built_bytes = 1
     accumulator.is_stalled = lambda node_id: node_id == 2
-    accumulator._move_sticky(accumulator._topics["t"])
+    accumulator._choose_sticky_partition(accumulator._topics["t"])
     assert set(choose_partitions(accumulator, 50)) == {0}
     accumulator.is_stalled = lambda node_id: True
     assert len(choose_partitions(accumulator, 50)) == 3
@@ -332,7 +332,7 @@ def test_leaders_that_take_nothing_get_no_records_unless_all_are_like_that():
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20))
 def test_a_weight_falls_as_the_queue_grows_and_is_never_zero(lengths):
-    weights = queue_weights(lengths)
+    weights = weigh_queues(lengths)
     assert min(weights) == 1
     assert all(
         a + b == c + d for a, b in zip(weights, lengths, strict=True) for c, d in zip(weights, lengths, strict=True)

@@ -101,9 +101,13 @@ def test_every_setting_of_java_is_supported_ignored_or_rejected(name):
     for client in java_property.clients:
         names = {field.name for field in fields(SETTINGS[client])}
         if java_property.treatment == "supported":
-            key = module._OTHER_NAMES.get(name, name.replace(".", "_"))
+            key = module._SETTING_ALIASES.get(name, name.replace(".", "_"))
             assert key in names
-            codec = {"compression.type": module._CODEC_OF_LEVEL[name]} if name in module._CODEC_OF_LEVEL else {}
+            codec = (
+                {"compression.type": module._CODEC_BY_LEVEL_SETTING[name]}
+                if name in module._CODEC_BY_LEVEL_SETTING
+                else {}
+            )
             assert translate_options({**codec, name: "x"}, names, client)[key] == "x"
         elif java_property.treatment == "ignored":
             assert java_property.reason
@@ -161,7 +165,7 @@ def test_a_name_that_is_like_none_has_no_long_list():
 
 
 def test_an_ignored_setting_is_logged_once(caplog):
-    module._log_once.cache_clear()
+    module._log_ignored_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         for _ in range(2):
             ConsumerSettings.from_options(JAVA_CONSUMER)
@@ -191,14 +195,14 @@ def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
 @pytest.mark.parametrize("cls", [ProducerSettings, ConsumerSettings, ShareConsumerSettings])
 def test_options_for_an_admin_client_are_those_that_all_clients_have_under_each_of_their_names(cls):
     names = setting_names(cls)
-    aliases = {name: key for name, key in module._OTHER_NAMES.items() if key in names}
+    aliases = {name: key for name, key in module._SETTING_ALIASES.items() if key in names}
     common_names = setting_names(ClientSettings)
     for name, key in {**{name: name for name in names}, **aliases}.items():
         assert select_client_options({name: "x"}) == ({name: "x"} if key in common_names else {}), name
 
 
 def test_each_setting_has_one_kafka_name_whatever_the_name_in_the_options():
-    for name, key in module._OTHER_NAMES.items():
+    for name, key in module._SETTING_ALIASES.items():
         if not name.endswith(".level"):  # a codec's level is a setting of its own
             assert kafka_name_of(name) == kafka_name_of(key) == kafka_name_of(name.replace(".", "_")), name
     for name in java_properties():

@@ -59,7 +59,7 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
     reader = RangeReader(
         consumer, PLACE, first, end, on_loss=lost, silence_ms=silence_ms, silence_setting="the.setting"
     )
-    return [fetched_batches.fetch_offset for fetched_batches in iter(reader.next, None)]
+    return [fetched_batches.fetch_offset for fetched_batches in iter(reader.read_next, None)]
 
 
 @pytest.fixture(autouse=True)

@@ -86,9 +86,9 @@ def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up()
 async def _step(settings, waits) -> None:
     cluster = ClusterClient(settings)
     try:
-        asked_address = (await cluster.any_connection()).host_port
-        await cluster.refresh([])
-        await reachability._reach_advertised(cluster, asked_address, waits)
+        asked_address = (await cluster.get_any_connection()).host_port
+        await cluster.refresh_metadata([])
+        await reachability._reach_advertised_broker(cluster, asked_address, waits)
     finally:
         await cluster.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.producer_records import bytes_of, check_record, headers_of
+from kafkaframes.client.producer_records import check_record, to_bytes, to_header_pairs
 from kafkaframes.errors import EncodeError, NetworkError
 
 WRONG = {
@@ -91,9 +91,9 @@ def test_headers_are_a_dict_pairs_or_none(servers, headers, expected_headers):
 
 
 def test_what_is_nearly_bytes_or_a_whole_number_is_taken():
-    assert bytes_of("value", bytearray(b"a")) == bytes_of("value", memoryview(b"a")) == b"a"
+    assert to_bytes("value", bytearray(b"a")) == to_bytes("value", memoryview(b"a")) == b"a"
     assert check_record("numbers", None, None, None, np.int32(5), np.int64(6), 1_000)[4:6] == (5, 6)
-    assert headers_of({"a": memoryview(b"1")}) == [("a", b"1")]
+    assert to_header_pairs({"a": memoryview(b"1")}) == [("a", b"1")]
 
 
 @pytest.mark.parametrize("ends_by", ["cancelled", "an exception that is no Exception"])
@@ -101,7 +101,7 @@ def test_a_sending_task_that_ends_for_whatever_reason_ends_every_result(servers,
     async def run():
         producer = AsyncProducer(servers, linger_ms=0)
         await producer.start()
-        monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take", lambda *_: None)  # nothing goes
+        monkeypatch.setattr("kafkaframes.client.sequencing.Sequencer.take_batch", lambda *_: None)  # nothing goes
         futures = [await producer.send("numbers", b"v") for _ in range(3)]
         await asyncio.sleep(0)
         task = producer._sender._loop_task

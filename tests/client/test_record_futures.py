@@ -27,7 +27,7 @@ def servers():
 
 def batch(count: int):
     results = ThreadResults(TARGET, list(range(100, 100 + count)))
-    return results, [results.future(None, None) for _ in range(count)]
+    return results, [results.create_future(None, None) for _ in range(count)]
 
 
 def test_a_batch_that_is_written_gives_each_record_its_offset():
@@ -36,7 +36,7 @@ def test_a_batch_that_is_written_gives_each_record_its_offset():
     assert not futures[0].cancel()
     with pytest.raises(TimeoutError):
         futures[0].result(0)
-    results.finish([PartResult(0, results.count, 7)])
+    results.set_results([PartResult(0, results.count, 7)])
     assert [future.result() for future in futures] == [RecordMetadata("numbers", 0, 7 + n, 100 + n) for n in range(3)]
     assert futures[2].exception() is None
 
@@ -44,13 +44,13 @@ def test_a_batch_that_is_written_gives_each_record_its_offset():
 @pytest.mark.parametrize(("base", "append_time", "last"), [(-1, -1, (-1, 101)), (5, 9, (6, 9))])
 def test_offsets_without_acks_and_times_of_the_broker(base, append_time, last):
     results, futures = batch(2)
-    results.finish([PartResult(0, 3, base, append_time)])
+    results.set_results([PartResult(0, 3, base, append_time)])
     assert futures[1].result()[2:] == last
 
 
 def test_a_batch_that_failed_raises_its_error():
     results, futures = batch(2)
-    results.fail(NetworkError("gone"))
+    results.set_error(NetworkError("gone"))
     with pytest.raises(NetworkError, match="gone"):
         futures[1].result()
     assert isinstance(futures[0].exception(), NetworkError)
@@ -59,10 +59,10 @@ def test_a_batch_that_failed_raises_its_error():
 def test_wait_as_completed_and_asyncio_see_them():
     first, early = batch(2)
     second, late = batch(2)
-    first.finish([PartResult(0, first.count, 0)])
+    first.set_results([PartResult(0, first.count, 0)])
     done_futures, pending = concurrent.futures.wait(early + late, 0)
     assert (done_futures, pending) == (set(early), set(late))
-    threading.Timer(0.05, second.fail, [NetworkError("gone")]).start()
+    threading.Timer(0.05, second.set_error, [NetworkError("gone")]).start()
     assert set(concurrent.futures.as_completed(early + late, 60)) == set(early + late)
 
     async def wait_for_first():
@@ -77,7 +77,7 @@ def test_callbacks_are_called_once_each_and_what_they_raise_is_logged(caplog):
     futures[0].add_done_callback(lambda future: 1 / 0)
     futures[1].add_done_callback(lambda future: calls.append(future.result().offset))
     with caplog.at_level(logging.ERROR):
-        results.finish([PartResult(0, results.count, 3)])
+        results.set_results([PartResult(0, results.count, 3)])
     futures[1].add_done_callback(lambda future: calls.append("later"))
     assert calls == [4, "later"]
     assert "ZeroDivisionError" in caplog.text

@@ -35,7 +35,7 @@ def test_each_record_is_what_was_written(rows):
         for offset, (key, value, headers) in enumerate(rows)
     ]
     assert list(records_of(rows)) == expected_records
-    assert records_of(rows).take(len(rows) + 1) == expected_records
+    assert records_of(rows).take_records(len(rows) + 1) == expected_records
 
 
 def test_sliced_columns_are_read_from_their_own_rows():
@@ -55,27 +55,27 @@ def test_position_goes_with_what_is_taken_and_ends_when_dropped():
     iterator = iter(records)
     next(iterator)
     assert (records.position, records.is_empty) == (1, False)
-    records.take(1)
+    records.take_records(1)
     assert records.position == 2
-    records.drop()
+    records.drop_remaining()
     assert records.is_empty
     assert list(iterator) == []
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
 def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, step):
-    monkeypatch.setattr("kafkaframes.client.fetched_batches._STEP_ROWS", step)
+    monkeypatch.setattr("kafkaframes.client.fetched_batches._ROWS_PER_STEP", step)
     values = [(b"k%d" % n if n % 3 else None, b"%d" % n if n % 4 else None, []) for n in range(7)]
     records = records_of(values)
     for offset, (key, value, _) in enumerate(values):
         assert records.position == offset
-        (record,) = records.take(1)
+        (record,) = records.take_records(1)
         assert (record.offset, record.key, record.value) == (offset, key, value)
         assert records.is_empty == (offset == 6)
-    assert records.take(1) == []
+    assert records.take_records(1) == []
     dropped_records = records_of(values)
-    dropped_records.take(2)
-    dropped_records.drop()
+    dropped_records.take_records(2)
+    dropped_records.drop_remaining()
     assert list(dropped_records) == []
 
 
@@ -156,7 +156,7 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 def test_pandas_is_not_imported(use):
     pytest.importorskip("pandas")
-    if "poll" in use and not fetched_batches._LISTS_ARE_FAST:
+    if "poll" in use and not fetched_batches._HAS_FAST_TO_PYLIST:
         pytest.skip("pyarrow before 26 makes lists of bytes by way of pandas")
     with Broker() as broker:
         broker.create_topic("t")
@@ -173,5 +173,5 @@ def test_pandas_is_not_imported(use):
 def test_both_ways_to_make_lists_of_bytes_give_the_same(values, monkeypatch):
     column = pa.array([b"before", *values], pa.binary()).slice(1)
     for is_fast in (True, False):
-        monkeypatch.setattr(fetched_batches, "_LISTS_ARE_FAST", is_fast)
-        assert list(islice(fetched_batches._byte_strings(column), len(values))) == values
+        monkeypatch.setattr(fetched_batches, "_HAS_FAST_TO_PYLIST", is_fast)
+        assert list(islice(fetched_batches._to_byte_strings(column), len(values))) == values

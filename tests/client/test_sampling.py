@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.client.range_reader import sample
+from kafkaframes.client.range_reader import fetch_sample
 from kafkaframes.errors import BrokerError
 from kafkaframes.records.build import build_records
 
@@ -27,22 +27,22 @@ def consumer():
 
 
 def test_the_batches_at_an_offset_are_counted_by_their_headers(consumer):
-    estimate = sample(consumer, PLACE, 0)
+    estimate = fetch_sample(consumer, PLACE, 0)
     assert estimate is not None
     assert (estimate.offsets, estimate.records, estimate.first_timestamp) == (7, 7, TIME + 5)
     assert estimate.bytes_per_offset == estimate.size_bytes / 7 > 1
 
 
 def test_a_sample_that_begins_inside_a_batch_takes_no_more_records_than_offsets(consumer):
-    estimate = sample(consumer, PLACE, 4)
+    estimate = fetch_sample(consumer, PLACE, 4)
     assert estimate is not None
     assert (estimate.offsets, estimate.records) == (3, 3)
 
 
 def test_at_the_end_there_is_nothing(consumer):
-    assert sample(consumer, PLACE, 7, wait_ms=50) is None
+    assert fetch_sample(consumer, PLACE, 7, wait_ms=50) is None
 
 
 def test_an_offset_that_is_not_there_is_the_brokers_error(consumer):
     with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
-        sample(consumer, PLACE, 99)
+        fetch_sample(consumer, PLACE, 99)

@@ -45,13 +45,13 @@ def put_batches(sequencer: Sequencer, count: int, *, created_s: float = 0.0) -> 
 def acknowledge_first(sequencer: Sequencer) -> None:
     """Let the leader acknowledge a first batch, so that several may be under way."""
     put_batches(sequencer, 1)
-    sequencer.process_acknowledgement(sequencer.take(TARGET, FIRST, 0.0), 0, -1)
+    sequencer.process_acknowledgement(sequencer.take_batch(TARGET, FIRST, 0.0), 0, -1)
     sequencer.finished_batches.clear()
 
 
 def take_all(sequencer: Sequencer, connection: object) -> list[Batch]:
     taken_batches = []
-    while (batch := sequencer.take(TARGET, connection, 0.0)) is not None:
+    while (batch := sequencer.take_batch(TARGET, connection, 0.0)) is not None:
         taken_batches.append(batch)
     return taken_batches
 
@@ -87,20 +87,20 @@ def test_a_batch_does_not_go_on_another_connection_while_earlier_ones_are_under_
     one = machine()
     acknowledge_first(one)
     put_batches(one, 2)
-    one.take(TARGET, FIRST, 0.0)
-    assert one.take(TARGET, SECOND, 0.0) is None
-    assert one.take(TARGET, FIRST, 0.0) is not None
+    one.take_batch(TARGET, FIRST, 0.0)
+    assert one.take_batch(TARGET, SECOND, 0.0) is None
+    assert one.take_batch(TARGET, FIRST, 0.0) is not None
 
 
 def test_batches_that_come_back_in_any_order_go_again_in_theirs_and_nothing_overtakes_them():
     one = machine()
     acknowledge_first(one)
     batches = put_batches(one, 4)
-    taken_batches = [one.take(TARGET, FIRST, 0.0) for _ in range(3)]
+    taken_batches = [one.take_batch(TARGET, FIRST, 0.0) for _ in range(3)]
     before = sequences(taken_batches)
     for batch in (taken_batches[1], taken_batches[2]):
         one.process_loss(batch, NetworkError("cut"), 0.0)
-        assert one.take(TARGET, FIRST, 0.0) is None  # the first has no answer yet
+        assert one.take_batch(TARGET, FIRST, 0.0) is None  # the first has no answer yet
     one.process_loss(taken_batches[0], NetworkError("cut"), 0.0)
     assert take_all(one, SECOND) == batches
     assert sequences(batches[:3]) == before
@@ -110,7 +110,7 @@ def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
     one = machine()
     acknowledge_first(one)
     batches = put_batches(one, 8)
-    first, *behind = (one.take(TARGET, FIRST, 0.0) for _ in range(3))
+    first, *behind = (one.take_batch(TARGET, FIRST, 0.0) for _ in range(3))
     refuse(one, first, 20)  # it is in the log, and too few replicas have it
     for offset, batch in enumerate(behind):
         one.process_acknowledgement(batch, 2 + offset, -1)
@@ -122,10 +122,10 @@ def test_four_go_behind_one_without_a_result_for_a_leader_knows_five():
 def test_a_batch_waits_for_its_backoff():
     one = machine(backoff_s=lambda attempt: 5.0)
     put_batches(one, 1)
-    one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
-    assert one.take(TARGET, FIRST, 4.9) is None
+    one.process_loss(one.take_batch(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    assert one.take_batch(TARGET, FIRST, 4.9) is None
     assert one.next_time(0.0) == 5.0
-    assert one.take(TARGET, FIRST, 5.0) is not None
+    assert one.take_batch(TARGET, FIRST, 5.0) is not None
 
 
 def test_out_of_order_is_sent_again_while_an_earlier_batch_is_open():
@@ -146,9 +146,9 @@ def test_behind_a_batch_that_is_refused_for_good_the_rest_is_numbered_anew_once_
     first, second, third = take_all(one, FIRST)
     refuse(one, first, TOO_LARGE)
     refuse(one, second, OUT_OF_ORDER)
-    assert one.take(TARGET, FIRST, 0.0) is None  # the third may still be written
+    assert one.take_batch(TARGET, FIRST, 0.0) is None  # the third may still be written
     one.process_loss(third, NetworkError("cut"), 0.0)
-    assert sequences([one.take(TARGET, SECOND, 0.0)]) == [(0, 3)]  # asks what became of it
+    assert sequences([one.take_batch(TARGET, SECOND, 0.0)]) == [(0, 3)]  # asks what became of it
     refuse(one, third, OUT_OF_ORDER)
     assert sequences(take_all(one, SECOND)) == [(1, 0), (1, 1)]
     assert errors(one) == [BrokerError]
@@ -158,8 +158,8 @@ def test_what_expires_without_an_answer_may_be_written_and_the_next_begin_a_new_
     one = machine()
     acknowledge_first(one)
     put_batches(one, 1)
-    one.process_loss(one.take(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
-    one.expire(10.0)
+    one.process_loss(one.take_batch(TARGET, FIRST, 0.0), NetworkError("cut"), 0.0)
+    one.expire_batches(10.0)
     assert errors(one) == [MaybeWrittenError]
     put_batches(one, 1, created_s=10.0)
     assert sequences(take_all(one, FIRST)) == [(1, 0)]
@@ -172,7 +172,7 @@ def test_a_batch_in_flight_fails_when_its_time_has_expired_and_its_late_answer_s
     (expired_batch,) = put_batches(one, 1)
     assert take_all(one, FIRST) == [expired_batch]
     assert one.next_time(0.0) == 10.0
-    one.expire(10.0)
+    one.expire_batches(10.0)
     assert errors(one) == [MaybeWrittenError]
     assert one.open_batches == one.open_bytes == 0
     (later,) = put_batches(one, 1, created_s=10.0)
@@ -188,7 +188,7 @@ def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_i
     acknowledge_first(one)
     (expired_batch,) = put_batches(one, 1)
     take_all(one, FIRST)
-    one.expire(10.0)
+    one.expire_batches(10.0)
     (later,) = put_batches(one, 1, created_s=10.0)
     one.process_loss(expired_batch, NetworkError("lost"), 10.0)
     assert len(one.finished_batches) == 1
@@ -200,7 +200,7 @@ def test_a_transaction_names_the_first_error():
     one = machine()
     one.transactional = True
     first, _ = put_batches(one, 2)
-    one.take(TARGET, FIRST, 0.0)
+    one.take_batch(TARGET, FIRST, 0.0)
     one.process_error(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
     assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert "fenced" in str(one.finished_batches[1].error)
@@ -215,10 +215,10 @@ def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
     put_batches(one, 1, created_s=5.0)
     for batch in take_all(one, FIRST):
         one.process_loss(batch, NetworkError("cut"), 5.0)
-    one.expire(10.0)
+    one.expire_batches(10.0)
     put_batches(one, 1, created_s=10.0)
-    behind = one.take(TARGET, SECOND, 10.0)
-    assert one.take(TARGET, SECOND, 10.0) is None  # not before the result of the batch after it is known
+    behind = one.take_batch(TARGET, SECOND, 10.0)
+    assert one.take_batch(TARGET, SECOND, 10.0) is None  # not before the result of the batch after it is known
     one.process_acknowledgement(behind, 2, -1)
     assert sequences(take_all(one, SECOND)) == [(0, 3)]
 
@@ -232,11 +232,11 @@ def test_behind_a_batch_of_unknown_fate_what_is_in_doubt_is_never_numbered_anew(
     for batch in (expired_batch, in_doubt):
         one.process_loss(batch, NetworkError("cut"), 5.0)
     refuse(one, absent, OUT_OF_ORDER)
-    one.expire(10.0)
-    refuse(one, one.take(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still reach the leader, late
+    one.expire_batches(10.0)
+    refuse(one, one.take_batch(TARGET, SECOND, 10.0), OUT_OF_ORDER)  # both may still reach the leader, late
     assert [ended_batch.batch for ended_batch in one.finished_batches] == [expired_batch, in_doubt]
     assert errors(one) == [MaybeWrittenError] * 2
-    assert one.take(TARGET, SECOND, 10.0) is absent
+    assert one.take_batch(TARGET, SECOND, 10.0) is absent
     assert sequences([absent]) == [(1, 0)]
 
 
@@ -244,21 +244,21 @@ def test_another_partition_keeps_its_epoch_until_it_has_nothing_open():
     one = machine()
     other = Batch(TopicPartition("t", 1), b"", 1, 0.0, None)
     one.enqueue(other)
-    one.take(other.partition, FIRST, 0.0)
+    one.take_batch(other.partition, FIRST, 0.0)
     put_batches(one, 1)
-    refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
+    refuse(one, one.take_batch(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.producer.epoch == 1
     one.process_loss(other, NetworkError("cut"), 0.0)
-    assert sequences([one.take(other.partition, SECOND, 0.0)]) == [(0, 0)]
+    assert sequences([one.take_batch(other.partition, SECOND, 0.0)]) == [(0, 0)]
 
 
 def test_epochs_have_an_end():
     one = machine()
     one.set_producer(ProducerIdentity(7, 32_767))
     put_batches(one, 2)
-    refuse(one, one.take(TARGET, FIRST, 0.0), TOO_LARGE)
+    refuse(one, one.take_batch(TARGET, FIRST, 0.0), TOO_LARGE)
     assert one.needs_new_id
-    assert one.take(TARGET, FIRST, 0.0) is None
+    assert one.take_batch(TARGET, FIRST, 0.0) is None
     one.set_producer(ProducerIdentity(8, 0))
     assert sequences(take_all(one, FIRST)) == [(0, 0)]
 
@@ -271,9 +271,9 @@ def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences()
     after = put_batches(one, 2)
     assert take_all(one, FIRST) == [large, *after]
     parts = [Batch(TARGET, b"12", 2, 9.0, None), Batch(TARGET, b"345", 3, 9.0, None)]
-    one.divide(large, parts)
+    one.divide_batch(large, parts)
     assert (one.open_batches, one.open_bytes) == (4, 9)
-    assert one.take(TARGET, FIRST, 0.0) is None  # those after it are under way
+    assert one.take_batch(TARGET, FIRST, 0.0) is None  # those after it are under way
     for batch in after:
         refuse(one, batch, OUT_OF_ORDER)
     assert take_all(one, FIRST) == [*parts, *after]
@@ -294,7 +294,7 @@ def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_abo
 def test_what_a_leader_refuses_is_not_written_unless_its_error_can_come_afterwards(number, kind):
     one = machine(retries=0)
     put_batches(one, 1)
-    refuse(one, one.take(TARGET, FIRST, 0.0), number)
+    refuse(one, one.take_batch(TARGET, FIRST, 0.0), number)
     assert errors(one) == [kind]
 
 
@@ -302,7 +302,7 @@ def test_in_a_transaction_a_batch_that_ends_without_being_written_ends_all_that_
     one = machine()
     one.transactional = True
     put_batches(one, 3)
-    refuse(one, one.take(TARGET, FIRST, 0.0), FENCED)
+    refuse(one, one.take_batch(TARGET, FIRST, 0.0), FENCED)
     assert errors(one) == [BrokerError] * 3
     assert one.must_abort
     put_batches(one, 1)
@@ -315,8 +315,8 @@ def test_in_a_transaction_a_batch_that_ends_without_being_written_ends_all_that_
 def test_what_is_under_way_when_everything_ends_may_be_written():
     one = machine()
     put_batches(one, 2)
-    one.take(TARGET, FIRST, 0.0)
-    one.fail_all(NetworkError("closed"))
+    one.take_batch(TARGET, FIRST, 0.0)
+    one.fail_all_batches(NetworkError("closed"))
     assert errors(one) == [MaybeWrittenError, NetworkError]
     assert (one.open_batches, one.open_bytes) == (0, 0)
 

@@ -197,8 +197,8 @@ def test_record_limit_is_refused_where_the_broker_does_not_support_it():
     messages = ShareMessages(settings, "m", lambda _: None)
     request = ShareFetch(Node(1, "a", 9092), 0, [ONE], [], {})
     with pytest.raises(OptionError, match=r"record_limit is not supported by broker 1 at a:9092: it needs Kafka 4\.2"):
-        messages.fetch_body(request, 1)
-    assert messages.fetch_body(request, 2).share_acquire_mode == 1
+        messages.to_fetch_body(request, 1)
+    assert messages.to_fetch_body(request, 2).share_acquire_mode == 1
     machine = reader_of(share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (fetch,) = of_kind(machine, ShareFetch, 1.0)

@@ -33,7 +33,7 @@ def test_it_warns_after_a_second_then_now_and_then_and_when_it_is_back(clock, ca
     assert [re.findall(r"(?:for|after) (\d+) s", line)[0] for line in lines] == ["1", "11", "41", "41"]
     assert lines[0] == "client 'billing' cannot reach a broker for 1 s: b:9092 cannot be reached: refused"
     assert "has reached b:9092" in lines[-1]
-    assert unreachable.describe() == "c:9092: no such host"
+    assert unreachable.describe_failures() == "c:9092: no such host"
 
 
 @pytest.fixture

@@ -241,10 +241,10 @@ async def create_token(settings: ClientSettings) -> tuple[str, str, str]:
     ((host, port),) = settings.servers
     connection = await Connection.open(host, port, settings)
     try:
-        body = settings.message("CreateDelegationTokenRequest")(renewers=[], max_lifetime_ms=-1)
+        body = settings.message_class("CreateDelegationTokenRequest")(renewers=[], max_lifetime_ms=-1)
         answer = await connection.request(body)
         assert answer.error_code == 0
-        request = settings.message("DescribeDelegationTokenRequest")(owners=None)
+        request = settings.message_class("DescribeDelegationTokenRequest")(owners=None)
         while answer.token_id not in [token.token_id for token in (await connection.request(request)).tokens]:
             await asyncio.sleep(0.1)  # a real broker learns it from its controller
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.interop import brokers
 
-from kafkaframes.client.partitioners import partition_choice, queue_weights
+from kafkaframes.client.partitioners import configure_partitioner, weigh_queues
 from kafkaframes.records.partitioner import partition_of
 
 SOURCE = Path(__file__).parent / "java" / "partitioners" / "ProbePartitioners.java"
@@ -53,7 +53,7 @@ def test_turns_are_kafkas(probe):
         cases.append((count, available))
     lines = [f"turns {count} {','.join(map(str, available)) or '-'} 40" for count, available in cases]
     for (count, available), answer in zip(cases, probe(lines), strict=True):
-        choice = partition_choice("round_robin", ignores_keys=False)
+        choice = configure_partitioner("round_robin", ignores_keys=False)
         ours = [choice.choose("t", None, None, count, available) for _ in range(40)]
         assert ",".join(map(str, ours)) == answer, (count, available)
 
@@ -63,4 +63,4 @@ def test_queues_weigh_as_kafkas(probe):
     cases = [[GENERATOR.choice([0, 0, 1, 2, 5, 40]) for _ in range(GENERATOR.randrange(2, 9))] for _ in range(300)]
     cases = [lengths for lengths in cases if len(set(lengths)) > 1]
     for lengths, answer in zip(cases, probe([f"queues {','.join(map(str, each))}" for each in cases]), strict=True):
-        assert ",".join(map(str, queue_weights(lengths))) == answer, lengths
+        assert ",".join(map(str, weigh_queues(lengths))) == answer, lengths

@@ -11,26 +11,26 @@ from uuid import UUID
 
 from tests.soak.consumer_schedules import Batches, settings_of
 
-from kafkaframes.client.assignors import Member
+from kafkaframes.client.assignors import MemberSubscription
 from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine
 from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatResponse,
     FetchCommitted,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
     Heartbeat,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     ListOffsets,
     SyncGroup,
 )
 from kafkaframes.client.metadata import Cluster, Node, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
-from kafkaframes.client.positions import FetchAnswer, Ownership, Step
+from kafkaframes.client.positions import Ownership, PartitionFetchResponse, PartitionStep
 from kafkaframes.errors import ErrorCode, NetworkError, broker_error
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -54,20 +54,20 @@ def machine_of(kind: str, instance: str | None = None, reset: str = "earliest") 
 
 def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
     """Answer the request of a kind that is due; return the request."""
-    (request,) = [one for one in machine.requests(now) if isinstance(one, kind)]
+    (request,) = [one for one in machine.next_requests(now) if isinstance(one, kind)]
     machine.process_response(request, value, now)
     return request
 
 
 def join(machine: ConsumerMachine, partitions: list[TopicPartition], now: float = 0.0) -> None:
-    answer(machine, JoinGroup, JoinGroupAnswer("me", 1, "cooperative-sticky"), now)
+    answer(machine, JoinGroup, JoinGroupResponse("me", 1, "cooperative-sticky"), now)
     answer(machine, SyncGroup, partitions, now)
 
 
 def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
     for state in machine.positions.states.values():
         if not state.has_offset:
-            state.move(Step.FETCH, 0)
+            state.move_position(PartitionStep.FETCH, 0)
     callback = machine.next_callback()
     assert callback is not None
     assert callback.kind is CallbackKind.ASSIGN
@@ -77,7 +77,7 @@ def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
 
 def of_kind(machine: ConsumerMachine, kind: type, now: float) -> list[Any]:
     """Return the requests of a kind that are due."""
-    return [request for request in machine.requests(now) if isinstance(request, kind)]
+    return [request for request in machine.next_requests(now) if isinstance(request, kind)]
 
 
 def begin_callback(machine: ConsumerMachine, kind: CallbackKind) -> Any:
@@ -93,7 +93,7 @@ def owner_of(kind: str) -> ConsumerMachine:
     machine = machine_of(kind)
     if kind == "consumer":
         assignment = ((UUID(int=7), (0, 1)),)
-        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 1, 1.0, assignment))
+        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 1, 1.0, assignment))
     else:
         join(machine, [ONE, TWO])
     take_over(machine)
@@ -113,14 +113,14 @@ def check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join
     take_over(machine)
     machine.set_target({ONE: UUID(int=0)})
     machine.member.process_subscription_change(1.0)
-    claim = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
+    claim = next(one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup))
     assert claim.owned_partitions == (ONE, TWO)
     callback = machine.next_callback()
     assert callback == (CallbackKind.REVOKE, (TWO,))
     machine.begin_callback(callback)
     machine.end_callback(callback, 1.0)
-    machine.process_response(claim, JoinGroupAnswer("me", 2, "cooperative-sticky"), 1.0)
-    again = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
+    machine.process_response(claim, JoinGroupResponse("me", 2, "cooperative-sticky"), 1.0)
+    again = next(one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup))
     assert again.owned_partitions == (ONE,)
 
 
@@ -129,9 +129,9 @@ def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhil
     machine = machine_of("cooperative")
     join(machine, [ONE, TWO])
     for state in machine.positions.states.values():
-        state.move(Step.FETCH, 0)
+        state.move_position(PartitionStep.FETCH, 0)
     machine.member.process_subscription_change(1.0)
-    assert [one.owned_partitions for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert [one.owned_partitions for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)] == [()]
     assert machine.next_callback() is None
 
 
@@ -139,20 +139,20 @@ def check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_me
     """The coordinator may give them to another member at once. If its response is lost, a later one is needed."""
     machine = machine_of("consumer")
     topic_id = UUID(int=7)
-    first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((topic_id, (0, 1)),))
+    first = ConsumerHeartbeatResponse("me", 1, 1.0, ((topic_id, (0, 1)),))
     answer(machine, ConsumerHeartbeat, first)
     for state in machine.positions.states.values():
-        state.move(Step.FETCH, 0)
-    (lost_heartbeat,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
+        state.move_position(PartitionStep.FETCH, 0)
+    (lost_heartbeat,) = [one for one in machine.next_requests(1.0) if isinstance(one, ConsumerHeartbeat)]
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 1.0)
-    (report,) = [one for one in machine.requests(2.0) if isinstance(one, ConsumerHeartbeat)]
+    (report,) = [one for one in machine.next_requests(2.0) if isinstance(one, ConsumerHeartbeat)]
     assert report.owned_partitions == ()
     assert machine.next_callback() is None
     machine.process_failure(report, NetworkError("lost"), 2.0)
     assert machine.next_callback() is None
-    answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
+    answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
     assert machine.next_callback() is None
-    machine.positions.states[ONE].move(Step.FETCH, 0)
+    machine.positions.states[ONE].move_position(PartitionStep.FETCH, 0)
     assert machine.next_callback() == (CallbackKind.ASSIGN, (ONE,))
 
 
@@ -161,20 +161,20 @@ def check_that_an_eager_member_joins_only_when_on_revoke_has_returned() -> None:
     join(machine, [ONE, TWO])
     take_over(machine)
     machine.member.process_subscription_change(1.0)
-    assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
+    assert not [one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)]
     callback = machine.next_callback()
     machine.begin_callback(callback)
-    assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
+    assert not [one for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)]
     machine.end_callback(callback, 1.0)
-    assert [one.owned_partitions for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert [one.owned_partitions for one in machine.next_requests(1.0) if isinstance(one, JoinGroup)] == [()]
 
 
 def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning() -> None:
     """KIP-814: the coordinator keeps the assignment; a topic that grows makes the leader join again."""
     machine = machine_of("range", "a")
-    members = {"me": Member(frozenset({"t"}))}
-    request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
-    machine.process_response(request, JoinGroupAnswer("me", 1, "range", members, skips_assignment=True), 0.0)
+    members = {"me": MemberSubscription(frozenset({"t"}))}
+    request = next(one for one in machine.next_requests(0.0) if isinstance(one, JoinGroup))
+    machine.process_response(request, JoinGroupResponse("me", 1, "range", members, skips_assignment=True), 0.0)
     answer(machine, FetchMetadata, None)
     assert answer(machine, SyncGroup, [ONE, TWO]).assignment == {}
     take_over(machine)
@@ -190,7 +190,7 @@ def check_that_a_topic_that_was_recreated_is_read_from_its_start() -> None:
     join(machine, [ONE])
     take_over(machine)
     machine.positions.seek(ONE, 40)
-    assert [one for one in machine.requests(1.0) if isinstance(one, FetchRecords)]
+    assert [one for one in machine.next_requests(1.0) if isinstance(one, FetchRecords)]
     add_topic(machine.cluster, 2, topic_id=8, epoch=0)
     answer(machine, ListOffsets, {ONE: OffsetAndTimestamp(0, -1, 0)}, 2.0)
     assert machine.positions.states[ONE].position == 0
@@ -248,14 +248,14 @@ def check_that_partitions_that_a_join_does_not_claim_are_looked_up_again() -> No
 def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
     """The same of the consumer protocol: the complete heartbeat that follows does not report them."""
     machine = machine_of("consumer")
-    first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((UUID(int=7), (0,)),))
+    first = ConsumerHeartbeatResponse("me", 1, 1.0, ((UUID(int=7), (0,)),))
     answer(machine, ConsumerHeartbeat, first)
     answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
     (lost_heartbeat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
     machine.process_failure(lost_heartbeat, NetworkError("lost"), 2.0)
     for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
         machine.member._topics = None
-        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 3, 1.0, assignment), now)
+        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatResponse("me", 3, 1.0, assignment), now)
         answer(machine, FetchCommitted, {ONE: CommittedOffset(9)}, now)
     take_over(machine, 15.0)
     assert machine.positions.states[ONE].position == 9
@@ -267,7 +267,7 @@ def check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_ag
     (old,) = of_kind(machine, JoinGroup, 0.0)
     machine.topics = ("t", "u")
     machine.member.process_subscription_change(0.0)
-    machine.process_response(old, JoinGroupAnswer("me", 1, "cooperative-sticky"), 0.0)
+    machine.process_response(old, JoinGroupResponse("me", 1, "cooperative-sticky"), 0.0)
     assert [one.topics for one in of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
 
 
@@ -312,7 +312,7 @@ def check_that_no_buffer_is_returned_before_and_after_ownership() -> None:
     machine = owner_of("range")
     request = fetch(machine, 1.0)
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     state = machine.positions.states[ONE]
     for ownership in Ownership:
         state.ownership = Ownership[ownership.name]
@@ -344,7 +344,7 @@ def check_that_a_partition_without_an_offset_raises_at_every_poll_until_a_seek()
     machine.positions.seek(TWO, 9)
     request = fetch(machine, 2.0)
     error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
-    machine.process_response(request, {TWO: FetchAnswer(error)}, 2.0)
+    machine.process_response(request, {TWO: PartitionFetchResponse(error)}, 2.0)
     for _ in range(3):
         assert "has no offset 9" in str(machine.take_error())
 
@@ -355,12 +355,12 @@ def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None
     add_topic(machine.cluster, 2, epoch=5)
     join(machine, [ONE, TWO])
     take_over(machine)
-    machine.requests(1.0)
+    machine.next_requests(1.0)
     add_topic(machine.cluster, 2, epoch=4)
-    machine.requests(2.0)
+    machine.next_requests(2.0)
     assert machine.positions.states[ONE].leader == (1, 5)
     add_topic(machine.cluster, 2, epoch=6)
-    machine.requests(3.0)
+    machine.next_requests(3.0)
     assert machine.positions.states[ONE].leader == (1, 6)
 
 
@@ -375,18 +375,18 @@ def check_that_records_of_an_earlier_leader_are_fetched_again_after_a_seek() -> 
         machine.positions.seek(ONE, 1)
         request, batches = fetch(machine, 1.0), Batches(UUID(int=7), 1, [0, 0, 0, 0])
         if not is_in_flight:
-            machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+            machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 1.0)
         add_topic(machine.cluster, 2, epoch=1)
-        again = [one for one in machine.requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
+        again = [one for one in machine.next_requests(2.0) if isinstance(one, (FetchRecords, FetchEpochEnds))]
         if is_in_flight:
             assert not again  # one Fetch for each node
-            machine.process_response(request, {ONE: FetchAnswer(None, batches)}, 2.0)
+            machine.process_response(request, {ONE: PartitionFetchResponse(None, batches)}, 2.0)
             again = of_kind(machine, FetchRecords, 2.0)
         assert machine.positions.next_buffer() is None
         (request,) = again
         assert isinstance(request, FetchRecords)
         assert machine.positions.states[ONE].position_and_epoch == (1, -1)
-        machine.process_response(request, {ONE: FetchAnswer(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
+        machine.process_response(request, {ONE: PartitionFetchResponse(None, Batches(UUID(int=7), 1, [1]))}, 3.0)
         buffer = machine.positions.next_buffer()
         assert buffer is not None
         assert buffer[1].take() == (1, 1)  # type: ignore[attr-defined]
@@ -396,14 +396,14 @@ def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
     """The caller gets them first. Only then the position is reset."""
     machine = owner_of("range")
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     assert batches.take() == (0, 0)
     error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
-    machine.process_response(fetch(machine, 2.0), {ONE: FetchAnswer(error)}, 2.0)
+    machine.process_response(fetch(machine, 2.0), {ONE: PartitionFetchResponse(error)}, 2.0)
     state = machine.positions.states[ONE]
     assert (state.step.name, state.position) == ("FETCH", 1)
     assert batches.take() == (1, 0)
-    machine.process_response(fetch(machine, 3.0), {ONE: FetchAnswer(error)}, 3.0)
+    machine.process_response(fetch(machine, 3.0), {ONE: PartitionFetchResponse(error)}, 3.0)
     assert [list(one.timestamps) for one in of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
 
 
@@ -413,7 +413,7 @@ def check_that_a_failed_request_refreshes_its_topics() -> None:
         machine = owner_of("range")
         if kind is FetchEpochEnds:
             state = machine.positions.states[ONE]
-            state.move(Step.FETCH, 0, 0)
+            state.move_position(PartitionStep.FETCH, 0, 0)
         (request,) = of_kind(machine, kind, 1.0)
         machine.process_failure(request, NetworkError("lost"), 1.0)
         assert machine.positions.stale_topics == {"t"}
@@ -423,7 +423,7 @@ def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
     """An iteration in another thread would return records before the new position."""
     machine = owner_of("range")
     batches = Batches(UUID(int=7), 0, [0, 0])
-    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, batches)}, 1.0)
     assert not batches.is_empty
     machine.positions.seek(ONE, 1)
     assert batches.is_empty
@@ -435,10 +435,10 @@ def check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread() -> None:
     state = machine.positions.states[ONE]
     state.is_paused, machine.positions.states[TWO].is_paused = False, True
     first, second = Batches(UUID(int=7), 0, [0, 0]), Batches(UUID(int=7), 2, [0, 0])
-    machine.process_response(fetch(machine, 1.0), {ONE: FetchAnswer(None, first)}, 1.0)
+    machine.process_response(fetch(machine, 1.0), {ONE: PartitionFetchResponse(None, first)}, 1.0)
     assert not of_kind(machine, FetchRecords, 2.0)
     first.take()
-    machine.process_response(fetch(machine, 2.0), {ONE: FetchAnswer(None, second)}, 2.0)
+    machine.process_response(fetch(machine, 2.0), {ONE: PartitionFetchResponse(None, second)}, 2.0)
     assert not of_kind(machine, FetchRecords, 3.0)
 
 

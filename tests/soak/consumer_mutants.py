@@ -37,7 +37,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         'self._member_id, self._generation = "", _NO_GENERATION\n        self._must_join = True',
         'self._member_id = ""\n        self._must_join = True',
     ),
-    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.drop_all()\n", ""),
+    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.drop_all_partitions()\n", ""),
     "keeps an id that the coordinator does not know": (
         CLASSIC,
         'member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id',
@@ -57,12 +57,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "sends no heartbeats": (CLASSIC, "and self.is_member and now >= self._heartbeat_due:", "and False:"),
     "an old assignment is handed over in a rebalance": (
         CLASSIC,
-        "            host.forget_unclaimed()\n",
+        "            host.forget_unclaimed_partitions()\n",
         "",
     ),
     "the leader does not look at grown topics": (
         CLASSIC,
-        "if is_leader and not self._must_join and self._counts_now() != self._counts:",
+        "if is_leader and not self._must_join and self._current_partition_counts() != self._counts:",
         "if False:",
     ),
     "forgets a subscription that changed while it joined": (
@@ -90,8 +90,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        self._epoch = _JOIN\n        self._topics",
         "        self._topics",
     ),
-    "keeps its partitions when it is fenced": (CONSUMER, "        self._host.drop_all()\n", ""),
-    "ignores that it was fenced": (CONSUMER, "        elif code in MEMBER_FENCED:\n            self._reset()\n", ""),
+    "keeps its partitions when it is fenced": (CONSUMER, "        self._host.drop_all_partitions()\n", ""),
+    "ignores that it was fenced": (
+        CONSUMER,
+        "        elif code in MEMBER_FENCED:\n            self._reset_membership()\n",
+        "",
+    ),
     "does not repeat everything after a lost heartbeat": (
         CONSUMER,
         "        self._in_flight = self._topics = None\n        if is_leave:",
@@ -115,17 +119,17 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "does not resolve new topics": (
         CONSUMER,
-        "        if self._assignment is not None and not self._is_resolved:\n            self._resolve()\n",
+        "        if self._assignment is not None and not self._is_resolved:\n            self._resolve_assignment()\n",
         "",
     ),
     "ignores its assignment": (
         CONSUMER,
-        "            self._resolve()\n\n    def _resolve",
-        "            pass\n\n    def _resolve",
+        "            self._resolve_assignment()\n\n    def _resolve_assignment",
+        "            pass\n\n    def _resolve_assignment",
     ),
     "keeps an old committed offset after a lost response": (
         CONSUMER,
-        "            self._host.forget_unclaimed()\n",
+        "            self._host.forget_unclaimed_partitions()\n",
         "            pass\n",
     ),
     "reports a partition as given up too early": (
@@ -145,8 +149,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "hands over before positions are found": (
         MACHINE,
-        "ready = [state for state in new if state.has_offset or state.step is Step.STUCK]",
-        "ready = new",
+        "[state for state in new_partitions if state.has_offset or state.step is PartitionStep.STUCK]",
+        "new_partitions",
     ),
     "a partition is over when on_assign raises": (
         POSITIONS,
@@ -190,7 +194,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "late polls are taken for polls": (
         MACHINE,
-        "        request = self.member.expire()\n"
+        "        request = self.member.expire_membership()\n"
         "        if request is not None:\n"
         "            self._leaving.append(request)\n",
         "",
@@ -217,7 +221,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "current = [state for state in states if state.version == versions[state.partition]]",
         "current = states",
     ),
-    "a seek keeps its version": (POSITIONS, "        self.version = _NEXT_VERSION()\n", ""),
+    "a seek keeps its version": (POSITIONS, "        self.version = _NEXT_STATE_VERSION()\n", ""),
     "a seek keeps buffered records": (
         POSITIONS,
         "        for entry in self.buffer:\n            entry.stop()\n        self.buffer.clear()\n",
@@ -251,9 +255,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a partition is fetched before it is owned": (
         POSITIONS,
-        "if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or "
-        "self.is_requested:",
-        "if self.step is not Step.FETCH or self.is_paused or self.is_requested:",
+        "            self.ownership is not Ownership.OWNED\n            or self.step",
+        "            self.step",
     ),
     "a change of leader is not noticed": (
         POSITIONS,
@@ -275,8 +278,10 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "buffered records survive a change of leader": (
         POSITIONS,
-        "            state.move(Step.VALIDATE if epoch >= 0 else Step.FETCH, offset, epoch)\n",
-        "            state.step, state.version = Step.VALIDATE if epoch >= 0 else Step.FETCH, _NEXT_VERSION()\n"
+        "            state.move_position("
+        "PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH, offset, epoch)\n",
+        "            state.step = PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH\n"
+        "            state.version = _NEXT_STATE_VERSION()\n"
         "            state.offset, state.epoch = offset, epoch\n",
     ),
     "records of an earlier leader are returned after a seek": (
@@ -293,13 +298,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "goes back to the start after a truncation": (
         POSITIONS,
-        "            state.move(Step.FETCH, answer.end_offset, answer.epoch)\n",
+        "            state.move_position(PartitionStep.FETCH, answer.end_offset, answer.epoch)\n",
         "            self._reset(state, 'truncated')\n",
     ),
     "commits forget the epoch": (
         POSITIONS,
-        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)",
-        "state.move(Step.FETCH, entry.offset)",
+        "state.move_position(PartitionStep.FETCH, entry.offset, entry.leader_epoch)",
+        "state.move_position(PartitionStep.FETCH, entry.offset)",
     ),
     "an offset out of range is asked for again and again": (
         POSITIONS,
@@ -323,10 +328,11 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a failure does not refresh the topic": (
         POSITIONS,
-        "        if state.step is not Step.COMMITTED:\n            self.stale_topics.add(state.partition.topic)\n",
+        "        if state.step is not PartitionStep.COMMITTED:\n"
+        "            self.stale_topics.add(state.partition.topic)\n",
         "",
     ),
-    "read batches are kept": (POSITIONS, "        state.release_read()\n    return", "        pass\n    return"),
+    "read batches are kept": (POSITIONS, "        state.release_read_buffer()\n    return", "        pass\n    return"),
 }
 FOUND_BY_CASE = (
     "joins before the caller knows of lost partitions",

@@ -39,26 +39,26 @@ from uuid import UUID
 from tests.soak.exploration import run_command
 
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.client.assignors import Member
-from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
+from kafkaframes.client.assignors import MemberSubscription
+from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine, RebalanceCallback
 from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatResponse,
     FetchCommitted,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
     Heartbeat,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     ListOffsets,
     SyncGroup,
 )
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.client.offsets import EARLIEST, EpochEnd, OffsetAndTimestamp
-from kafkaframes.client.positions import FetchAnswer, Step
+from kafkaframes.client.positions import PartitionFetchResponse, PartitionStep
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.commits import OffsetToCommit
@@ -355,7 +355,7 @@ class SimulatedMember:
         self.is_in_callback = False
 
     def subscribe(self) -> None:
-        self.cluster.update(self.world.metadata(None), now=self.world.now, is_everything=True)
+        self.cluster.update(self.world.metadata(None), now=self.world.now, has_all_topics=True)
         pattern = self.simulation.pattern
         names = self.world.names() if pattern is not None else self.simulation.subscription
         if pattern is not None:
@@ -366,7 +366,7 @@ class SimulatedMember:
 
     def send(self) -> None:
         """Let the machine send what is due."""
-        for request in self.machine.requests(self.world.now):
+        for request in self.machine.next_requests(self.world.now):
             detail = None
             if isinstance(request, FetchRecords):
                 detail = {}
@@ -422,7 +422,7 @@ class SimulatedMember:
                 self.ownerships.clear()  # from now on, whatever the machine says
         else:
             if isinstance(request, FetchMetadata):
-                self.cluster.update(answer, now=now, is_everything=request.topics is None)
+                self.cluster.update(answer, now=now, has_all_topics=request.topics is None)
             self.machine.process_response(request, answer, now)
         self.check_lost()
 
@@ -467,18 +467,18 @@ class SimulatedMember:
         self.simulation.counters["errors raised"] += 1
         if "auto_offset_reset is none" in str(error):
             for state in list(self.machine.positions.states.values()):
-                if state.step is Step.STUCK and state.partition in self.ownerships:
+                if state.step is PartitionStep.STUCK and state.partition in self.ownerships:
                     self.seek(state.partition, 0)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         state = self.machine.state_of(partition)
         if state is not None and partition in self.ownerships:
-            state.move(Step.FETCH, offset)
+            state.move_position(PartitionStep.FETCH, offset)
             self.ownerships[partition] = Ownership(offset)
             highest = self.simulation.sought_offsets.get((partition, state.topic_id), 0)
             self.simulation.sought_offsets[partition, state.topic_id] = max(highest, offset)
 
-    def run_callback(self, callback: Callback, *, commits: bool) -> bool:
+    def run_callback(self, callback: RebalanceCallback, *, commits: bool) -> bool:
         """Call the caller's function; return whether it has not raised."""
         machine, simulation = self.machine, self.simulation
         machine.begin_callback(callback)
@@ -573,13 +573,13 @@ class SimulatedMember:
     def close(self, *, is_polite: bool = True) -> None:
         """Close, or go away without a word."""
         if is_polite:
-            self.machine.prepare_end()
+            self.machine.begin_end()
             for _ in range(5):
                 callback = self.machine.next_callback()
                 if callback is None:
                     break
                 self.run_callback(callback, commits=self.simulation.chance(0.8))
-            request = self.machine.end()
+            request = self.machine.end_membership()
             assert not self.machine.assignment
             if request is not None and self.simulation.chance(0.8):
                 self.simulation.execute(self, PendingRequest(request), None)
@@ -804,20 +804,22 @@ class ConsumerSimulation:
 
     def _join(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         request = entry.request
-        member = Member(frozenset(request.topics), request.owned_partitions, request.generation, one.instance)
+        member = MemberSubscription(
+            frozenset(request.topics), request.owned_partitions, request.generation, one.instance
+        )
         token = b"%d" % len(self.tokens)
         self.tokens[token] = member
 
         def reply(result: JoinResult) -> None:
             if result.error == ErrorCode.MEMBER_ID_REQUIRED:
-                entry.answers.append(JoinGroupAnswer(result.member_id, -1))
+                entry.answers.append(JoinGroupResponse(result.member_id, -1))
             elif result.error:
                 entry.answers.append(broker_error(result.error, "join"))
             else:
                 is_leader = result.leader == result.member_id
                 members = {row.member_id: self.tokens[row.metadata] for row in result.members} if is_leader else None
                 identity = result.member_id, result.generation, result.protocol_name or ""
-                entry.answers.append(JoinGroupAnswer(*identity, members, result.skip_assignment))
+                entry.answers.append(JoinGroupResponse(*identity, members, result.skip_assignment))
 
         times = int(SESSION_S * 1000), int(MAX_POLL_S * 1000)
         protocols = tuple((name, token) for name in one.settings.strategies)
@@ -879,7 +881,7 @@ class ConsumerSimulation:
             for topic_id, number in sorted(answer.assignment):
                 by_id.setdefault(topic_id, []).append(number)
             assignment = tuple((topic_id, tuple(numbers)) for topic_id, numbers in by_id.items())
-        return ConsumerHeartbeatAnswer(answer.member_id, answer.epoch, answer.interval_ms / 1000, assignment)
+        return ConsumerHeartbeatResponse(answer.member_id, answer.epoch, answer.interval_ms / 1000, assignment)
 
     def _metadata(self, one: SimulatedMember, entry: PendingRequest, _: ErrorCode | None) -> Any:
         return self.world.metadata(entry.request.topics)
@@ -927,7 +929,7 @@ class ConsumerSimulation:
         }
 
     def _fetch(self, one: SimulatedMember, entry: PendingRequest, fault: ErrorCode | None) -> Any:
-        answers: dict[TopicPartition, FetchAnswer] = {}
+        answers: dict[TopicPartition, PartitionFetchResponse] = {}
         detail = entry.detail
         current = {partition: row[2] for partition, row in detail.items()}
         for partition, log, error in self._at_leader(entry, fault, current):
@@ -939,10 +941,12 @@ class ConsumerSimulation:
             if error is None and offset > len(log.epochs):
                 error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}")
             if error is not None:
-                answers[partition] = FetchAnswer(error)
+                answers[partition] = PartitionFetchResponse(error)
             elif offset < len(log.epochs):
                 most = self.random.randint(1, 6)
-                answers[partition] = FetchAnswer(None, Batches(topic_id, offset, log.epochs[offset : offset + most]))
+                answers[partition] = PartitionFetchResponse(
+                    None, Batches(topic_id, offset, log.epochs[offset : offset + most])
+                )
         return answers
 
     # laws

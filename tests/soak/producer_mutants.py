@@ -36,9 +36,9 @@ MUTANTS = {
         "if self.known_producer_id != self.producer.producer_id or distance >=",
         "if distance >=",
     ),
-    "new ones behind what goes again": (" or distance >= _REMEMBERED_BATCHES", ""),
+    "new ones behind what goes again": (" or distance >= _MAX_REMEMBERED_BATCHES", ""),
     "what goes again stands last": (
-        "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)",
+        "self.waiting.insert(bisect_left(self.waiting, batch.order, key=_GET_ORDER), batch)",
         "self.waiting.append(batch)",
     ),
     "what goes again is not noted": ("        self.must_retry = True\n", ""),
@@ -59,7 +59,7 @@ MUTANTS = {
         "",
     ),
     "everything is settled": (
-        "        if queue.has_absent_before(batch):\n            batch.in_doubt = False\n",
+        "        if queue.has_earlier_absent_batch(batch):\n            batch.in_doubt = False\n",
         "        batch.in_doubt = False\n",
     ),
     "absent from the last on": (
@@ -96,7 +96,7 @@ MUTANTS = {
     ),
     "a lost batch is not in doubt": ("        batch.in_doubt = True\n        self._retry", "        self._retry"),
     "out of order while others are open is final": (
-        "        if not queue.is_first_open(batch):\n",
+        "        if not queue.is_first_writable(batch):\n",
         "        if False:\n",
     ),
     "numbered anew in a transaction": ("if self.transactional or batch.in_doubt or not", "if batch.in_doubt or not"),
@@ -126,7 +126,7 @@ MUTANTS = {
     ),
     "those that wait for the transaction stay": (
         "            for queue in self._queues.values():\n"
-        "                self._end_waiting(queue, self._abort_error())\n",
+        "                self._end_waiting_batches(queue, self._to_abort_error())\n",
         "            pass\n",
     ),
     "new batches follow one that has expired in flight": (
@@ -175,7 +175,7 @@ MUTANTS = {
         "            if False:\n",
     ),
     "a batch behind an abort waits": (
-        "        if self.must_abort:\n            self._end_waiting(queue, self._abort_error())\n",
+        "        if self.must_abort:\n            self._end_waiting_batches(queue, self._to_abort_error())\n",
         "",
     ),
     "a part is not in doubt": (
@@ -198,8 +198,8 @@ MUTANTS = {
         "(batch.assigned_stamp.base_sequence, sequence_count)",
         "(batch.assigned_stamp.base_sequence, batch.count - sequence_count - part.count)",
     ),
-    "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = len(self.waiting)"),
-    "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = 0"),
+    "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)", "index = len(self.waiting)"),
+    "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)", "index = 0"),
     "what comes after parts does not move up": (
         "later.order += shift if later.order > batch.order else 0",
         "later.order += 0",

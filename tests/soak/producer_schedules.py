@@ -34,7 +34,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kafkaframes.client.batches import Batch, ProducerIdentity, Stamp
+from kafkaframes.client.batches import Batch, BatchStamp, ProducerIdentity
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sequencing import Sequencer
 from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError, NetworkError
@@ -57,7 +57,7 @@ class SequencedLog:
     epoch: ProducerIdentity | None = None
     batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))  # first, last, offset
 
-    def append(self, stamp: Stamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
+    def append(self, stamp: BatchStamp | None, values: Sequence[int], transaction: int) -> tuple[int, int]:
         """Return an error code and a base offset, as Kafka's leader does."""
         if stamp is not None:
             last = (stamp.base_sequence + len(values) - 1) & INT32_MAX
@@ -69,7 +69,7 @@ class SequencedLog:
         self.transactions += [transaction] * len(values)
         return 0, len(self.records) - len(values)
 
-    def _check(self, stamp: Stamp, last: int) -> tuple[int, int]:
+    def _check(self, stamp: BatchStamp, last: int) -> tuple[int, int]:
         known_producer, sequence = self.epoch, stamp.base_sequence
         if known_producer is None or known_producer.producer_id != stamp.producer.producer_id:
             return 0, -1
@@ -83,7 +83,7 @@ class SequencedLog:
         follows = (self.batches[-1][1] + 1) & INT32_MAX if self.batches else 0
         return (0 if sequence == follows else OUT_OF_ORDER), -1
 
-    def _remember(self, stamp: Stamp, last: int) -> None:
+    def _remember(self, stamp: BatchStamp, last: int) -> None:
         if self.epoch != stamp.producer:
             self.epoch = stamp.producer
             self.batches.clear()
@@ -108,7 +108,7 @@ class Wire:
 
     node: int
     is_open: bool = True
-    requests: deque[tuple[Batch, Stamp | None, int]] = field(default_factory=deque)
+    requests: deque[tuple[Batch, BatchStamp | None, int]] = field(default_factory=deque)
     answers: deque[tuple[Batch, int, int]] = field(default_factory=deque)
     waiting: list[Batch] = field(default_factory=list)
 
@@ -129,7 +129,7 @@ class ProducerSimulation:
         self.mode = mode
         self.retries = retries
         self.raises_epochs = raises_epochs  # at the end of a transaction (KIP-890)
-        self.stamps: dict[Batch, Stamp | None] = {}  # of each batch that was written, the last
+        self.stamps: dict[Batch, BatchStamp | None] = {}  # of each batch that was written, the last
         self.attempts: Counter[Batch] = Counter()
         self.goes_again: set[TopicPartition] = set()
         self.without_cause: set[Batch] = set()  # refused as out of order, and were not
@@ -187,7 +187,7 @@ class ProducerSimulation:
         parts = [self.new_batch(batch.partition, size) for size in sizes]
         number, taken_count = batch.assigned_stamp, 0
         after = [one for one in before if one.order > batch.order]
-        self.machine.divide(batch, parts)
+        self.machine.divide_batch(batch, parts)
         for part in parts:
             self.values[part] = self.contents[part] = values[taken_count : taken_count + part.count]
             self.transaction_of[part] = self.transaction_of[batch]
@@ -224,7 +224,7 @@ class ProducerSimulation:
         if wire is None:
             wire = Wire(node)
             self.wires.append(wire)
-        batch = self.machine.take(where, wire, self.now)
+        batch = self.machine.take_batch(where, wire, self.now)
         if batch is None:
             return
         self.check_rules(batch, wire)
@@ -287,7 +287,7 @@ class ProducerSimulation:
     def pass_time(self, seconds: float) -> None:
         """Let time pass."""
         self.now += seconds
-        self.machine.expire(self.now)
+        self.machine.expire_batches(self.now)
         self.settle()
         late = [
             batch for batch in self.values if batch not in self.results and self.now - batch.created_at >= TIMEOUT_S
@@ -353,7 +353,7 @@ class ProducerSimulation:
         if self.mode != "transactions":
             return
         if not commit:
-            self.machine.fail_waiting(NetworkError("aborted before this was sent"))
+            self.machine.fail_waiting_batches(NetworkError("aborted before this was sent"))
             self.settle()
         if self.is_in_flight:
             return

@@ -18,12 +18,12 @@ from kafkaframes.client.share_machine import ShareMachine
 from kafkaframes.client.share_requests import (
     AcquiredRecords,
     ShareAcknowledge,
-    ShareAcknowledgeAnswer,
+    ShareAcknowledgeResponse,
     ShareFetch,
-    ShareFetchAnswer,
+    ShareFetchResponse,
     ShareFetchRow,
     ShareHeartbeat,
-    ShareHeartbeatAnswer,
+    ShareHeartbeatResponse,
 )
 from kafkaframes.client.share_session import ACCEPT, GAP, REJECT, RELEASE, RENEW, PartitionId
 from kafkaframes.errors import (
@@ -61,19 +61,19 @@ def add_topic(cluster: Cluster, *, error: int = 0) -> None:
     topic = SimpleNamespace(name="t", topic_id=TOPIC_ID, is_internal=False, error_code=error, partitions=rows)
     brokers = [SimpleNamespace(node_id=node, host="a", port=node, rack=None) for node in (1, 2)]
     response = SimpleNamespace(brokers=brokers, topics=[topic], cluster_id="c", controller_id=1)
-    cluster.update(response, now=0.0, is_everything=True)
+    cluster.update(response, now=0.0, has_all_topics=True)
 
 
 def of_kind(machine: ShareMachine, kind: type, now: float) -> list[Any]:
     """Return the requests of a class that are sent now."""
-    return [request for request in machine.requests(now) if isinstance(request, kind)]
+    return [request for request in machine.next_requests(now) if isinstance(request, kind)]
 
 
 def join(machine: ShareMachine, partitions: Iterable[PartitionId], now: float = 0.0) -> None:
     """Let the coordinator assign partitions."""
     (request,) = of_kind(machine, ShareHeartbeat, now)
     numbers = tuple(entry.partition for entry in partitions)
-    machine.process_response(request, ShareHeartbeatAnswer(1, 1000.0, ((TOPIC_ID, numbers),)), now)
+    machine.process_response(request, ShareHeartbeatResponse(1, 1000.0, ((TOPIC_ID, numbers),)), now)
 
 
 def row_of(offsets: Iterable[int], *, gaps: Iterable[int] = (), damage: Exception | None = None) -> ShareFetchRow:
@@ -87,7 +87,7 @@ def fetch(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now:
     """Poll, and answer the only ShareFetch with rows."""
     machine.begin_poll(now)
     (request,) = of_kind(machine, ShareFetch, now)
-    machine.process_response(request, ShareFetchAnswer(rows, LOCK_S), now)
+    machine.process_response(request, ShareFetchResponse(rows, LOCK_S), now)
 
 
 def deliver(machine: ShareMachine, rows: Mapping[PartitionId, ShareFetchRow], now: float) -> None:
@@ -107,7 +107,7 @@ def reader_of(partitions: Iterable[PartitionId] = (ONE,), **options: Any) -> Sha
 def answer_acknowledge(machine: ShareMachine, error: BrokerError | None, now: float) -> Any:
     """Answer the only ShareAcknowledge with an error for each of its partitions, or None."""
     (request,) = of_kind(machine, ShareAcknowledge, now)
-    machine.process_response(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements, error)), now)
+    machine.process_response(request, ShareAcknowledgeResponse(dict.fromkeys(request.acknowledgements, error)), now)
     return request
 
 
@@ -121,7 +121,7 @@ def check_that_a_commit_does_not_wait_for_gaps() -> None:
     machine.end_poll(2.0)
     commit = machine.commit()
     assert not commit.is_done
-    machine.process_response(request, ShareFetchAnswer({ONE: row_of([], gaps=[1])}, LOCK_S), 3.0)
+    machine.process_response(request, ShareFetchResponse({ONE: row_of([], gaps=[1])}, LOCK_S), 3.0)
     assert commit.is_done
     commit.require_success()
 
@@ -161,7 +161,7 @@ def check_that_a_response_without_a_row_is_an_error() -> None:
     deliver(machine, {ONE: row_of([1])}, 3.0)
     commit = machine.commit()
     (request,) = of_kind(machine, ShareAcknowledge, 4.0)
-    machine.process_response(request, ShareAcknowledgeAnswer({}), 4.0)
+    machine.process_response(request, ShareAcknowledgeResponse({}), 4.0)
     assert error_of(commit.require_success) is BrokerError
 
 
@@ -191,7 +191,7 @@ def check_that_an_error_of_a_partition_is_not_hidden_by_a_later_success() -> Non
     machine.acknowledge([("t", 0, 1)], ACCEPT)
     second = machine.commit()
     error = broker_error(ErrorCode.INVALID_RECORD_STATE, "acknowledgement")
-    machine.process_response(request, ShareAcknowledgeAnswer({ONE: error}), 3.0)
+    machine.process_response(request, ShareAcknowledgeResponse({ONE: error}), 3.0)
     answer_acknowledge(machine, None, 3.0)
     for commit in (first, second):
         assert error_of(commit.require_success) is BrokerError
@@ -213,7 +213,7 @@ def check_that_record_limit_asks_one_node_at_a_time() -> None:
     machine = reader_of((ONE, TWO), share_acquire_mode="record_limit")
     machine.begin_poll(1.0)
     (first,) = of_kind(machine, ShareFetch, 1.0)
-    machine.process_response(first, ShareFetchAnswer({}, LOCK_S), 1.5)
+    machine.process_response(first, ShareFetchResponse({}, LOCK_S), 1.5)
     (second,) = of_kind(machine, ShareFetch, 1.5)
     assert {first.node.node_id, second.node.node_id} == {1, 2}
     assert len(of_kind(reader_with_poll((ONE, TWO)), ShareFetch, 1.0)) == 2
@@ -230,17 +230,17 @@ def check_that_a_renewal_extends_the_locks_of_buffered_records() -> None:
     machine = reader_of((ONE, TWO))
     machine.begin_poll(1.0)
     first, second = of_kind(machine, ShareFetch, 1.0)
-    machine.process_response(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
     assert len(machine.take_records()) == 1
     machine.end_poll(1.0)
-    machine.process_response(second, ShareFetchAnswer({TWO: row_of([5])}, LOCK_S), 1.1)
+    machine.process_response(second, ShareFetchResponse({TWO: row_of([5])}, LOCK_S), 1.1)
     machine.renew([("t", 0, 0)])
     renewals = of_kind(machine, ShareAcknowledge, 20.0)
     assert [request.acknowledgements for request in renewals] == [{ONE: {0: RENEW}}, {TWO: {5: RENEW}}]
     for request in renewals:
-        machine.process_response(request, ShareAcknowledgeAnswer(dict.fromkeys(request.acknowledgements)), 20.0)
+        machine.process_response(request, ShareAcknowledgeResponse(dict.fromkeys(request.acknowledgements)), 20.0)
     machine.begin_poll(45.0)
-    machine.requests(45.0)
+    machine.next_requests(45.0)
     assert [list(entry.offsets) for entry in machine.take_records()] == [[5]]
 
 
@@ -250,7 +250,7 @@ def check_that_buffered_records_whose_locks_have_expired_are_dropped() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     machine.begin_poll(1.0 + LOCK_S)
     assert of_kind(machine, ShareFetch, 1.0 + LOCK_S)
     assert not machine.take_records()
@@ -261,10 +261,10 @@ def check_that_buffered_records_of_a_lost_session_are_dropped() -> None:
     machine = reader_of((ONE, TWO), share_acknowledgement_mode="explicit")
     machine.begin_poll(1.0)
     first, second = of_kind(machine, ShareFetch, 1.0)
-    machine.process_response(first, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 1.0)
+    machine.process_response(first, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 1.0)
     machine.take_records()
     machine.end_poll(1.0)
-    machine.process_response(second, ShareFetchAnswer({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
+    machine.process_response(second, ShareFetchResponse({TWO: row_of([5], gaps=[6])}, LOCK_S), 2.0)
     assert machine.has_records
     machine.acknowledge([("t", 0, 0)], ACCEPT)
     machine.commit()
@@ -305,7 +305,7 @@ def check_that_a_member_without_polls_leaves_the_group() -> None:
     assert not of_kind(machine, ShareHeartbeat, 109.0)
     (leave,) = of_kind(machine, ShareHeartbeat, 110.0)
     assert (leave.epoch, machine.assignment) == (-1, {})
-    machine.process_response(leave, ShareHeartbeatAnswer(-1, 0.0), 110.0)
+    machine.process_response(leave, ShareHeartbeatResponse(-1, 0.0), 110.0)
     assert not of_kind(machine, ShareHeartbeat, 500.0)
     machine.begin_poll(500.0)
     (again,) = of_kind(machine, ShareHeartbeat, 500.0)
@@ -324,8 +324,8 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
     """The coordinator may have the member. The response to the join is not waited for without end."""
     machine = machine_of()
     assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 0.0)] == [0]
-    machine.prepare_end()
-    assert not machine.requests(1.0)
+    machine.begin_end()
+    assert not machine.next_requests(1.0)
     machine.abandon_waiting(3.0)
     assert [request.epoch for request in of_kind(machine, ShareHeartbeat, 3.0)] == [-1]
 
@@ -333,7 +333,7 @@ def check_that_a_member_leaves_although_its_join_has_no_response() -> None:
 def check_that_a_leave_is_repeated_if_the_coordinator_has_moved() -> None:
     """Otherwise the group waits for the session timeout."""
     machine = reader_of()
-    machine.prepare_end()
+    machine.begin_end()
     for _ in range(3):
         (leave,) = of_kind(machine, ShareHeartbeat, 1.0)
         assert leave.epoch == -1
@@ -348,13 +348,13 @@ def check_that_a_fetch_that_is_given_up_ends_its_session() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.prepare_end()
+    machine.begin_end()
     machine.abandon_waiting(4.0)
     (final,) = of_kind(machine, ShareAcknowledge, 4.0)
     assert final.epoch == -1
-    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 4.5)
+    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 4.5)
     assert not machine.has_records
-    machine.process_response(final, ShareAcknowledgeAnswer({}), 5.0)
+    machine.process_response(final, ShareAcknowledgeResponse({}), 5.0)
     assert [leave.epoch for leave in of_kind(machine, ShareHeartbeat, 5.0)] == [-1]
 
 
@@ -368,12 +368,12 @@ def check_that_a_session_without_partitions_is_closed() -> None:
     machine.begin_poll(2.0)
     forgets = next(request for request in of_kind(machine, ShareFetch, 2.0) if request.node.node_id == 1)
     assert (forgets.removed_partitions, forgets.acknowledgements) == ([ONE], {ONE: {0: ACCEPT}})
-    machine.process_response(forgets, ShareFetchAnswer({ONE: ShareFetchRow()}, LOCK_S), 2.0)
+    machine.process_response(forgets, ShareFetchResponse({ONE: ShareFetchRow()}, LOCK_S), 2.0)
     (final,) = of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.node.node_id, final.epoch) == (1, -1)
     machine.process_failure(final, broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "acknowledgement"), 2.0)
     machine.end_poll(2.0)
-    machine.prepare_end()
+    machine.begin_end()
     assert 1 in {request.node.node_id for request in of_kind(machine, ShareAcknowledge, 3.0)}
 
 
@@ -383,8 +383,8 @@ def check_that_records_of_a_response_during_the_end_are_not_buffered() -> None:
     machine.begin_poll(1.0)
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.end_poll(1.0)
-    machine.prepare_end()
-    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.begin_end()
+    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     assert not machine.has_records
     (final,) = of_kind(machine, ShareAcknowledge, 2.0)
     assert (final.epoch, final.acknowledgements) == (-1, {})
@@ -423,7 +423,7 @@ def check_that_a_partition_of_a_fetch_in_flight_keeps_its_name() -> None:
     (request,) = of_kind(machine, ShareFetch, 1.0)
     machine.member.send_heartbeat_soon(1.0)
     join(machine, [TWO], 1.0)
-    machine.process_response(request, ShareFetchAnswer({ONE: row_of([0])}, LOCK_S), 2.0)
+    machine.process_response(request, ShareFetchResponse({ONE: row_of([0])}, LOCK_S), 2.0)
     assert [entry.partition for entry in machine.take_records()] == [TopicPartition("t", 0)]
 
 

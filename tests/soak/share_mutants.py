@@ -57,11 +57,13 @@ MUTANTS: dict[str, Mutation] = {
         "self._record_result(request.acknowledgements, None, state)",
     ),
     "pending acknowledgements of a lost session have no result": Mutation(
-        MACHINE, "        self._record_unsent(state, pending, is_awaited=is_awaited)\n", ""
+        MACHINE,
+        "        self._record_unsent_acknowledgements(state, pending_acknowledgements, is_awaited=is_awaited)\n",
+        "",
     ),
     "pending acknowledgements are sent in the next session": Mutation(
         MACHINE,
-        "pending, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)",
+        "pending_acknowledgements, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)",
         "pending, is_awaited = {}, False",
     ),
     "gaps are not acknowledged": Mutation(

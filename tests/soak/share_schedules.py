@@ -57,13 +57,13 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
 from kafkaframes.client.metadata import Cluster
 from kafkaframes.client.settings import ShareConsumerSettings
-from kafkaframes.client.share_consumer import record_keys, to_table
-from kafkaframes.client.share_machine import AcquiredBatch, Completion, RecordKey, ShareMachine
+from kafkaframes.client.share_consumer import keys_of_records, to_table
+from kafkaframes.client.share_machine import AcquiredBatch, PendingResults, RecordKey, ShareMachine
 from kafkaframes.client.share_messages import ShareMessages
 from kafkaframes.client.share_requests import (
     ShareAcknowledge,
     ShareFetch,
-    ShareFetchAnswer,
+    ShareFetchResponse,
     ShareHeartbeat,
     ShareRequest,
 )
@@ -395,7 +395,7 @@ class SimulatedMember:
 
     def send(self) -> None:
         """Let the machine send what is due."""
-        for request in self.machine.requests(self.now):
+        for request in self.machine.next_requests(self.now):
             try:
                 self.body_of(request)  # a renewal may not be supported
                 connection = self.connection_of(request)
@@ -414,11 +414,11 @@ class SimulatedMember:
         """Return API, version and body of a request."""
         version = self.simulation.version
         if isinstance(request, ShareHeartbeat):
-            return "ShareGroupHeartbeat", 1, self.messages.heartbeat_body(request)
+            return "ShareGroupHeartbeat", 1, self.messages.to_heartbeat_body(request)
         if isinstance(request, ShareFetch):
-            return "ShareFetch", version, self.messages.fetch_body(request, version)
+            return "ShareFetch", version, self.messages.to_fetch_body(request, version)
         if isinstance(request, ShareAcknowledge):
-            return "ShareAcknowledge", version, self.messages.acknowledge_body(request, version)
+            return "ShareAcknowledge", version, self.messages.to_acknowledge_body(request, version)
         cls = message("MetadataRequest")
         topics = [cls.MetadataRequestTopic(name=name) for name in sorted(request.topics or ())]
         return "Metadata", 12, cls(topics=topics, allow_auto_topic_creation=False)
@@ -456,7 +456,7 @@ class SimulatedMember:
         machine, now = self.machine, self.now
         try:
             if isinstance(request, FetchMetadata):
-                self.cluster.update(answer, now=now, is_everything=False, requested_topics=request.topics)
+                self.cluster.update(answer, now=now, has_all_topics=False, requested_topics=request.topics)
                 machine.process_response(request, None, now)
             elif isinstance(request, ShareHeartbeat):
                 if answer.error_code:
@@ -485,7 +485,7 @@ class SimulatedMember:
             if not isinstance(request, ShareAcknowledge) and not is_leave and not is_late:
                 self.fatal[str(error)] += 1
 
-    def note_row_errors(self, answer: ShareFetchAnswer) -> None:
+    def note_row_errors(self, answer: ShareFetchResponse) -> None:
         """Remember errors of partitions that a poll must raise."""
         for partition_id, row in answer.rows.items():
             if row.error is not None and row.error.code not in LEADER_MOVED and not is_retriable(row.error):
@@ -616,7 +616,7 @@ class SimulatedMember:
         table = to_table(acquired_batches)
         flags = pa.array([rng.random() < 0.6 for _ in range(table.num_rows)], pa.bool_())
         for mask, kind in ((flags, ACCEPT), (pc.invert(flags), rng.choice(kinds))):
-            keys = record_keys(table, mask)
+            keys = keys_of_records(table, mask)
             if all(key in self.delivered_records for key in keys):
                 self.acknowledge(keys, kind)
 
@@ -646,7 +646,7 @@ class SimulatedMember:
         elif simulation.renews and is_in_time:
             assert error is None, f"a renewal in time failed: {error}"
 
-    def wait_for(self, completion: Completion) -> Exception | None:
+    def wait_for(self, completion: PendingResults) -> Exception | None:
         """Wait for a commit or a renewal; return its error."""
         was_busy, self.is_busy = self.is_busy, True
         for _ in range(400):
@@ -669,7 +669,7 @@ class SimulatedMember:
         simulation, machine = self.simulation, self.machine
         self.is_busy = True
         disturbances, deadline = self.world.disturbances, self.now + FETCH_WAIT_S + 2.0
-        machine.prepare_end()
+        machine.begin_end()
         self.delivered_records.clear()
         faults = simulation.counters["faults"]
         for _ in range(600):

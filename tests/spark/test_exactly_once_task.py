@@ -18,7 +18,7 @@ from tests.spark.topics import read_committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
-from kafkaframes.client.shared_transaction import add_partitions, share
+from kafkaframes.client.shared_transaction import add_partitions, share_transaction
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
@@ -69,7 +69,7 @@ def transaction(options):
     ledger = Ledger(sink.now_ms)
     with producer:
         producer.begin_transaction()
-        shared_work = Shared(ledger, partial(add_partitions, producer), options.topic, share(producer))
+        shared_work = Shared(ledger, partial(add_partitions, producer), options.topic, share_transaction(producer))
         with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             yield producer, ledger, TaskArguments(options, server.address, {})
 
@@ -154,7 +154,7 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     monkeypatch.setattr(sink, "read_markers", lambda *arguments: reads.append(1) or newest(*arguments))
 
     def send(producer):
-        share(producer)
+        share_transaction(producer)
         return sink.Sent(0, sink.now_ms())
 
     one, other = new_sink(options), new_sink(options)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.client.properties import _log_once, java_properties
+from kafkaframes.client.properties import _log_ignored_once, java_properties
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
@@ -113,7 +113,7 @@ def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
 
 
 def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(caplog):
-    _log_once.cache_clear()
+    _log_ignored_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaframes.client"):
         topic_options({**BASE, "subscribe": "t", "kafka.client.dns.lookup": "x"}, is_stream=True, warns=False)
         assert not caplog.records

@@ -16,7 +16,7 @@ from tests.spark.topics import make_anew, read_committed
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
-from kafkaframes.client.shared_transaction import add_partitions, share
+from kafkaframes.client.shared_transaction import add_partitions, share_transaction
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
@@ -64,7 +64,9 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
         if kill_step == "before":
             raise KilledError
         ledger = Ledger(sink.now_ms)
-        shared_work = Shared(ledger, partial(add_partitions, producer), running.transactional_id, share(producer))
+        shared_work = Shared(
+            ledger, partial(add_partitions, producer), running.transactional_id, share_transaction(producer)
+        )
         with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             work = TaskArguments(running.options, server.address, {})
             counts = in_two_tasks(work, ROWS.slice(0, 30) if kill_step == "half" else ROWS)

@@ -43,10 +43,10 @@ _resource_options = with_options(
 
 def _pop_resources(flags: dict[str, Any]) -> list[tuple[str, str]]:
     """Remove the resource flags from a command's flags, and return them as (type, name) pairs."""
-    from kafkaframes.client.administration.acls import CLUSTER_NAME
+    from kafkaframes.client.administration.acls import CLUSTER_RESOURCE_NAME
 
     resources = [(kind, name) for kind in _RESOURCE_TYPES.values() for name in flags.pop(kind)]
-    return resources + ([("cluster", CLUSTER_NAME)] if flags.pop("cluster") else [])
+    return resources + ([("cluster", CLUSTER_RESOURCE_NAME)] if flags.pop("cluster") else [])
 
 
 _pattern_option = click.option(
@@ -145,7 +145,7 @@ _ROLES: dict[str, dict[str, tuple[str, ...]]] = {
 
 def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return resource type, name, operation and pattern type of the rules to create, as kafka-acls does."""
-    from kafkaframes.client.administration.acls import CLUSTER_NAME
+    from kafkaframes.client.administration.acls import CLUSTER_RESOURCE_NAME
 
     pattern = flags["resource_pattern_type"]
     roles = [role for role in _ROLES if flags[role]]
@@ -173,7 +173,7 @@ def _list_operations(resources: list[tuple[str, str]], flags: dict[str, Any]) ->
         for operation in _ROLES[role].get(kind, ())
     ]
     if flags["idempotent"]:
-        rules.append(("cluster", CLUSTER_NAME, "idempotent_write", "literal"))
+        rules.append(("cluster", CLUSTER_RESOURCE_NAME, "idempotent_write", "literal"))
     return list(dict.fromkeys(rules))
 
 

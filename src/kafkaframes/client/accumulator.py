@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, partitions_with_leader
-from kafkaframes.client.partitioners import DEFAULT_PARTITIONER, STICKY, PartitionChoice, choose_by_queue
+from kafkaframes.client.partitioners import (
+    DEFAULT_PARTITIONER,
+    STICKY_PARTITION,
+    ConfiguredPartitioner,
+    choose_by_queue,
+)
 from kafkaframes.client.producer_records import CheckedRecord
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
@@ -67,7 +72,7 @@ class _TopicState:
     sticky_bytes: int = 0  # bytes added to the sticky partition since it was chosen
     open_batches: dict[int, OpenBatch] = field(default_factory=dict)
 
-    def number(self, key: bytes | None) -> int:
+    def choose_for_key(self, key: bytes | None) -> int:
         """Return the partition of a record that does not specify one."""
         return self.sticky if key is None or self.ignores_keys else partition_of(key, len(self.targets))
 
@@ -81,7 +86,7 @@ class Accumulator:
         cluster: Cluster,
         *,
         wake: Callable[[], None],
-        partitioner: PartitionChoice = DEFAULT_PARTITIONER,
+        partitioner: ConfiguredPartitioner = DEFAULT_PARTITIONER,
     ) -> None:
         self._cluster = cluster
         self._metadata = cluster.topics
@@ -124,8 +129,12 @@ class Accumulator:
                 used_bytes + size > self._buffer_bytes and used_bytes and not self._has_space(size)
             ):
                 return None
-            is_sticky = (key is None or topic_state.ignores_keys) if partition is None else partition == STICKY
-            number = topic_state.sticky if is_sticky else topic_state.number(key) if partition is None else partition
+            is_sticky = (
+                (key is None or topic_state.ignores_keys) if partition is None else partition == STICKY_PARTITION
+            )
+            number = (
+                topic_state.sticky if is_sticky else topic_state.choose_for_key(key) if partition is None else partition
+            )
             open_batch = topic_state.open_batches.get(number)
             if open_batch is None or open_batch.size + size > open_batch.limit:
                 open_batch = self._next_batch(topic_state, number, size, is_sticky=is_sticky)
@@ -139,7 +148,7 @@ class Accumulator:
             open_batch.headers.append(headers)
             open_batch.size += size
             self.size_bytes += size
-            future = open_batch.results.future(owner, on_delivery)
+            future = open_batch.results.create_future(owner, on_delivery)
             if not self._needs_wake:
                 return future
             self._needs_wake = False
@@ -151,7 +160,7 @@ class Accumulator:
         used_bytes = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used_bytes or used_bytes + size <= self._buffer_bytes)
 
-    def hold_for_callbacks(self, size: int) -> None:
+    def add_callback_bytes(self, size: int) -> None:
         """Add the bytes of records with a pending ``on_delivery``. A negative size releases them."""
         with self._lock:
             self.callback_bytes += size
@@ -159,13 +168,13 @@ class Accumulator:
     def _next_batch(self, topic_state: _TopicState, number: int, size: int, *, is_sticky: bool) -> OpenBatch | None:
         """Close the full batch. Return the batch for the next record, which may be in another partition."""
         if number in topic_state.open_batches:
-            self._close(topic_state, number)
+            self._close_batch(topic_state, number)
         if is_sticky and topic_state.sticky_bytes and topic_state.sticky_bytes + size > self._batch_size:
-            self._move_sticky(topic_state)
+            self._choose_sticky_partition(topic_state)
             number = topic_state.sticky
         open_batch = topic_state.open_batches.get(number)
         if open_batch is not None and open_batch.size + size > open_batch.limit:
-            self._close(topic_state, number)
+            self._close_batch(topic_state, number)
             open_batch = None
         return open_batch or self._open_batch(topic_state, number)
 
@@ -183,7 +192,7 @@ class Accumulator:
             self._request_wake()
         return open_batch
 
-    def _move_sticky(self, topic_state: _TopicState) -> None:
+    def _choose_sticky_partition(self, topic_state: _TopicState) -> None:
         """Choose a new sticky partition."""
         topic_state.sticky, topic_state.sticky_bytes = self._choose_partition(topic_state), 0
 
@@ -206,7 +215,7 @@ class Accumulator:
     def _prefers_short_queues(self) -> bool:
         return self._is_adaptive and self.built_bytes > 0
 
-    def _close(self, topic_state: _TopicState, number: int) -> None:
+    def _close_batch(self, topic_state: _TopicState, number: int) -> None:
         self._full.append(topic_state.open_batches.pop(number))
         self._request_wake()
 
@@ -229,11 +238,11 @@ class Accumulator:
                 topic_state = self._topics[topic] = _TopicState(
                     metadata, targets, available, self._partitioner.ignores_keys
                 )
-                self._move_sticky(topic_state)
+                self._choose_sticky_partition(topic_state)
             else:
                 topic_state.metadata, topic_state.targets, topic_state.available = metadata, targets, available
                 if topic_state.sticky not in targets:  # the topic was recreated with fewer partitions
-                    self._move_sticky(topic_state)
+                    self._choose_sticky_partition(topic_state)
 
     def choose_partition(self, record: CheckedRecord) -> CheckedRecord | None:
         """Return a record with the partition that the caller's partitioner chooses; None for an unknown topic.
@@ -253,22 +262,22 @@ class Accumulator:
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return the sticky partitions for a number of runs of records without key and partition, one for each run."""
         with self._lock:
-            topic_state = self._topic(topic)
+            topic_state = self._state_of_topic(topic)
             if self._prefers_short_queues:
                 return [self._choose_partition(topic_state) for _ in range(runs)]
             candidates = topic_state.available or list(topic_state.targets)
             start = self._random.randrange(len(candidates))
             return [candidates[(start + run) % len(candidates)] for run in range(runs)]
 
-    def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
+    def find_target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return the partition for a record now; None if the given partition does not exist."""
         with self._lock:
-            topic_state = self._topic(topic)
-            if partition == STICKY:
+            topic_state = self._state_of_topic(topic)
+            if partition == STICKY_PARTITION:
                 return topic_state.targets.get(topic_state.sticky)
-            return topic_state.targets.get(topic_state.number(key) if partition is None else partition)
+            return topic_state.targets.get(topic_state.choose_for_key(key) if partition is None else partition)
 
-    def _topic(self, topic: str) -> _TopicState:
+    def _state_of_topic(self, topic: str) -> _TopicState:
         """Return the state of a topic that was added with ``update_topic``.
 
         Raises:
@@ -290,12 +299,12 @@ class Accumulator:
             self._is_woken = False
             closed_batches = list(self._full)
             self._full.clear()
-            for topic_state, number, open_batch in list(self._iterate_open()):
-                due = open_batch.since + self._linger_s
-                if now is None or due <= now:
+            for topic_state, number, open_batch in list(self._iterate_open_batches()):
+                due_time = open_batch.since + self._linger_s
+                if now is None or due_time <= now:
                     closed_batches.append(topic_state.open_batches.pop(number))
                 else:
-                    next_time = due if next_time is None else min(due, next_time)
+                    next_time = due_time if next_time is None else min(due_time, next_time)
             self._has_timer = next_time is not None
             self.size_bytes -= sum(open_batch.size for open_batch in closed_batches)
         return closed_batches, next_time
@@ -304,25 +313,25 @@ class Accumulator:
         """Reject further records. Return the open batches."""
         with self._lock:
             self._is_closed = True
-            unsent_batches = [*self._full, *(open_batch for _, _, open_batch in self._iterate_open())]
+            unsent_batches = [*self._full, *(open_batch for _, _, open_batch in self._iterate_open_batches())]
             self._full.clear()
             self._topics.clear()
             self.size_bytes = 0
         return unsent_batches
 
-    def fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reject further records in a child process. Replace the lock, which another thread may have held."""
         self._lock = threading.Lock()
         self.close()
 
-    def end_linger(self) -> None:
+    def end_linger_time(self) -> None:
         """Let all open batches be sent at the next drain."""
         with self._lock:
-            for _, _, open_batch in self._iterate_open():
+            for _, _, open_batch in self._iterate_open_batches():
                 open_batch.since = float("-inf")
         self.wake()
 
-    def _iterate_open(self) -> Iterator[tuple[_TopicState, int, OpenBatch]]:
+    def _iterate_open_batches(self) -> Iterator[tuple[_TopicState, int, OpenBatch]]:
         for topic_state in self._topics.values():
             for number, open_batch in topic_state.open_batches.items():
                 yield topic_state, number, open_batch

@@ -16,12 +16,12 @@ from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.administration.acls import AclMethods
-from kafkaframes.client.administration.base import raise_response_error, row_error
+from kafkaframes.client.administration.base import error_of_row, raise_response_error
 from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
 from kafkaframes.client.administration.groups import GroupMethods
 from kafkaframes.client.administration.item_requests import (
-    CONTROLLER_CODES,
-    RETRIABLE,
+    RETRIABLE_CODES,
+    RETRIABLE_CONTROLLER_CODES,
     ControllerLookup,
     CoordinatorLookup,
     LeaderLookup,
@@ -45,7 +45,7 @@ from kafkaframes.client.metadata import (
 )
 from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.offsets import OffsetAndTimestamp
-from kafkaframes.client.response_rows import ItemError, partition_rows, require_one_row, require_success
+from kafkaframes.client.response_rows import ItemError, iterate_partition_rows, require_one_row, require_success
 from kafkaframes.client.settings import ClientSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import (
@@ -65,10 +65,12 @@ if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, Servers
 
 RESOURCES: Final = CONFIG_RESOURCES
-OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-_OF_OTHER_PROTOCOL: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})  # a classic group
-_COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
-_FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
+CONFIG_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+_CLASSIC_GROUP_ERRORS: Final = frozenset(
+    {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND}
+)  # a classic group
+_RETRIABLE_COMMIT_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID}
+_RETRIABLE_FETCH_CODES: Final = COORDINATOR_MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_ID}
 TopicItem = TypeVar("TopicItem", bound=str | UUID)
 _TOPIC_STATE_VERSION: Final = 6  # first version of DeleteTopics with topic states instead of names
 
@@ -244,7 +246,7 @@ class AsyncAdmin(
         Raises:
             NetworkError: no broker responds within ``default_api_timeout_ms``.
         """
-        await self._retry(lambda: self._cluster.refresh(can_share=False))
+        await self._retry_step(lambda: self._cluster.refresh_metadata(can_share=False))
         return self._cluster.cluster
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -267,16 +269,18 @@ class AsyncAdmin(
         """
         topic_list = list(dict.fromkeys(topics))
         ids = [entry for entry in topic_list if isinstance(entry, UUID)]
-        await self._retry(lambda: self._cluster.refresh(None if ids else map(str, topic_list), can_share=False))
+        await self._retry_step(
+            lambda: self._cluster.refresh_metadata(None if ids else map(str, topic_list), can_share=False)
+        )
 
-        async def describe(entry: str | UUID) -> TopicMetadata:
+        async def to_description(entry: str | UUID) -> TopicMetadata:
             name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry
             if name is None:
                 raise broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {entry}")
-            await self._cluster.topic(name)  # another request only if the broker does not know the topic yet
+            await self._cluster.ensure_topic(name)  # another request only if the broker does not know the topic yet
             return self._cluster.cluster.topics[name]
 
-        results = require_success(await self._call_for_each(topic_list, describe))
+        results = require_success(await self._call_for_each(topic_list, to_description))
         return {topic.name: topic for topic in results.values()}
 
     # ------------------------------------------------------------------------------------------------------ topics
@@ -296,7 +300,7 @@ class AsyncAdmin(
         topics_by_name = {entry.name: entry for entry in new_topics}
         if len(topics_by_name) < len(new_topics):
             raise OptionError("topics: two new topics have the same name")
-        cls = self.settings.message("CreateTopicsRequest")
+        cls = self.settings.message_class("CreateTopicsRequest")
 
         def to_request(names: Iterable[str]) -> Any:
             body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
@@ -324,8 +328,8 @@ class AsyncAdmin(
             BrokerError: a topic does not exist, or the principal may not delete it. The other topics were deleted.
         """
         topic_list = list(topics)
-        cls = self.settings.message("DeleteTopicsRequest")
-        connection = await self._retry(self._cluster.any_connection)
+        cls = self.settings.message_class("DeleteTopicsRequest")
+        connection = await self._retry_step(self._cluster.get_any_connection)
         takes_ids = connection.version_of(cls()) >= _TOPIC_STATE_VERSION
         if not takes_ids and any(isinstance(entry, UUID) for entry in topic_list):
             raise OptionError("deleting topics by id requires brokers of Kafka 2.8 or later (KIP-516); pass names")
@@ -355,7 +359,7 @@ class AsyncAdmin(
         Raises:
             BrokerError: a topic does not exist, or has as many partitions already (INVALID_PARTITIONS).
         """
-        cls = self.settings.message("CreatePartitionsRequest")
+        cls = self.settings.message_class("CreatePartitionsRequest")
 
         def to_request(names: Iterable[str]) -> Any:
             body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
@@ -379,10 +383,12 @@ class AsyncAdmin(
             BrokerError: OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, UNKNOWN_TOPIC_OR_PARTITION,
                 POLICY_VIOLATION for a topic that is only compacted, or the principal may not delete records.
         """
-        cls = self.settings.message("DeleteRecordsRequest")
+        cls = self.settings.message_class("DeleteRecordsRequest")
         offsets_by_partition = to_partition_mapping(before)
 
-        async def send(leader: Node, partitions: list[TopicPartition]) -> dict[TopicPartition, int | ItemError]:
+        async def delete_at_leader(
+            leader: Node, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, int | ItemError]:
             topics = by_topic(
                 partitions,
                 lambda entry: cls.DeleteRecordsPartition(
@@ -393,12 +399,14 @@ class AsyncAdmin(
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
             response = await self._cluster.request(leader, body)
             return {
-                partition: row_error(row, f"partition {partition}") or row.low_watermark
-                for partition, row in partition_rows(response.topics)
+                partition: error_of_row(row, f"partition {partition}") or row.low_watermark
+                for partition, row in iterate_partition_rows(response.topics)
             }
 
         leaders = LeaderLookup(self._cluster)
-        return require_success(await self._request_items(offsets_by_partition, leaders, send, RETRIABLE))
+        return require_success(
+            await self._request_items(offsets_by_partition, leaders, delete_at_leader, RETRIABLE_CODES)
+        )
 
     async def list_offsets(self, timestamps: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Return offsets by timestamp (KIP-396).
@@ -415,13 +423,15 @@ class AsyncAdmin(
         """
         times = to_partition_mapping(timestamps)
 
-        async def send(
+        async def list_at_leader(
             leader: Node, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
             part = {partition: times[partition] for partition in partitions}
-            return await offsets.list_at_leader(self._cluster, leader, part, read_committed=False)
+            return await offsets.list_offsets_at_leader(self._cluster, leader, part, read_committed=False)
 
-        results = require_success(await self._request_items(times, LeaderLookup(self._cluster), send, RETRIABLE))
+        results = require_success(
+            await self._request_items(times, LeaderLookup(self._cluster), list_at_leader, RETRIABLE_CODES)
+        )
         return {partition: entry.offset for partition, entry in results.items()}
 
     # ----------------------------------------------------------------------------------------------------- settings
@@ -441,11 +451,11 @@ class AsyncAdmin(
             BrokerError: the resource does not exist, or the principal may not describe its configuration.
         """
         check_choice("kind", kind, tuple(RESOURCES))
-        cls = self.settings.message("DescribeConfigsRequest")
+        cls = self.settings.message_class("DescribeConfigsRequest")
         resource = cls.DescribeConfigsResource(
             resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
-        answer = await self._retry(lambda: self._send_about_resource(kind, name, cls(resources=[resource])))
+        answer = await self._retry_step(lambda: self._send_about_resource(kind, name, cls(resources=[resource])))
         result = require_one_row(answer.results, f"{kind} {name}")
         raise_response_error(result, f"{kind} {name}")
         return {
@@ -495,23 +505,23 @@ class AsyncAdmin(
             raise OptionError(
                 f"a setting is specified twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
             )
-        connection = await self._retry(self._cluster.any_connection)
+        connection = await self._retry_step(self._cluster.get_any_connection)
         if INCREMENTAL_ALTER_CONFIGS in connection.ranges:
-            cls = self.settings.message("IncrementalAlterConfigsRequest")
+            cls = self.settings.message_class("IncrementalAlterConfigsRequest")
             configs = [
                 cls.AlterableConfig(
-                    name=key, value=value, config_operation=OPERATIONS["delete" if value is None else "set"]
+                    name=key, value=value, config_operation=CONFIG_OPERATIONS["delete" if value is None else "set"]
                 )
                 for key, value in changes.items()
             ] + [
-                cls.AlterableConfig(name=key, value=value, config_operation=OPERATIONS[operation])
+                cls.AlterableConfig(name=key, value=value, config_operation=CONFIG_OPERATIONS[operation])
                 for operation, values in lists.items()
                 for key, value in values.items()
             ]
         else:
             if len(names) > len(changes):
                 raise OptionError("`append` and `subtract` need brokers of Kafka 2.3 or later (KIP-339)")
-            cls = self.settings.message("AlterConfigsRequest")
+            cls = self.settings.message_class("AlterConfigsRequest")
             current_entries = await self.describe_configs(kind, name)
             whole = {
                 key: entry.value
@@ -523,14 +533,14 @@ class AsyncAdmin(
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         body = cls(resources=[resource], validate_only=validate_only)
 
-        async def step() -> Any:
+        async def send_changes() -> Any:
             answer = await self._send_about_resource(kind, name, body)
             row = require_one_row(answer.responses, f"{kind} {name}")
             if row.error_code == ErrorCode.NOT_CONTROLLER:
                 raise_response_error(row, f"{kind} {name}")
             return row
 
-        raise_response_error(await self._retry(step), f"{kind} {name}")
+        raise_response_error(await self._retry_step(send_changes), f"{kind} {name}")
 
     async def _send_about_resource(self, kind: str, name: str, body: Message) -> Any:
         """Send a request about a broker's settings to that broker, and other requests to any broker."""
@@ -538,7 +548,7 @@ class AsyncAdmin(
         if kind.startswith("broker") and name:
             if not name.isdecimal():
                 raise OptionError(f"broker {name!r} is not a node id")
-            broker = await self._broker(int(name))
+            broker = await self._find_broker(int(name))
         return await self._cluster.request(broker, body)
 
     # ------------------------------------------------------------------------------------------------------- groups
@@ -555,7 +565,7 @@ class AsyncAdmin(
             OptionError: a broker does not support a filter; it would return all groups.
             BrokerError: a coordinator rejected the request.
         """
-        cls = self.settings.message("ListGroupsRequest")
+        cls = self.settings.message_class("ListGroupsRequest")
         body = cls(states_filter=list(states), types_filter=list(types))
 
         def check_version(broker: Node, version: int) -> None:
@@ -581,18 +591,18 @@ class AsyncAdmin(
             BrokerError: the principal may not describe the group, or it does not exist (brokers of 4.0 and later; older
                 brokers return the state ``Dead``).
         """
-        connection = await self._retry(self._cluster.any_connection)
+        connection = await self._retry_step(self._cluster.get_any_connection)
         if CONSUMER_GROUP_DESCRIBE in connection.ranges:
-            cls = self.settings.message("ConsumerGroupDescribeRequest")
+            cls = self.settings.message_class("ConsumerGroupDescribeRequest")
             match = await self._send_about_group(group_id, cls(group_ids=[group_id]))
             if not match.error_code:
-                return _new_group(match)
-            if match.error_code not in _OF_OTHER_PROTOCOL:
+                return _to_consumer_group(match)
+            if match.error_code not in _CLASSIC_GROUP_ERRORS:
                 raise_response_error(match, f"group {group_id}")
-        cls = self.settings.message("DescribeGroupsRequest")
+        cls = self.settings.message_class("DescribeGroupsRequest")
         match = await self._send_about_group(group_id, cls(groups=[group_id]))
         raise_response_error(match, f"group {group_id}")
-        return _classic_group(match)
+        return _to_classic_group(match)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members (KIP-229).
@@ -603,14 +613,14 @@ class AsyncAdmin(
         Raises:
             BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. The other groups were deleted.
         """
-        cls = self.settings.message("DeleteGroupsRequest")
+        cls = self.settings.message_class("DeleteGroupsRequest")
 
-        async def send(coordinator: Node, names: list[str]) -> dict[str, ItemError | None]:
+        async def delete_at_coordinator(coordinator: Node, names: list[str]) -> dict[str, ItemError | None]:
             response = await self._cluster.request(coordinator, cls(groups_names=names))
-            return {row.group_id: row_error(row, f"group {row.group_id}") for row in response.results}
+            return {row.group_id: error_of_row(row, f"group {row.group_id}") for row in response.results}
 
         coordinators = CoordinatorLookup(self._cluster)
-        require_success(await self._request_items(group_ids, coordinators, send, COORDINATOR_MOVED))
+        require_success(await self._request_items(group_ids, coordinators, delete_at_coordinator, COORDINATOR_MOVED))
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None
@@ -628,17 +638,19 @@ class AsyncAdmin(
             BrokerError: the principal may not describe the group.
         """
         if partitions is None:
-            return await self._retry(
-                lambda: group_offsets.fetch_committed_once(self._cluster, group_id, None, stable=False)
+            return await self._retry_step(
+                lambda: group_offsets.request_committed_offsets(self._cluster, group_id, None, stable=False)
             )
 
-        async def send(
+        async def fetch_offsets(
             _: Node, entries: list[TopicPartition]
         ) -> Mapping[TopicPartition, CommittedOffset | BrokerError | None]:
-            return await group_offsets.fetch_rows(self._cluster, group_id, entries, stable=False)
+            return await group_offsets.fetch_offset_rows(self._cluster, group_id, entries, stable=False)
 
         coordinator = CoordinatorLookup(self._cluster, key=group_id)
-        results = await self._request_items(to_partitions(partitions), coordinator, send, _FETCH_CODES)
+        results = await self._request_items(
+            to_partitions(partitions), coordinator, fetch_offsets, _RETRIABLE_FETCH_CODES
+        )
         committed_offsets = require_success(results)
         return {partition: offset for partition, offset in committed_offsets.items() if offset is not None}
 
@@ -654,12 +666,14 @@ class AsyncAdmin(
         """
         commits = to_partition_mapping(offsets)
 
-        async def send(_: Node, partitions: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+        async def commit_at_coordinator(
+            _: Node, partitions: list[TopicPartition]
+        ) -> dict[TopicPartition, BrokerError | None]:
             part = {partition: commits[partition] for partition in partitions}
-            return await group_offsets.commit_rows(self._cluster, GroupMember(group_id), part)
+            return await group_offsets.commit_offset_rows(self._cluster, GroupMember(group_id), part)
 
         coordinator = CoordinatorLookup(self._cluster, key=group_id)
-        require_success(await self._request_items(commits, coordinator, send, _COMMIT_CODES))
+        require_success(await self._request_items(commits, coordinator, commit_at_coordinator, _RETRIABLE_COMMIT_CODES))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> None:
         """Delete committed offsets of a group (KIP-496).
@@ -671,7 +685,7 @@ class AsyncAdmin(
         Raises:
             BrokerError: a member subscribes to a topic (GROUP_SUBSCRIBED_TO_TOPIC), or the group does not exist.
         """
-        cls = self.settings.message("OffsetDeleteRequest")
+        cls = self.settings.message_class("OffsetDeleteRequest")
         partition_list = to_partitions(partitions)
         topics = by_topic(partition_list, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
         body = cls(group_id=group_id)
@@ -679,7 +693,8 @@ class AsyncAdmin(
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
         raise_response_error(answer, f"group {group_id}")
         results = {
-            partition: row_error(row, f"offset of {partition}") for partition, row in partition_rows(answer.topics)
+            partition: error_of_row(row, f"offset of {partition}")
+            for partition, row in iterate_partition_rows(answer.topics)
         }
         require_success(results, partition_list)
 
@@ -701,11 +716,11 @@ class AsyncAdmin(
             OptionError: a principal is not of the form ``User:name``.
             BrokerError: brokers have no ``delegation.token.secret.key``, or the principal may not create tokens.
         """
-        cls = self.settings.message("CreateDelegationTokenRequest")
-        rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
-        body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_principal("owner_", owner) if owner else {})
+        cls = self.settings.message_class("CreateDelegationTokenRequest")
+        rows = [cls.CreatableRenewers(**_split_principal("", entry)) for entry in renewers]
+        body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_split_principal("owner_", owner) if owner else {})
         answer = await self._send_to_any_broker(body, "delegation token", retriable=())
-        return _token(answer, [_text_of(row) for row in rows], "_ms")
+        return _to_token(answer, [_format_principal(row) for row in rows], "_ms")
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
         """Extend the life of a token, and return when it expires, in milliseconds since 1970.
@@ -717,7 +732,7 @@ class AsyncAdmin(
         Raises:
             BrokerError: the token does not exist or has expired, or the principal may not renew it.
         """
-        body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
+        body = self.settings.message_class("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
         return int((await self._send_to_any_broker(body, "delegation token", retriable=())).expiry_timestamp_ms)
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
@@ -730,7 +745,9 @@ class AsyncAdmin(
         Raises:
             BrokerError: the token does not exist, or the principal may not expire it.
         """
-        body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        body = self.settings.message_class("ExpireDelegationTokenRequest")(
+            hmac=hmac, expiry_time_period_ms=expiry_period_ms
+        )
         return int((await self._send_to_any_broker(body, "delegation token", retriable=())).expiry_timestamp_ms)
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
@@ -743,12 +760,14 @@ class AsyncAdmin(
             OptionError: a principal is not of the form ``User:name``.
             BrokerError: brokers have no ``delegation.token.secret.key``.
         """
-        cls = self.settings.message("DescribeDelegationTokenRequest")
+        cls = self.settings.message_class("DescribeDelegationTokenRequest")
         rows = (
-            None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", owner)) for owner in owners]
+            None
+            if owners is None
+            else [cls.DescribeDelegationTokenOwner(**_split_principal("", owner)) for owner in owners]
         )
         answer = await self._send_to_any_broker(cls(owners=rows), "delegation tokens", retriable=())
-        return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
+        return [_to_token(entry, [_format_principal(row) for row in entry.renewers], "") for entry in answer.tokens]
 
     # ------------------------------------------------------------------------------------------------------- asking
 
@@ -766,11 +785,11 @@ class AsyncAdmin(
             get_rows: function that returns the response's rows, one for each topic.
         """
 
-        async def send(controller: Node, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:
+        async def send_change(controller: Node, topics: list[TopicItem]) -> dict[Any, BrokerError | None]:
             response = await self._cluster.request(controller, to_request(topics))
             results: dict[Any, BrokerError | None] = {}
             for row in get_rows(response):
-                error = row_error(row, f"topic {row.name or row.topic_id}")
+                error = error_of_row(row, f"topic {row.name or row.topic_id}")
                 if isinstance(error, QuotaExceededError):
                     error.throttle_time_ms = response.throttle_time_ms
                 self._cluster.cluster.topics.pop(row.name, None)
@@ -778,10 +797,10 @@ class AsyncAdmin(
             return {topic: results[topic] for topic in topics if topic in results}
 
         controller = ControllerLookup(self._cluster)
-        require_success(await self._request_items(items, controller, send, CONTROLLER_CODES))
+        require_success(await self._request_items(items, controller, send_change, RETRIABLE_CONTROLLER_CODES))
 
 
-def _principal(prefix: str, text: str) -> dict[str, str]:
+def _split_principal(prefix: str, text: str) -> dict[str, str]:
     """Return the fields of a principal such as ``User:alice``."""
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
@@ -789,29 +808,29 @@ def _principal(prefix: str, text: str) -> dict[str, str]:
     return {f"{prefix}principal_type": kind, f"{prefix}principal_name": name}
 
 
-def _text_of(row: Any, prefix: str = "") -> str:
+def _format_principal(row: Any, prefix: str = "") -> str:
     kind, name = getattr(row, f"{prefix}principal_type"), getattr(row, f"{prefix}principal_name")
     return f"{kind}:{name}" if name else ""
 
 
-def _token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
+def _to_token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
     """Return a token from the fields of a CreateDelegationToken or DescribeDelegationToken response."""
-    owner, requester = _text_of(answer), _text_of(answer, "token_requester_")
+    owner, requester = _format_principal(answer), _format_principal(answer, "token_requester_")
     times = (getattr(answer, f"{name}_timestamp{unit}") for name in ("issue", "expiry", "max"))
     return DelegationToken(answer.token_id, answer.hmac, owner, requester, tuple(renewers), *times)
 
 
-def _classic_group(match: Any) -> GroupDescription:
+def _to_classic_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member_description(entry, entry.group_instance_id, _decode_assignment(entry.member_assignment))
+        _to_member_description(entry, entry.group_instance_id, _decode_assignment(entry.member_assignment))
         for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, match.protocol_type, match.protocol_data, members)
 
 
-def _new_group(match: Any) -> GroupDescription:
+def _to_consumer_group(match: Any) -> GroupDescription:
     members = tuple(
-        _member_description(
+        _to_member_description(
             entry, entry.instance_id, [(row.topic_name, row.partitions) for row in entry.assignment.topic_partitions]
         )
         for entry in match.members
@@ -819,7 +838,7 @@ def _new_group(match: Any) -> GroupDescription:
     return GroupDescription(match.group_id, match.group_state, "consumer", match.assignor_name, members)
 
 
-def _member_description(
+def _to_member_description(
     entry: Any, instance_id: str | None, assignment: Iterable[tuple[str, Iterable[int]]]
 ) -> MemberDescription:
     partitions = tuple(TopicPartition(topic, number) for topic, numbers in assignment for number in numbers)

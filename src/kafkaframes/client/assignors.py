@@ -20,7 +20,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberSubscription:
     """A member, as the leader knows it.
 
     Attributes:
@@ -35,14 +35,14 @@ class Member:
     instance_id: str | None = None
 
 
-Members = Mapping[str, Member]
+Members = Mapping[str, MemberSubscription]
 Counts = Mapping[str, int]
 
 
 def assign_range(members: Members, counts: Counts) -> Assignment:
     """Assign a range of each topic's partitions to each subscribed member. The first members get one more.
 
-    >>> assignment = assign_range({"a": Member(frozenset("t")), "b": Member(frozenset("t"))}, {"t": 3})
+    >>> assignment = assign_range({name: MemberSubscription(frozenset("t")) for name in "ab"}, {"t": 3})
     >>> {name: [entry.partition for entry in partitions] for name, partitions in assignment.items()}
     {'a': [0, 1], 'b': [2]}
     """
@@ -51,10 +51,10 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
         subscribers = [name for name in _in_order(members) if topic in members[name].topics]
         if not subscribers:
             continue
-        share, more = divmod(counts[topic], len(subscribers))
+        share, extra_count = divmod(counts[topic], len(subscribers))
         first = 0
         for index, name in enumerate(subscribers):
-            end = first + share + (index < more)
+            end = first + share + (index < extra_count)
             result[name] += [TopicPartition(topic, number) for number in range(first, end)]
             first = end
     return result
@@ -63,14 +63,14 @@ def assign_range(members: Members, counts: Counts) -> Assignment:
 def assign_round_robin(members: Members, counts: Counts) -> Assignment:
     """Assign all partitions in turn, and skip members that are not subscribed to the topic."""
     result: Assignment = {name: [] for name in members}
-    order = _in_order(members)
+    member_names = _in_order(members)
     index = 0
     for partition in _all_partitions(counts):
         if not any(partition.topic in member.topics for member in members.values()):
             continue
-        while partition.topic not in members[order[index % len(order)]].topics:
+        while partition.topic not in members[member_names[index % len(member_names)]].topics:
             index += 1
-        result[order[index % len(order)]].append(partition)
+        result[member_names[index % len(member_names)]].append(partition)
         index += 1
     return result
 
@@ -103,7 +103,7 @@ ASSIGNORS: Final[Mapping[str, Callable[[Members, Counts], Assignment]]] = Mappin
         "cooperative-sticky": assign_cooperative_sticky,
     }
 )
-COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+COOPERATIVE_ASSIGNORS: Final = frozenset({"cooperative-sticky"})
 
 
 def _in_order(members: Members) -> list[str]:

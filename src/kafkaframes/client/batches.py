@@ -39,7 +39,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int = -1
 
 
-class Stamp(NamedTuple):
+class BatchStamp(NamedTuple):
     """The fields of a batch header that a producer sets in addition to the records."""
 
     producer: ProducerIdentity = ProducerIdentity()
@@ -47,7 +47,7 @@ class Stamp(NamedTuple):
     transactional: bool = False
 
 
-NOT_STAMPED: Final = Stamp()
+NO_STAMP: Final = BatchStamp()
 
 
 class RecordMetadata(NamedTuple):
@@ -99,7 +99,7 @@ class WrittenBatches(list[int]):
 
 
 @dataclass(slots=True, eq=False)
-class Delivery:
+class BatchDelivery:
     """The result of a batch, complete when each of its records has one.
 
     Attributes:
@@ -144,10 +144,10 @@ class Batch:
     data: bytes
     count: int
     created_at: float
-    delivery: Delivery
+    delivery: BatchDelivery
     first: int = 0
-    header_stamp: Stamp = NOT_STAMPED
-    assigned_stamp: Stamp | None = None
+    header_stamp: BatchStamp = NO_STAMP
+    assigned_stamp: BatchStamp | None = None
     order: int = 0
     in_doubt: bool = False
     attempts: int = 0
@@ -163,25 +163,25 @@ class Batch:
             self.header_stamp = stamp
 
 
-_CRC_AT: Final = BATCH_V2.position_of("crc")
-_ATTRIBUTES_AT: Final = BATCH_V2.position_of("attributes")
-_PRODUCER_AT: Final = BATCH_V2.position_of("producer_id")
-_BASE_OFFSET_0: Final = bytes(8)
-_PRODUCER: Final = struct.Struct(">qhi")
+_CRC_POSITION: Final = BATCH_V2.position_of("crc")
+_ATTRIBUTES_POSITION: Final = BATCH_V2.position_of("attributes")
+_PRODUCER_POSITION: Final = BATCH_V2.position_of("producer_id")
+_ZERO_BASE_OFFSET: Final = bytes(8)
+_PRODUCER_STRUCT: Final = struct.Struct(">qhi")
 
 
 def stamp_batch(data: bytes, producer: ProducerIdentity, base_sequence: int, *, transactional: bool) -> bytes:
     """Return a format 2 batch with this producer, base sequence and transactional bit, and a matching CRC."""
     buffer = bytearray(data)
-    (attributes,) = struct.unpack_from(">h", buffer, _ATTRIBUTES_AT)
+    (attributes,) = struct.unpack_from(">h", buffer, _ATTRIBUTES_POSITION)
     attributes = attributes | TRANSACTIONAL if transactional else attributes & ~TRANSACTIONAL
-    struct.pack_into(">h", buffer, _ATTRIBUTES_AT, attributes)
-    _PRODUCER.pack_into(buffer, _PRODUCER_AT, *producer, base_sequence)
-    struct.pack_into(">I", buffer, _CRC_AT, crc32c(memoryview(buffer)[_ATTRIBUTES_AT:]))
+    struct.pack_into(">h", buffer, _ATTRIBUTES_POSITION, attributes)
+    _PRODUCER_STRUCT.pack_into(buffer, _PRODUCER_POSITION, *producer, base_sequence)
+    struct.pack_into(">I", buffer, _CRC_POSITION, crc32c(memoryview(buffer)[_ATTRIBUTES_POSITION:]))
     return bytes(buffer)
 
 
-def iterate_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
+def split_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Split built bytes into format 2 batches. Yield each with the number of its offsets.
 
     Each batch gets base offset 0, which is outside the CRC. A broker accepts such offsets without recompression.
@@ -204,9 +204,9 @@ def iterate_batches(data: bytes) -> Iterator[tuple[bytes, int]]:
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
         part = whole[position : position + size]
-        yield at_offset_0(part), last - base + 1
+        yield with_zero_base_offset(part), last - base + 1
 
 
-def at_offset_0(batch: bytes | memoryview) -> bytes:
+def with_zero_base_offset(batch: bytes | memoryview) -> bytes:
     """Return a format 2 batch at base offset 0, which is outside the CRC."""
-    return b"".join((_BASE_OFFSET_0, batch[8:]))
+    return b"".join((_ZERO_BASE_OFFSET, batch[8:]))

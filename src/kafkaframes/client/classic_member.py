@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE
+from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.group_requests import (
@@ -27,7 +27,7 @@ from kafkaframes.client.group_requests import (
     GroupRequest,
     Heartbeat,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     Request,
     SyncGroup,
@@ -40,7 +40,7 @@ from kafkaframes.wire.primitives import NIL_UUID
 
 _NO_GENERATION: Final = -1
 # After one of these errors, a member rejoins the group.
-JOIN_AGAIN: Final = frozenset(
+REJOIN_ERRORS: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
 
@@ -57,7 +57,7 @@ class MemberHost(Protocol):
         """The partitions that the caller owns, including those with a running ``on_assign`` or ``on_revoke``."""
 
     @property
-    def owned_by_id(self) -> TopicPartitionsById:
+    def owned_partitions_by_id(self) -> TopicPartitionsById:
         """The owned partitions by topic id."""
 
     @property
@@ -71,13 +71,13 @@ class MemberHost(Protocol):
     def backoff_s(self, attempt: int) -> float:
         """Return the backoff after a number of failures, in seconds."""
 
-    def drop_all(self) -> None:
+    def drop_all_partitions(self) -> None:
         """Stop returning records of all partitions, because other members may own them."""
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
 
-    def forget_unclaimed(self) -> None:
+    def forget_unclaimed_partitions(self) -> None:
         """Clear the assigned partitions that the caller does not own: the group may assign them to other members."""
 
     def refresh_topics(self) -> None:
@@ -100,7 +100,7 @@ class ClassicMember:
         self._host = host
         self._group_id = settings.group_id
         self._instance_id = settings.group_instance_id
-        self._is_eager = not all(name in COOPERATIVE for name in settings.strategies)
+        self._is_eager = not all(name in COOPERATIVE_ASSIGNORS for name in settings.strategies)
         self._heartbeat_s = settings.heartbeat_interval_ms / 1000
         self._member_id = ""
         self._generation = _NO_GENERATION
@@ -108,7 +108,7 @@ class ClassicMember:
         self._has_left = False
         self.awaits_poll = True
         self.fatal: Exception | None = None
-        self._answer: JoinGroupAnswer | None = None  # the SyncGroup for this response is not sent yet
+        self._answer: JoinGroupResponse | None = None  # the SyncGroup for this response is not sent yet
         # Assignment of all members, if this member is the leader.
         self._assignment: Mapping[str, Sequence[TopicPartition]] | None = None
         self._group_topics: frozenset[str] | None = None  # topics of all members, if this member is the leader
@@ -160,7 +160,7 @@ class ClassicMember:
 
     # ----------------------------------------------------------------------------------------------------- requests
 
-    def requests(self, now: float) -> list[Request]:
+    def next_requests(self, now: float) -> list[Request]:
         """Return the requests to send now."""
         if self._is_out:
             return []
@@ -196,7 +196,7 @@ class ClassicMember:
             if self._waits_for_caller:
                 return None
             host = self._host
-            host.forget_unclaimed()
+            host.forget_unclaimed_partitions()
             return JoinGroup(self._member_id, self._generation, host.topics, tuple(host.owned_partitions))
         if self._answer is None:
             return None
@@ -205,7 +205,7 @@ class ClassicMember:
         return SyncGroup(self._member_id, self._generation, self._answer.protocol, self._assignment)
 
     @staticmethod
-    def _topics_of_members(answer: JoinGroupAnswer) -> frozenset[str]:
+    def _topics_of_members(answer: JoinGroupResponse) -> frozenset[str]:
         members = (answer.members or {}).values()
         return frozenset().union(*(member.topics for member in members))
 
@@ -220,17 +220,17 @@ class ClassicMember:
         if request is not self._in_flight:
             return
         self._in_flight, self._failures, self._not_before = None, 0, now
-        if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupAnswer):
+        if isinstance(request, JoinGroup) and isinstance(answer, JoinGroupResponse):
             self._process_join(request, answer, now)
         elif isinstance(request, FetchMetadata):
-            self._assign()
+            self._assign_partitions()
         elif isinstance(request, SyncGroup):
             self._must_join = self._must_join or self._is_outdated(answer)  # type: ignore[arg-type]
             self._answer = self._assignment = None
             self._heartbeat_due = now + self._heartbeat_s
             self._host.set_target(dict.fromkeys(answer, NIL_UUID))  # type: ignore[call-overload]
 
-    def _process_join(self, request: JoinGroup, answer: JoinGroupAnswer, now: float) -> None:
+    def _process_join(self, request: JoinGroup, answer: JoinGroupResponse, now: float) -> None:
         self._member_id = answer.member_id
         if answer.generation < 0:
             return  # the member joins again with this id
@@ -242,12 +242,12 @@ class ClassicMember:
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)
         self._heartbeat_due = now + self._heartbeat_s
 
-    def _assign(self) -> None:
+    def _assign_partitions(self) -> None:
         """Assign the partitions to all members, as the group leader."""
         answer = self._answer
         if answer is None or answer.members is None:
             return
-        self._counts = self._counts_now()
+        self._counts = self._current_partition_counts()
         self._assignment = {} if answer.skips_assignment else ASSIGNORS[answer.protocol](answer.members, self._counts)
 
     def _is_outdated(self, partitions: Sequence[TopicPartition]) -> bool:
@@ -263,7 +263,7 @@ class ClassicMember:
             return True
         return len(answer.members) == 1 and len(partitions) < sum(self._counts.values())
 
-    def _counts_now(self) -> dict[str, int]:
+    def _current_partition_counts(self) -> dict[str, int]:
         cluster = self._host.cluster
         return {topic: len(cluster.partitions_of(topic)) for topic in self._group_topics or ()}
 
@@ -280,7 +280,7 @@ class ClassicMember:
                 return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
                 self._host.raise_later(error)
-                self._assign()  # with the topics in the metadata
+                self._assign_partitions()  # with the topics in the metadata
                 return
             self._not_before = now + self._host.backoff_s(self._failures)
         else:
@@ -294,25 +294,25 @@ class ClassicMember:
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
-            self._reset()
+            self._reset_membership()
             return True
-        if code not in JOIN_AGAIN:
+        if code not in REJOIN_ERRORS:
             return False
         self._must_join = True
         self._answer = self._assignment = None
         if code != ErrorCode.REBALANCE_IN_PROGRESS:
             member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id
-            self._reset()
+            self._reset_membership()
             self._member_id = member_id
         return True
 
-    def _reset(self) -> None:
+    def _reset_membership(self) -> None:
         """Reset the state after the coordinator has removed the member."""
         self._member_id, self._generation = "", _NO_GENERATION
         self._must_join = True
         self._answer = self._assignment = self._in_flight = self._heartbeat = None
         self._group_topics = None
-        self._host.drop_all()
+        self._host.drop_all_partitions()
 
     # ------------------------------------------------------------------------------------------------------- events
 
@@ -321,13 +321,13 @@ class ClassicMember:
         if self.awaits_poll:
             self.awaits_poll, self._not_before = False, now
 
-    def expire(self) -> GroupRequest | None:
+    def expire_membership(self) -> GroupRequest | None:
         """Give up the membership because the caller has not polled in time, and return the request to send, if any."""
         if self._is_out:
             return None
         request = self.leave()
         self._has_left = False
-        self._reset()
+        self._reset_membership()
         self.awaits_poll = True
         self._in_flight = request
         return request
@@ -358,5 +358,5 @@ class ClassicMember:
     def process_metadata(self, now: float) -> None:
         """Rejoin if this member is the leader and partition counts have changed since its assignment."""
         is_leader = self._group_topics is not None and self._answer is None
-        if is_leader and not self._must_join and self._counts_now() != self._counts:
+        if is_leader and not self._must_join and self._current_partition_counts() != self._counts:
             self._must_join = True

@@ -1,6 +1,6 @@
 """A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
-Producers, consumers and admins use its methods, such as ``any_connection``, ``request``, ``leader_of`` and
+Producers, consumers and admins use its methods, such as ``get_any_connection``, ``request``, ``leader_of`` and
 ``coordinator``. It runs on one asyncio event loop.
 
 A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
@@ -20,7 +20,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.loop import ClientContext, background, create_objects_in_thread
+from kafkaframes.client.loop import ClientContext, create_objects_in_thread, start_background_task
 from kafkaframes.client.metadata import Cluster, Node, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
@@ -32,7 +32,7 @@ from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
 _TOPIC_CREATION_VERSION: Final = 4  # first version of Metadata with allow_auto_topic_creation
-_BOOTSTRAP: Final = -1
+_FIRST_BOOTSTRAP_ID: Final = -1
 _MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
 _KEY_LIST_VERSION: Final = 4  # first version of FindCoordinator with several keys
 UNKNOWN_TOPIC_TIMEOUT_MS: Final = 2_000  # not all brokers know a new topic at once
@@ -94,13 +94,13 @@ class ClusterClient:
         )
         open_sensor, close_sensor = self.metrics.client["connection-creation"], self.metrics.client["connection-close"]
         self.metrics.add_gauge("connection-count", lambda: open_sensor.count - close_sensor.count)
-        self.metrics.add_gauge("metadata-age", self._metadata_age)
+        self.metrics.add_gauge("metadata-age", self._metadata_age_s)
         self.metrics.add_gauge(
             "requests-in-flight", lambda: sum(entry.in_flight for entry in self._connections.values())
         )
         self._node_metrics: dict[int, NodeMetrics] = {}
 
-    def _metadata_age(self) -> float | None:
+    def _metadata_age_s(self) -> float | None:
         updated_at = self.cluster.updated_at
         return None if updated_at is None else time.monotonic() - updated_at
 
@@ -111,12 +111,12 @@ class ClusterClient:
 
     # ------------------------------------------------------------------------------------------------ connections
 
-    def open_connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection | None:
+    def find_open_connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection | None:
         """Return a broker's usable connection for a channel, or None."""
         connection = self._connections.get((broker.node_id, channel))
         return connection if connection is not None and connection.is_usable else None
 
-    def open_brokers(self) -> list[tuple[Node, Connection]]:
+    def connected_brokers(self) -> list[tuple[Node, Connection]]:
         """Return the brokers with a usable connection for requests, and these connections."""
         return [
             (self._brokers[node_id], connection)
@@ -124,28 +124,28 @@ class ClusterClient:
             if channel is Channel.REQUESTS and connection.is_usable
         ]
 
-    async def connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection:
+    async def get_connection(self, broker: Node, channel: Channel = Channel.REQUESTS) -> Connection:
         """Return a usable connection to a broker. Open it if necessary.
 
         Raises:
             NetworkError: the broker cannot be reached. After failures, attempts are limited by the reconnect backoff.
             BrokerError: the broker rejects the client.
         """
-        self.context.check()
+        self.context.check_context()
         if self._is_closed:
             raise NetworkError("this client was closed")
-        if (connection := self.open_connection(broker, channel)) is not None:
+        if (connection := self.find_open_connection(broker, channel)) is not None:
             return connection
         async with self._opening.setdefault((broker.node_id, channel), asyncio.Lock()):
-            return self.open_connection(broker, channel) or await self._open(broker, channel)
+            return self.find_open_connection(broker, channel) or await self._open_connection(broker, channel)
 
-    async def _open(self, broker: Node, channel: Channel) -> Connection:
+    async def _open_connection(self, broker: Node, channel: Channel) -> Connection:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         address = format_address(broker.host, broker.port)
         if self.unreachable.start_attempt(address):
-            asyncio.get_running_loop().call_later(_FIRST_WARNING_DELAY_S, self.unreachable.warn, address)
+            asyncio.get_running_loop().call_later(_FIRST_WARNING_DELAY_S, self.unreachable.log_warning, address)
         try:
             metrics = self._node_metrics.get(broker.node_id)
             if metrics is None:
@@ -184,25 +184,25 @@ class ClusterClient:
         if isinstance(error, BrokerError) and error.code in _AUTHENTICATION_ERRORS:
             self.metrics.client["failed-authentication"].record(1)
 
-    async def any_connection(self) -> Connection:
+    async def get_any_connection(self) -> Connection:
         """Return a connection to any broker: an open one, else to a known broker, else to a bootstrap server.
 
         Raises:
             NetworkError: no broker can be reached. The error names every address.
             BrokerError: the last broker rejects the client.
         """
-        self.context.check()
+        self.context.check_context()
         for (_, channel), connection in self._connections.items():
             if channel is Channel.REQUESTS and connection.is_usable:
                 return connection
         brokers = list(self.cluster.brokers.values())
         _RANDOM.shuffle(brokers)
         servers = self.settings.servers
-        bootstrap = [Node(_BOOTSTRAP - index, *server) for index, server in enumerate(servers)]
+        bootstrap = [Node(_FIRST_BOOTSTRAP_ID - index, *server) for index, server in enumerate(servers)]
         errors: dict[str, NetworkError | BrokerError] = {}
         for broker in (*brokers, *bootstrap):
             try:
-                return await self.connection(broker)
+                return await self.get_connection(broker)
             except (NetworkError, BrokerError) as error:
                 errors[format_address(broker.host, broker.port)] = error
         last = errors.popitem()[1]
@@ -210,7 +210,7 @@ class ClusterClient:
             raise last
         raise NetworkError(f"no broker can be reached: {'; '.join(map(str, (*errors.values(), last)))}")
 
-    async def drain(self) -> None:
+    async def drain_buffers(self) -> None:
         """Wait until all data is written to the sockets, at most ``request_timeout_ms``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
@@ -219,7 +219,7 @@ class ClusterClient:
     async def close(self) -> None:
         """Close all connections."""
         self._is_closed = True
-        self.unreachable.clear()
+        self.unreachable.remove_all()
         for task in self._refreshing.values():
             task.cancel()
         for entry in (*self._connections.values(), *self._retired_connections):
@@ -242,11 +242,11 @@ class ClusterClient:
         Raises:
             NetworkError, BrokerError: as ``Connection.request``.
         """
-        connection = await (self.any_connection() if broker is None else self.connection(broker))
+        connection = await (self.get_any_connection() if broker is None else self.get_connection(broker))
         request_version = connection.version_of(body, max_version=max_version) if version is None else version
         return await connection.request(body, version=request_version, timeout_ms=timeout_ms)
 
-    async def retry(
+    async def retry_step(
         self,
         step: Callable[[], Awaitable[Result]],
         *,
@@ -272,12 +272,12 @@ class ClusterClient:
                 return await step()
             except (BrokerError, NetworkError) as error:
                 self.last_error = error
-                pause = self.backoff_s(attempt)
+                delay_s = self.backoff_s(attempt)
                 attempt += 1
-                is_late = time.monotonic() + pause >= deadline
+                is_late = time.monotonic() + delay_s >= deadline
                 if self._is_closed or not can_retry(error) or attempt > self.settings.retries or is_late:
                     raise
-                await asyncio.sleep(pause)
+                await asyncio.sleep(delay_s)
 
     def backoff_s(self, attempt: int) -> float:
         """Return the delay before the next attempt, in seconds."""
@@ -285,7 +285,7 @@ class ClusterClient:
 
     # --------------------------------------------------------------------------------------------------- metadata
 
-    async def refresh(
+    async def refresh_metadata(
         self, topics: Iterable[str] | None = None, *, create: bool = False, can_share: bool = True
     ) -> None:
         """Request the metadata of topics, or of all topics if None.
@@ -298,11 +298,11 @@ class ClusterClient:
         """
         topic_names = None if topics is None else frozenset(topics)
         if not can_share:
-            await self._refresh(topic_names, create)
+            await self._request_metadata(topic_names, create)
             return
         task = self._refreshing.get(topic_names)
         if task is None:
-            task = background(self._refresh(topic_names, create))
+            task = start_background_task(self._request_metadata(topic_names, create))
             self._refreshing[topic_names] = task
             task.add_done_callback(lambda _: self._refreshing.pop(topic_names, None))
         try:
@@ -313,9 +313,9 @@ class ClusterClient:
                 raise NetworkError("this client was closed") from None
             raise
 
-    async def _refresh(self, topic_names: frozenset[str] | None, create: bool) -> None:
-        connection = await self.any_connection()
-        cls = self.settings.message("MetadataRequest")
+    async def _request_metadata(self, topic_names: frozenset[str] | None, create: bool) -> None:
+        connection = await self.get_any_connection()
+        cls = self.settings.message_class("MetadataRequest")
         body = cls()
         version = connection.version_of(body)
         if version >= _TOPIC_CREATION_VERSION:  # in earlier versions, only the broker's setting decides
@@ -333,12 +333,12 @@ class ClusterClient:
         self.cluster.update(
             response,
             now=time.monotonic(),
-            is_everything=topic_names is None,
+            has_all_topics=topic_names is None,
             requested_topics=topic_names,
             topics=topics,
         )
 
-    async def topic(self, name: str, *, create: bool = False) -> None:
+    async def ensure_topic(self, name: str, *, create: bool = False) -> None:
         """Ensure that the metadata of a topic are known and not too old.
 
         Raises:
@@ -347,8 +347,8 @@ class ClusterClient:
         if self._has_fresh_topic(name):
             return
 
-        async def step() -> None:
-            await self.refresh([name], create=create)
+        async def refresh_topic() -> None:
+            await self.refresh_metadata([name], create=create)
             result = self.cluster.topics.get(name)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if result is None else result.error
             if error:
@@ -356,8 +356,8 @@ class ClusterClient:
 
         limit_ms = self.settings.default_api_timeout_ms
         if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
-            await self.retry(self.any_connection)
-        await self.retry(step, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_TIMEOUT_MS))
+            await self.retry_step(self.get_any_connection)
+        await self.retry_step(refresh_topic, timeout_ms=limit_ms if create else min(limit_ms, UNKNOWN_TOPIC_TIMEOUT_MS))
 
     def _has_fresh_topic(self, name: str) -> bool:
         """Return whether the metadata of a topic are known and not too old."""
@@ -375,7 +375,7 @@ class ClusterClient:
             NetworkError, BrokerError: no broker returns metadata.
         """
         if self.cluster.updated_at is None:
-            await self.refresh([])
+            await self.refresh_metadata([])
         brokers = self.cluster.brokers
         controller = brokers.get(self.cluster.controller) or next(iter(brokers.values()), None)
         if controller is None:
@@ -395,7 +395,7 @@ class ClusterClient:
             if not self._has_fresh_topic(entry.topic) or self.cluster.leader(entry) is None
         }
         if unknown:
-            await self.refresh(unknown)
+            await self.refresh_metadata(unknown)
         return {entry: self.cluster.leader(entry) or self._leader_error(entry) for entry in partition_list}
 
     def _leader_error(self, partition: TopicPartition) -> BrokerError:
@@ -412,10 +412,10 @@ class ClusterClient:
         Raises:
             BrokerError: the partition does not exist, or it has no leader at the moment (retriable).
         """
-        await self.topic(partition.topic)
+        await self.ensure_topic(partition.topic)
         leader = self.cluster.leader(partition)
         if leader is None:
-            await self.refresh([partition.topic])
+            await self.refresh_metadata([partition.topic])
             leader = self.cluster.leader(partition)
         if leader is None:
             partition_metadata = self.cluster.partition(partition)
@@ -427,7 +427,7 @@ class ClusterClient:
 
     # ----------------------------------------------------------------------------------------------- coordinators
 
-    async def coordinator(self, key: str, kind: int = GROUP) -> Node:
+    async def find_coordinator(self, key: str, kind: int = GROUP) -> Node:
         """Return the coordinator of a group or a transactional id (KIP-98, KIP-699).
 
         Raises:
@@ -463,9 +463,9 @@ class ClusterClient:
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
         """Yield a connection to the coordinator. If it cannot be reached, it is looked up again next time."""
-        broker = await self.coordinator(key, kind)
+        broker = await self.find_coordinator(key, kind)
         try:
-            yield await self.connection(broker, channel)
+            yield await self.get_connection(broker, channel)
         except NetworkError:
             self.forget_coordinator(key, kind)
             raise
@@ -495,8 +495,8 @@ class ClusterClient:
             raise broker_error(code, action, message)
 
     async def _send_find_coordinator(self, keys: list[str], kind: int) -> dict[str, Node | BrokerError]:
-        connection = await self.any_connection()
-        cls = self.settings.message("FindCoordinatorRequest")
+        connection = await self.get_any_connection()
+        cls = self.settings.message_class("FindCoordinatorRequest")
         version = connection.version_of(cls(key_type=kind), min_version=1 if kind != GROUP else 0)
         if version >= _KEY_LIST_VERSION:
             response = await connection.request(cls(key_type=kind, coordinator_keys=keys), version=version)
@@ -518,7 +518,7 @@ def _backoff_s(attempt: int, first_ms: int, max_ms: int) -> float:
 
 
 @dataclass(slots=True)
-class _Failure:
+class _ConnectionFailure:
     since: float
     next_warning: float
     cause: str
@@ -533,21 +533,21 @@ class UnreachableBrokers:
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._failures: dict[str, _Failure] = {}
+        self._failures: dict[str, _ConnectionFailure] = {}
 
     def start_attempt(self, address: str) -> bool:
         """Record a connection attempt. Return whether it is the first: then ``warn`` is to be called in a second."""
         if address in self._failures:
             return False
         now = time.monotonic()
-        self._failures[address] = _Failure(now, now + _FIRST_WARNING_DELAY_S, "no response yet")
+        self._failures[address] = _ConnectionFailure(now, now + _FIRST_WARNING_DELAY_S, "no response yet")
         return True
 
     def record_failure(self, address: str, cause: str) -> None:
         """Record the cause of a failed attempt."""
         self.start_attempt(address)
         self._failures[address].cause = cause
-        self.warn(address)
+        self.log_warning(address)
 
     def record_success(self, address: str) -> None:
         """Record that a connection was opened."""
@@ -557,20 +557,20 @@ class UnreachableBrokers:
                 "client %r has reached %s after %.0f s", self._client_id, address, time.monotonic() - failure.since
             )
 
-    def clear(self) -> None:
+    def remove_all(self) -> None:
         """Remove all addresses, because no further attempt is made."""
         self._failures.clear()
 
-    def warn(self, address: str) -> None:
+    def log_warning(self, address: str) -> None:
         """Write a log line if one is due."""
         failure, now = self._failures.get(address), time.monotonic()
         if failure is None or now < failure.next_warning - _TIMER_TOLERANCE_S:
             return
         failure.next_warning = now + _WARNING_INTERVALS_S[min(failure.warnings, len(_WARNING_INTERVALS_S) - 1)]
         failure.warnings += 1
-        text, for_s = failure.describe(address), now - failure.since
-        _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, for_s, text)
+        text, duration_s = failure.describe(address), now - failure.since
+        _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, duration_s, text)
 
-    def describe(self) -> str:
+    def describe_failures(self) -> str:
         """Return every unreachable address with its cause; an empty text if there is none."""
         return "; ".join(failure.describe(address) for address, failure in self._failures.items())

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.assignors import ASSIGNORS
-from kafkaframes.client.classic_member import JOIN_AGAIN
+from kafkaframes.client.classic_member import REJOIN_ERRORS
 from kafkaframes.client.cluster import is_retriable
-from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
+from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine, RebalanceCallback
 from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched_batches import (
     BufferedBatches,
@@ -37,7 +37,7 @@ from kafkaframes.client.fetched_batches import (
 )
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
-from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancel_tasks, wait_for_event, warn_unclosed
+from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, cancel_tasks, start_background_task, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -48,7 +48,7 @@ from kafkaframes.client.metadata import (
 )
 from kafkaframes.client.metrics import MetricName, PollMetrics, TaggedValues, measure_ns
 from kafkaframes.client.offsets import EARLIEST, LATEST, is_range_empty
-from kafkaframes.client.positions import Ownership, PartitionState, Step
+from kafkaframes.client.positions import Ownership, PartitionState, PartitionStep
 from kafkaframes.client.settings import ConsumerSettings, check_choice, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
@@ -112,7 +112,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             self._machine,
             self._cluster,
             self.settings,
-            notice_caller=self._notice_iteration,
+            notice_caller=self._record_iteration,
             call_caller=self._interrupt_iteration,
         )
         self._is_closed = False
@@ -127,19 +127,19 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._iteration: tuple[RecordIterator, int] | None = None
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
-        self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
+        self._interceptors = Interceptors.load_interceptors(self.settings.interceptors, CONSUMER_HOOKS)
         self._call_interceptors: Callable[[Callable[[], Any]], Awaitable[Any]] = _call_here  # as listeners
         self._unreported_commits: deque[dict[TopicPartition, CommittedOffset]] = deque()
 
     def _add_gauges(self) -> None:
         metrics = self._cluster.metrics
-        metrics.before_reading = self._count_iterated
+        metrics.before_reading = self._count_iterated_records
         metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
-        metrics.add_tagged_gauge("records-lag", lambda: self._per_partition(self._lag_of))
-        metrics.add_tagged_gauge("records-lead", lambda: self._per_partition(_lead_of))
-        metrics.add_tagged_gauge("preferred-read-replica", lambda: self._per_partition(_replica_of))
+        metrics.add_tagged_gauge("records-lag", lambda: self._pair_with_tags(self._lag_of))
+        metrics.add_tagged_gauge("records-lead", lambda: self._pair_with_tags(_lead_of))
+        metrics.add_tagged_gauge("preferred-read-replica", lambda: self._pair_with_tags(_replica_of))
 
-    def _per_partition(self, function: Callable[[PartitionState], float | None]) -> TaggedValues:
+    def _pair_with_tags(self, function: Callable[[PartitionState], float | None]) -> TaggedValues:
         for state in self._positions.states.values():
             yield {"topic": state.partition.topic, "partition": state.partition.partition}, function(state)
 
@@ -149,7 +149,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         position = -1 if end < 0 else state.position
         return None if position < 0 else max(end - position, 0)
 
-    def _count_read(self, state: PartitionState | None, count: int) -> None:
+    def _count_returned_records(self, state: PartitionState | None, count: int) -> None:
         """Count the records that the caller gets of a partition, and its lag after them."""
         now = time.monotonic()
         self._fetching["records"].record(count, now)
@@ -192,7 +192,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             commit: whether an automatic commit is done.
             timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         self._is_closed = True
         self._task.change_event.set()  # waiting reads fail
         deadline = time.monotonic() + timeout_ms / 1000
@@ -244,7 +244,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if entry not in states:
                 self._positions.add(entry, Ownership.PENDING, offset=starts.get(entry))
             elif entry in starts:
-                states[entry].move(Step.FETCH, starts[entry])
+                states[entry].move_position(PartitionStep.FETCH, starts[entry])
         self._task.start()
         try:
             await self._find_positions([entry for entry in partition_list if entry not in starts])
@@ -274,14 +274,16 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if self._positions.errors:
                 raise self._positions.errors.popleft()
             states = [self._positions.states[entry] for entry in partitions]
-            missing = [state for state in states if not state.has_offset and state.step is not Step.STUCK]
+            unknown_partitions = [
+                state for state in states if not state.has_offset and state.step is not PartitionStep.STUCK
+            ]
             remaining_s = deadline - time.monotonic()
-            if not missing:
+            if not unknown_partitions:
                 return
             if remaining_s <= 0:
-                names = ", ".join(str(state.partition) for state in missing)
-                limit = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
-                raise missing[0].error or NetworkError(f"no position was found for {names} in {limit}")
+                names = ", ".join(str(state.partition) for state in unknown_partitions)
+                timeout_s = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
+                raise unknown_partitions[0].error or NetworkError(f"no position was found for {names} in {timeout_s}")
             await wait_for_event(self._task.change_event, remaining_s)
 
     async def subscribe(
@@ -325,26 +327,26 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
     async def _check_reachable(self, partitions: Sized) -> None:
         """Check that a broker responds if there are partitions to read. Otherwise a read would wait silently."""
         if partitions and self._cluster.cluster.updated_at is None:
-            await self._cluster.retry(lambda: self._cluster.refresh([]))
+            await self._cluster.retry_step(lambda: self._cluster.refresh_metadata([]))
 
     async def unsubscribe(self) -> None:
         """Call ``on_revoke``, leave the group and stop reading."""
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         await self._end_assignment(commit=True)
 
     async def _end_assignment(self, *, commit: bool) -> None:
         """Give up all partitions, and notify the caller and the group."""
         is_member = self._machine.member is not None
-        self._machine.prepare_end()
+        self._machine.begin_end()
         try:
             if not is_member and commit:
                 await self._commit_before_revocation(self.assignment())
             while is_member and (callback := self._machine.next_callback()) is not None:
                 await self._run_callback(callback, commit=commit)
         finally:
-            self._count_iterated()
+            self._count_iterated_records()
             self._iteration = None
-            request = self._machine.end()
+            request = self._machine.end_membership()
             if request is not None:
                 await self._task.leave(request)
             await self._report_commits()
@@ -353,7 +355,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """Return the assigned partitions."""
         return self._machine.assignment
 
-    async def _run_callback(self, callback: Callback, *, commit: bool) -> None:
+    async def _run_callback(self, callback: RebalanceCallback, *, commit: bool) -> None:
         """Notify the caller of partitions. Commit revoked ones first."""
         machine = self._machine
         machine.begin_callback(callback)
@@ -389,10 +391,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: the partition is not assigned, or the offset is negative.
         """
-        state = self._state(partition)
+        state = self._state_of(partition)
         if offset < 0:
             raise OptionError(f"offset {offset} of {state.partition} is negative")
-        state.move(Step.FETCH, offset)
+        state.move_position(PartitionStep.FETCH, offset)
         self._task.wake()
 
     async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
@@ -404,7 +406,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        await self._seek_to(EARLIEST, partitions)
+        await self._seek_to_timestamp(EARLIEST, partitions)
 
     async def seek_to_end(self, *partitions: PartitionLike) -> None:
         """Set positions to the end offsets, as ``end_offsets`` returns them.
@@ -415,10 +417,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        await self._seek_to(LATEST, partitions)
+        await self._seek_to_timestamp(LATEST, partitions)
 
-    async def _seek_to(self, timestamp: int, partitions: Sequence[PartitionLike]) -> None:
-        partition_list = [self._state(entry).partition for entry in partitions or self.assignment()]
+    async def _seek_to_timestamp(self, timestamp: int, partitions: Sequence[PartitionLike]) -> None:
+        partition_list = [self._state_of(entry).partition for entry in partitions or self.assignment()]
         starts = await offsets.list_boundary_offsets(
             self._cluster, partition_list, timestamp, read_committed=self.settings.reads_committed
         )
@@ -435,7 +437,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             OptionError: the partition is not assigned.
             BrokerError: the partition has no position: no offset is committed, and ``auto_offset_reset`` is none.
         """
-        state = self._state(partition)
+        state = self._state_of(partition)
         if state.position < 0:
             reason = f"the position of {state.partition} is not known yet"
             raise state.error or broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
@@ -450,7 +452,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        for state in [self._state(entry) for entry in partitions]:
+        for state in [self._state_of(entry) for entry in partitions]:
             state.is_paused = True
             for entry in state.buffer:
                 entry.interrupt()
@@ -464,13 +466,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Raises:
             OptionError: a partition is not assigned.
         """
-        for state in [self._state(entry) for entry in partitions]:
+        for state in [self._state_of(entry) for entry in partitions]:
             state.is_paused = False
         self._task.change_event.set()
         self._task.wake()
 
-    def _state(self, partition: PartitionLike) -> PartitionState:
-        self._cluster.context.check()
+    def _state_of(self, partition: PartitionLike) -> PartitionState:
+        self._cluster.context.check_context()
         topic_partition = to_partition(partition)
         state = self._machine.state_of(topic_partition)
         if state is None:
@@ -487,7 +489,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         Returns:
             Whether the position is at or after ``end`` now.
         """
-        topic_partition = self._state(partition).partition
+        topic_partition = self._state_of(partition).partition
         position = self.position(topic_partition)
         if position >= end:
             return True
@@ -517,25 +519,25 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 position stays before it.
         """
         if self._interceptors is not None:
-            self._interceptors.reject_bytes("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
-        with self._reading("fetch()"):
-            return await self._fetch(_deadline(timeout_ms))
+            self._interceptors.reject_raw_batches("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
+        with self._guard_read("fetch()"):
+            return await self._fetch_batches(_deadline(timeout_ms))
 
-    async def _fetch(self, deadline: float | None) -> FetchedBatches | None:
-        next_buffer = await self._wait(deadline)
+    async def _fetch_batches(self, deadline: float | None) -> FetchedBatches | None:
+        next_buffer = await self._wait_for_buffer(deadline)
         if next_buffer is None:
             return None
         state, entry = next_buffer
         entry.select_formats(self.settings.formats)
         fetched_batches = entry.take_bytes()
-        state.release_read()
+        state.release_read_buffer()
         if fetched_batches is not None:
-            self._count_read(state, fetched_batches.record_count)
+            self._count_returned_records(state, fetched_batches.record_count)
         self._task.wake()
         return fetched_batches
 
     @contextlib.contextmanager
-    def _reading(self, method: str) -> Iterator[None]:
+    def _guard_read(self, method: str) -> Iterator[None]:
         """Reject reads of other tasks while this task reads, because each would take records that the other waits for.
 
         A cancelled task does not count: a synchronous consumer may poll again before its interrupted call has ended.
@@ -553,7 +555,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if self._reading_task is task:
                 self._reading_task = None
 
-    async def _wait(self, deadline: float | None) -> tuple[PartitionState, BufferedBatches] | None:
+    async def _wait_for_buffer(self, deadline: float | None) -> tuple[PartitionState, BufferedBatches] | None:
         """Perform due work, wait for records and return their buffer. Return None if there are none at the deadline."""
         while True:
             self._task.change_event.clear()
@@ -584,10 +586,10 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             self._raise_task_failure()
         if (error := self._machine.take_error()) is not None:
             raise error
-        self._commit_when_due()
+        self._commit_if_due()
 
     def _raise_task_failure(self) -> None:
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if self._task.failure is not None:
@@ -619,29 +621,31 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         if self._interceptors is not None:
             self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
-        with self._reading("fetch_arrow()"):
+        with self._guard_read("fetch_arrow()"):
             table = await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
         if self._interceptors is None:
             return table
         return await self._call_interceptors(partial(self._interceptors.on_consume_table, table))
 
     async def _fetch_arrow(self, deadline: float | None, columns: Sequence[str], max_bytes: int) -> pa.Table:
-        inner, schema = schema_of(tuple(columns))
-        record_columns = inner if "offset" in inner else ("offset", *inner)
+        record_schema, schema = schema_of(tuple(columns))
+        record_columns = record_schema if "offset" in record_schema else ("offset", *record_schema)
         rows: list[pa.RecordBatch] = []
         size = held_bytes = 0
         while (
             size < max_bytes
             and held_bytes < current_budget()
-            and (next_buffer := await self._wait(deadline)) is not None
+            and (next_buffer := await self._wait_for_buffer(deadline)) is not None
         ):
             state, entry = next_buffer
             entry.select_formats(self.settings.formats)
-            entry.undo_open()
+            entry.undo_decoding()
             size += entry.size_bytes
             first = len(rows)
             try:
-                for batch in entry.open(record_columns, current_budget() - held_bytes, **self._reading_options):
+                for batch in entry.decode_columns(
+                    record_columns, current_budget() - held_bytes, **self._reading_options
+                ):
                     rows.append(select_output_columns(batch, state.partition, columns, schema))
             except CorruptRecordError:
                 if not rows:
@@ -649,8 +653,8 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 break  # the next call raises it
             finally:
                 held_bytes += entry.decoded_bytes
-                state.release_read()
-                self._count_read(state, sum(batch.num_rows for batch in rows[first:]))
+                state.release_read_buffer()
+                self._count_returned_records(state, sum(batch.num_rows for batch in rows[first:]))
                 self._task.wake()
             deadline = 0.0
         return pa.Table.from_batches(rows, schema=schema)
@@ -672,11 +676,11 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         max_count = self.settings.max_poll_records if max_records is None else max_records
         consumed_records: list[ConsumerRecord] = []
-        with self._reading("poll()"):
-            records = await self._open_next(_deadline(timeout_ms))
+        with self._guard_read("poll()"):
+            records = await self._wait_for_records(_deadline(timeout_ms))
             while records is not None:
-                consumed_records += records.take(max_count - len(consumed_records))
-                self._count_taken(records)
+                consumed_records += records.take_records(max_count - len(consumed_records))
+                self._count_taken_records(records)
                 records = self._next_records() if len(consumed_records) < max_count else None
         if self._interceptors is None or not consumed_records:
             return consumed_records
@@ -685,21 +689,21 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         )
         return result
 
-    async def _open_next(self, deadline: float | None) -> RecordIterator | None:
+    async def _wait_for_records(self, deadline: float | None) -> RecordIterator | None:
         """Wait for decoded records and return them. Return None if there are none at the deadline.
 
         Raises:
             CorruptRecordError: a batch is damaged. The next call returns the records before it.
         """
-        while (next_buffer := await self._wait(deadline)) is not None:
+        while (next_buffer := await self._wait_for_buffer(deadline)) is not None:
             state, entry = next_buffer
             if (records := entry.next_records) is not None:
                 return records
             entry.select_formats(self.settings.formats)
             try:
-                entry.open_records(current_budget(), **self._reading_options)
+                entry.decode_records(current_budget(), **self._reading_options)
             finally:
-                state.release_read()
+                state.release_read_buffer()
                 self._task.wake()
         return None
 
@@ -722,17 +726,17 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     # ---------------------------------------------------------------------------------------------------- iterating
 
-    async def _next_iterated(self) -> RecordIterator:
+    async def _wait_for_iteration(self) -> RecordIterator:
         """Wait for records and return them for an iteration. It ends early if the consumer must process a poll."""
-        self._count_iterated()
-        with self._reading("iteration"):
-            records = await self._open_next(None)
+        self._count_iterated_records()
+        with self._guard_read("iteration"):
+            records = await self._wait_for_records(None)
         assert records is not None  # without a deadline
         records.resume()
         self._iteration = records, records.unread_count
         return records
 
-    def _notice_iteration(self, now: float) -> float | None:
+    def _record_iteration(self, now: float) -> float | None:
         """Record that an iteration has taken records, which counts as polling. Return the time of the next check."""
         if self._iteration is None:
             return None
@@ -740,21 +744,21 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         if records.unread_count != unread_count:
             self._iteration = records, records.unread_count
             self._machine.record_progress(now)
-        due = self._commit_time()
-        if due is not None and due <= now:
+        next_check = self._commit_time()
+        if next_check is not None and next_check <= now:
             records.interrupt()
             return None
-        return due
+        return next_check
 
-    def _count_iterated(self) -> None:
+    def _count_iterated_records(self) -> None:
         """Count the records that an iteration has taken, which it does without the consumer's knowledge."""
         if self._iteration is not None:
-            self._count_taken(self._iteration[0])
+            self._count_taken_records(self._iteration[0])
 
-    def _count_taken(self, records: RecordIterator) -> None:
+    def _count_taken_records(self, records: RecordIterator) -> None:
         count = records.count_taken()
         if count:
-            self._count_read(self._positions.states.get(records.partition), count)
+            self._count_returned_records(self._positions.states.get(records.partition), count)
 
     def _interrupt_iteration(self) -> None:
         """End an iteration before its next record, so that it processes a poll."""
@@ -763,7 +767,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            records = await self._next_iterated()
+            records = await self._wait_for_iteration()
             while not (records.is_empty or records.is_interrupted):
                 for record in islice(records, self.settings.max_poll_records):
                     if self._interceptors is None:
@@ -812,7 +816,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         )
         await cancel_tasks(self._auto_commit)  # it would write older offsets later
         with measure_ns(self._cluster.metrics.client["commit-sync"]):
-            await self._commit(offsets_to_commit, self.settings.default_api_timeout_ms)
+            await self._commit_offsets(offsets_to_commit, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
         await self._report_commits()
 
@@ -824,7 +828,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             if state is not None and state.has_offset
         }
 
-    async def _commit(
+    async def _commit_offsets(
         self,
         offsets: Mapping[TopicPartition, CommittedOffset | int],
         timeout_ms: int,
@@ -835,13 +839,13 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         start_s = time.monotonic()
         deadline = start_s + timeout_ms / 1000
         while True:
-            member, left_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
+            member, remaining_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
             try:
-                await group_offsets.commit(
+                await group_offsets.commit_offsets(
                     self._cluster,
                     member,
                     offsets,
-                    timeout_ms=left_ms,
+                    timeout_ms=remaining_ms,
                     skip_unknown_topics=skip_unknown_topics,
                     topic_ids=self._topic_ids(offsets),
                 )
@@ -887,7 +891,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         await cancel_tasks(self._auto_commit)
         limit_ms = min(self.settings.default_api_timeout_ms, self.settings.max_poll_interval_ms // 2)
         try:
-            await self._commit(offsets, limit_ms, skip_unknown_topics=True)
+            await self._commit_offsets(offsets, limit_ms, skip_unknown_topics=True)
         except KafkaframesError as error:
             _LOG.warning("offsets were not committed before their partitions were given up: %s", error)
 
@@ -909,19 +913,19 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         """
         group_id, partition_list = self.group_metadata().group_id, to_partitions(partitions)
         with measure_ns(self._cluster.metrics.client["committed"]):
-            return await group_offsets.fetch_committed(self._cluster, group_id, partition_list, stable=True)
+            return await group_offsets.fetch_committed_offsets(self._cluster, group_id, partition_list, stable=True)
 
     def _commit_time(self) -> float | None:
         """Return the time of the next automatic commit."""
         is_busy = self._auto_commit is not None and not self._auto_commit.done()
-        if not self._commits_by_itself or is_busy or not self._machine.owns_any:
+        if not self._commits_by_itself or is_busy or not self._machine.owns_partitions:
             return None
         return self._committed_at + self.settings.auto_commit_interval_ms / 1000
 
-    def _commit_when_due(self) -> None:
+    def _commit_if_due(self) -> None:
         """Start to commit the positions before this poll, if that is due."""
-        due = self._commit_time()
-        if due is None or due > (now := time.monotonic()):
+        commit_time = self._commit_time()
+        if commit_time is None or commit_time > (now := time.monotonic()):
             return
         member = self._machine.member
         if member is not None and not member.is_member:
@@ -929,13 +933,15 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._committed_at = now
         offsets = self._positions_to_commit(self._machine.owned_partitions)
         if offsets:
-            self._auto_commit = background(self._commit_in_background(offsets))
+            self._auto_commit = start_background_task(self._commit_in_background(offsets))
 
     async def _commit_in_background(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         try:
-            await self._commit(offsets, self.settings.default_api_timeout_ms)
+            await self._commit_offsets(offsets, self.settings.default_api_timeout_ms)
         except BrokerError as error:
-            is_passing = error.code in JOIN_AGAIN or error.code == ErrorCode.STALE_MEMBER_EPOCH or is_retriable(error)
+            is_passing = (
+                error.code in REJOIN_ERRORS or error.code == ErrorCode.STALE_MEMBER_EPOCH or is_retriable(error)
+            )
             if not is_passing:
                 self._machine.raise_later(error)
                 self._task.change_event.set()

@@ -41,7 +41,7 @@ from kafkaframes.client.group_requests import (
     TopicPartitionsById,
 )
 from kafkaframes.client.metadata import Cluster, TopicPartition
-from kafkaframes.client.positions import Ownership, PartitionState, Positions, Step
+from kafkaframes.client.positions import Ownership, PartitionState, PartitionStep, Positions
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -56,7 +56,7 @@ class CallbackKind(Enum):
     LOSE = "on_revoke, without one"
 
 
-class Callback(NamedTuple):
+class RebalanceCallback(NamedTuple):
     """A callback to call, with its partitions."""
 
     kind: CallbackKind
@@ -137,12 +137,12 @@ class ConsumerMachine:
         self._metadata_at = now if pattern is not None else None
         self._polled_at = now
 
-    def prepare_end(self) -> None:
+    def begin_end(self) -> None:
         """Prepare the end of the membership: ``next_callback`` revokes all partitions. ``end`` must follow."""
         self._is_ending = True
-        self._drop_pending(())
+        self._drop_pending_partitions(())
 
-    def end(self) -> Request | None:
+    def end_membership(self) -> Request | None:
         """End the membership, and return the request to send, if any."""
         request = None if self.member is None else self.member.leave()
         self.member, self.topics, self._pattern, self._target = None, (), None, None
@@ -155,7 +155,7 @@ class ConsumerMachine:
 
     def process_poll(self, now: float) -> bool:
         """Process a poll of the caller, and return whether ``requests`` has new requests."""
-        self._expire(now)  # an interval that has expired before this poll remains expired
+        self._expire_membership(now)  # an interval that has expired before this poll remains expired
         self._polled_at = now
         joins = self.member is not None and self.member.awaits_poll
         if self.member is not None:
@@ -179,7 +179,7 @@ class ConsumerMachine:
         return [state.partition for state in states if state.ownership is not Ownership.PENDING]
 
     @property
-    def owns_any(self) -> bool:
+    def owns_partitions(self) -> bool:
         """Whether the caller owns a partition."""
         return any(state.ownership is not Ownership.PENDING for state in self.positions.states.values())
 
@@ -189,7 +189,7 @@ class ConsumerMachine:
         return bool(self.lost_partitions or self._lost_while_revoking)
 
     @property
-    def owned_by_id(self) -> TopicPartitionsById:
+    def owned_partitions_by_id(self) -> TopicPartitionsById:
         """The owned partitions by topic id."""
         topics: dict[UUID, list[int]] = {}
         for entry in self.owned_partitions:
@@ -229,15 +229,15 @@ class ConsumerMachine:
             self.positions.errors.popleft()
         return error
 
-    def next_callback(self) -> Callback | None:
+    def next_callback(self) -> RebalanceCallback | None:
         """Return the next callback to call, or None."""
         if self.lost_partitions:
-            return Callback(CallbackKind.LOSE, tuple(self.lost_partitions))
+            return RebalanceCallback(CallbackKind.LOSE, tuple(self.lost_partitions))
         revoked_partitions = self._partitions_to_revoke()
         if revoked_partitions:
-            return Callback(CallbackKind.REVOKE, tuple(revoked_partitions))
+            return RebalanceCallback(CallbackKind.REVOKE, tuple(revoked_partitions))
         assigned_partitions = self._partitions_to_assign()
-        return Callback(CallbackKind.ASSIGN, tuple(assigned_partitions)) if assigned_partitions else None
+        return RebalanceCallback(CallbackKind.ASSIGN, tuple(assigned_partitions)) if assigned_partitions else None
 
     def _partitions_to_revoke(self) -> list[TopicPartition]:
         if self._is_ending or (self.member is not None and self.member.must_revoke_all):
@@ -257,22 +257,22 @@ class ConsumerMachine:
 
     def _partitions_to_assign(self) -> list[TopicPartition]:
         """Return the new partitions to assign. The list is empty until each has a position or an error."""
-        new = self.positions.new_states()
-        if not new:
+        new_partitions = self.positions.new_states()
+        if not new_partitions:
             return []
-        ready = [state for state in new if state.has_offset or state.step is Step.STUCK]
-        is_complete = all(state in ready or state.failures for state in new)
+        ready_partitions = [state for state in new_partitions if state.has_offset or state.step is PartitionStep.STUCK]
+        is_complete = all(state in ready_partitions or state.failures for state in new_partitions)
         is_held_back = self._is_ending or (self.member is not None and not self.member.accepts_assignment)
-        return [state.partition for state in ready] if is_complete and not is_held_back else []
+        return [state.partition for state in ready_partitions] if is_complete and not is_held_back else []
 
-    def begin_callback(self, callback: Callback) -> None:
+    def begin_callback(self, callback: RebalanceCallback) -> None:
         """Record that a callback is about to be called."""
         ownership = Ownership.ASSIGNING if callback.kind is CallbackKind.ASSIGN else Ownership.REVOKING
         for entry in callback.partitions if callback.kind is not CallbackKind.LOSE else ():
             if entry in self.positions.states:
                 self.positions.states[entry].ownership = ownership
 
-    def abort_callback(self, callback: Callback) -> None:
+    def abort_callback(self, callback: RebalanceCallback) -> None:
         """Record that a callback was cancelled, and will be called again."""
         for entry in callback.partitions:
             state = self.positions.states.get(entry)
@@ -283,7 +283,7 @@ class ConsumerMachine:
                     self.lost_partitions[entry] = state
         self._lost_while_revoking.clear()
 
-    def end_callback(self, callback: Callback, now: float) -> None:
+    def end_callback(self, callback: RebalanceCallback, now: float) -> None:
         """Record that a callback has returned, or that the caller has no function for it."""
         if callback.kind is CallbackKind.LOSE:
             for entry in callback.partitions:
@@ -299,7 +299,7 @@ class ConsumerMachine:
             elif callback.kind is CallbackKind.ASSIGN and state.ownership is Ownership.ASSIGNING:
                 state.ownership = Ownership.OWNED
         if callback.kind is CallbackKind.REVOKE:
-            self._fill_target()
+            self._add_new_partitions()
         if self.member is not None and callback.kind is CallbackKind.ASSIGN:
             self.member.process_takeover(now)
         elif self.member is not None and not self._is_ending and not self._partitions_to_revoke():
@@ -310,16 +310,16 @@ class ConsumerMachine:
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
         self._target, self._may_revoke = dict(partitions), True
-        self._drop_pending([entry for entry in self.positions.states if self._is_in_target(entry)])
-        self._fill_target()
+        self._drop_pending_partitions([entry for entry in self.positions.states if self._is_in_target(entry)])
+        self._add_new_partitions()
 
-    def forget_unclaimed(self) -> None:
+    def forget_unclaimed_partitions(self) -> None:
         """Clear the assigned partitions that the caller does not own: the group may assign them to other members.
 
         If the group assigns one to this consumer again, its committed offset is looked up again: another member may
         have owned it in the meantime.
         """
-        self._drop_pending(())
+        self._drop_pending_partitions(())
         if self._target is not None:
             self._target = {
                 entry: topic_id for entry, topic_id in self._target.items() if entry in self.positions.states
@@ -329,21 +329,21 @@ class ConsumerMachine:
         """Refresh the metadata of the subscribed topics."""
         self.positions.stale_topics.update(self.topics)
 
-    def _fill_target(self) -> None:
+    def _add_new_partitions(self) -> None:
         """Add new partitions. Their positions are then looked up."""
         for entry, topic_id in sorted((self._target or {}).items()):
             if entry not in self.positions.states:
                 self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)
 
-    def _drop_pending(self, partitions_to_keep: Collection[TopicPartition]) -> None:
+    def _drop_pending_partitions(self, partitions_to_keep: Collection[TopicPartition]) -> None:
         for state in list(self.positions.states.values()):
             if state.ownership is Ownership.PENDING and state.partition not in partitions_to_keep:
                 self.positions.remove(state.partition)
 
-    def drop_all(self) -> None:
+    def drop_all_partitions(self) -> None:
         """Stop returning records of all partitions, because other members may own them."""
         self._target = None
-        self._drop_pending(())
+        self._drop_pending_partitions(())
         for entry in self.owned_partitions:
             if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback is running
                 self._lost_while_revoking.add(entry)
@@ -363,33 +363,33 @@ class ConsumerMachine:
 
     # -------------------------------------------------------------------------------------------------- requests
 
-    def requests(self, now: float) -> list[Request]:
+    def next_requests(self, now: float) -> list[Request]:
         """Return the requests to send now."""
-        self._expire(now)
+        self._expire_membership(now)
         result, self._leaving = self._leaving, []
         if self.member is not None:
-            result += self.member.requests(now)
-        result += self.positions.requests(now, self.cluster)
-        result += self._metadata_requests(now)
+            result += self.member.next_requests(now)
+        result += self.positions.next_requests(now, self.cluster)
+        result += self._next_metadata_requests(now)
         return result
 
     def next_time(self, now: float) -> float | None:
         """Return the time of the next request without an event, in seconds of the monotonic clock; None if unknown."""
-        times = [self.positions.next_time(now), self._metadata_time()]
+        times = [self.positions.next_time(now), self._next_metadata_time()]
         if self.member is not None:
             times.append(self.member.next_time(now))
             if not self.is_waiting and not self.member.awaits_poll and self.member.fatal is None:
                 times.append(self._polled_at + self._max_poll_s)
         return min((time for time in times if time is not None), default=None)
 
-    def _expire(self, now: float) -> None:
+    def _expire_membership(self, now: float) -> None:
         if self.member is None or self._is_ending or self.is_waiting or now < self._polled_at + self._max_poll_s:
             return
-        request = self.member.expire()
+        request = self.member.expire_membership()
         if request is not None:
             self._leaving.append(request)
 
-    def _metadata_time(self) -> float | None:
+    def _next_metadata_time(self) -> float | None:
         """Return the time of the next metadata refresh, or None."""
         if self._metadata_request is not None:
             return None
@@ -399,11 +399,11 @@ class ConsumerMachine:
             return None
         return max(self._metadata_at + self._metadata_age_s, self._metadata_not_before)
 
-    def _metadata_requests(self, now: float) -> list[Request]:
+    def _next_metadata_requests(self, now: float) -> list[Request]:
         if self._metadata_at is None:
             self._metadata_at = now
-        due = self._metadata_time()
-        if due is None or due > now:
+        refresh_time = self._next_metadata_time()
+        if refresh_time is None or refresh_time > now:
             return []
         is_old = now >= self._metadata_at + self._metadata_age_s
         if is_old and self._pattern is not None:

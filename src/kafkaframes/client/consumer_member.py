@@ -24,7 +24,7 @@ from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatResponse,
     Request,
     TopicPartitionsById,
 )
@@ -33,7 +33,7 @@ from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import MEMBER_FENCED, BrokerError, ErrorCode
 
 _JOIN, _LEAVE, _LEAVE_TEMPORARILY = 0, -1, -2  # special member epochs
-_REPORT_AT_ONCE: Final = MEMBER_FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
+_IMMEDIATE_HEARTBEAT_ERRORS: Final = MEMBER_FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
 
 
 class ConsumerMember:
@@ -103,11 +103,11 @@ class ConsumerMember:
         """Always empty, because the coordinator watches the topics."""
         return frozenset()
 
-    def requests(self, now: float) -> list[Request]:
+    def next_requests(self, now: float) -> list[Request]:
         """Return the requests to send now."""
         if self._is_out or self._waits_for_caller or self._in_flight is not None or now < self._due:
             return []
-        owned_partitions, is_full = self._host.owned_by_id, self._topics is None or self._epoch == _JOIN
+        owned_partitions, is_full = self._host.owned_partitions_by_id, self._topics is None or self._epoch == _JOIN
         self._in_flight = ConsumerHeartbeat(
             self._member_id,
             self._epoch,
@@ -125,7 +125,7 @@ class ConsumerMember:
 
     def process_response(self, request: Request, answer: object, now: float) -> None:
         """Process the response to a heartbeat."""
-        if request is not self._in_flight or not isinstance(answer, ConsumerHeartbeatAnswer):
+        if request is not self._in_flight or not isinstance(answer, ConsumerHeartbeatResponse):
             return
         if self._in_flight.epoch < 0:
             self._in_flight = None
@@ -135,17 +135,19 @@ class ConsumerMember:
         if sent_request.owned_partitions is not None:
             self._reported_partitions, self._is_report_open = sent_request.owned_partitions, False
         self._member_id, self._epoch = answer.member_id or self._member_id, answer.epoch
-        is_reported = self._reported_partitions == self._host.owned_by_id and self._topics == self._host.topics
+        is_reported = (
+            self._reported_partitions == self._host.owned_partitions_by_id and self._topics == self._host.topics
+        )
         self._due = now + answer.interval_s if is_reported else now
         # The response before it may be lost, and other members may have owned partitions since.
         if sent_request.is_full:
-            self._host.forget_unclaimed()
+            self._host.forget_unclaimed_partitions()
         if answer.assignment is not None:
             self._assignment = answer.assignment
         if self._assignment is not None and (sent_request.is_full or answer.assignment is not None):
-            self._resolve()
+            self._resolve_assignment()
 
-    def _resolve(self) -> None:
+    def _resolve_assignment(self) -> None:
         """Pass the assignment to the consumer, without the topics that have no name in the metadata."""
         assert self._assignment is not None
         names = {topic_id: self._host.cluster.topic_name(topic_id) for topic_id, _ in self._assignment}
@@ -174,31 +176,31 @@ class ConsumerMember:
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
-            self._reset()
+            self._reset_membership()
         elif code in MEMBER_FENCED:
-            self._reset()
+            self._reset_membership()
         elif not is_retriable(error):
             self._host.raise_later(error)
 
-    def _reset(self) -> None:
+    def _reset_membership(self) -> None:
         """Reset the state after the coordinator has removed the member."""
         self._epoch = _JOIN
         self._topics = self._assignment = self._in_flight = None
         self._reported_partitions, self._is_resolved, self._is_report_open = (), True, False
-        self._host.drop_all()
+        self._host.drop_all_partitions()
 
     def process_poll(self, now: float) -> None:
         """Process a poll of the caller."""
         if self.awaits_poll:
             self.awaits_poll, self._due = False, now
 
-    def expire(self) -> ConsumerHeartbeat | None:
+    def expire_membership(self) -> ConsumerHeartbeat | None:
         """Give up the membership because the caller has not polled in time, and return the request to send, if any."""
         if self._is_out:
             return None
         request = self.leave()
         self._has_left = False
-        self._reset()
+        self._reset_membership()
         self.awaits_poll = True
         self._in_flight = request
         return request
@@ -220,7 +222,7 @@ class ConsumerMember:
 
     def process_commit_error(self, error: Exception, now: float) -> None:
         """Send a heartbeat at once if the error of a rejected commit requires it."""
-        if isinstance(error, BrokerError) and error.code in _REPORT_AT_ONCE:
+        if isinstance(error, BrokerError) and error.code in _IMMEDIATE_HEARTBEAT_ERRORS:
             self._due = min(self._due, now)
 
     def process_subscription_change(self, now: float) -> None:
@@ -230,4 +232,4 @@ class ConsumerMember:
     def process_metadata(self, now: float) -> None:
         """Pass on assigned topics that had no name in the metadata."""
         if self._assignment is not None and not self._is_resolved:
-            self._resolve()
+            self._resolve_assignment()

@@ -15,12 +15,18 @@ from typing import Any, Final
 from kafkaframes.client import fetch_session, group_offsets, offsets
 from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.consumer_machine import ConsumerMachine
-from kafkaframes.client.fetch_session import BY_ID, FetchFields, FetchSession, SessionRequest, write_partitions
+from kafkaframes.client.fetch_session import (
+    FIRST_TOPIC_ID_VERSION,
+    FetchFields,
+    FetchSession,
+    SessionFields,
+    write_partitions,
+)
 from kafkaframes.client.fetched_batches import BufferedBatches, FetchedBatches
 from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatResponse,
     FetchCommitted,
     FetchEpochEnds,
     FetchMetadata,
@@ -33,17 +39,17 @@ from kafkaframes.client.group_requests import (
     Request,
     SyncGroup,
 )
-from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
+from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import seconds_since
-from kafkaframes.client.positions import FetchAnswer
+from kafkaframes.client.positions import PartitionFetchResponse
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
 
 _COMPLETE_BATCH_VERSION: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1
-_LAST_OFFSET: Final = 2**63 - 1
+_MAX_OFFSET: Final = 2**63 - 1
 _GROUP_SENSORS: Final[dict[type, str]] = {
     JoinGroup: "join",
     SyncGroup: "sync",
@@ -87,7 +93,7 @@ class ConsumerTask:
         self._coordination = metrics.sensors("coordinator-metrics")
         self._heartbeat_at: float | None = None
         self._rebalance_at: float | None = None
-        self._rebalance_began: float | None = None  # start of the current rebalance
+        self._rebalance_start_s: float | None = None  # start of the current rebalance
         metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
         metrics.add_gauge("last-rebalance-seconds-ago", lambda: seconds_since(self._rebalance_at))
         self.failure: Exception | None = None
@@ -97,7 +103,7 @@ class ConsumerTask:
     def start(self) -> None:
         """Start the task."""
         if self._task is None:
-            self._task = background(self._run())
+            self._task = start_background_task(self._run_loop())
         self.wake()
 
     def wake(self) -> None:
@@ -112,9 +118,9 @@ class ConsumerTask:
         """Report to the coordinator that the member leaves. If it does not respond, the session expires."""
         if self._group is not None and isinstance(request, (LeaveGroup, ConsumerHeartbeat)):
             with contextlib.suppress(KafkaframesError):
-                await self._group.send(request)
+                await self._group.send_request(request)
 
-    async def _run(self) -> None:
+    async def _run_loop(self) -> None:
         """Send requests until the task is cancelled. The next poll raises unexpected errors."""
         try:
             while True:
@@ -122,8 +128,8 @@ class ConsumerTask:
                 now = time.monotonic()
                 self._end_reconciliation(now)
                 caller_due = self._notice_caller(now)
-                for request in self._machine.requests(now):
-                    background(self._send(request), self._requests)
+                for request in self._machine.next_requests(now):
+                    start_background_task(self._send_request(request), self._requests)
                 times = [time_s for time_s in (self._machine.next_time(now), caller_due) if time_s is not None]
                 if self._machine.needs_caller:
                     self._call_caller()
@@ -134,12 +140,12 @@ class ConsumerTask:
             self.change_event.set()
             self._call_caller()
 
-    async def _send(self, request: Request) -> None:
+    async def _send_request(self, request: Request) -> None:
         machine, start_s = self._machine, time.monotonic()
-        if isinstance(request, JoinGroup) and self._rebalance_began is None:
-            self._rebalance_began = start_s
+        if isinstance(request, JoinGroup) and self._rebalance_start_s is None:
+            self._rebalance_start_s = start_s
         try:
-            answer = await self._execute(request)
+            answer = await self._execute_request(request)
             self._count_group_answer(request, answer, start_s)
         except Exception as error:
             self._count_group_failure(request, error)
@@ -158,9 +164,9 @@ class ConsumerTask:
         self._coordination[sensor].record((now - start_s) * 1000, now)
         if sensor == "heartbeat":
             self._heartbeat_at = now
-        is_assigned = isinstance(answer, ConsumerHeartbeatAnswer) and answer.assignment is not None
-        if is_assigned and self._rebalance_began is None:
-            self._rebalance_began = now
+        is_assigned = isinstance(answer, ConsumerHeartbeatResponse) and answer.assignment is not None
+        if is_assigned and self._rebalance_start_s is None:
+            self._rebalance_start_s = now
         if sensor == "sync":
             self._end_rebalance(now)
 
@@ -169,69 +175,71 @@ class ConsumerTask:
         if not isinstance(error, BrokerError) or error.code is ErrorCode.MEMBER_ID_REQUIRED:
             return
         is_join = isinstance(request, JoinGroup | SyncGroup)  # the same rebalance may still succeed
-        is_reconciliation = isinstance(request, ConsumerHeartbeat) and self._rebalance_began is not None
+        is_reconciliation = isinstance(request, ConsumerHeartbeat) and self._rebalance_start_s is not None
         if is_join or (is_reconciliation and not is_retriable(error)):
             self._coordination["failed-rebalance"].record(1)
         if is_reconciliation and not is_retriable(error):
-            self._rebalance_began = None
+            self._rebalance_start_s = None
 
     def _end_reconciliation(self, now: float) -> None:
         """Count a rebalance of the consumer protocol once the caller owns the assigned partitions."""
         is_consumer_protocol = self._settings.group_protocol == "consumer"
-        if is_consumer_protocol and self._rebalance_began is not None and self._machine.is_reconciled:
+        if is_consumer_protocol and self._rebalance_start_s is not None and self._machine.is_reconciled:
             self._end_rebalance(now)
 
     def _end_rebalance(self, now: float) -> None:
-        began = now if self._rebalance_began is None else self._rebalance_began
-        self._coordination["rebalance"].record((now - began) * 1000, now)
-        self._rebalance_at, self._rebalance_began = now, None
+        start_s = now if self._rebalance_start_s is None else self._rebalance_start_s
+        self._coordination["rebalance"].record((now - start_s) * 1000, now)
+        self._rebalance_at, self._rebalance_start_s = now, None
 
-    async def _execute(self, request: Request) -> object:
+    async def _execute_request(self, request: Request) -> object:
         cluster, settings = self._cluster, self._settings
         if isinstance(request, FetchRecords):
-            return await self._fetch(request)
+            return await self._fetch_from_node(request)
         if isinstance(request, FetchMetadata):
-            await cluster.refresh(request.topics)
+            await cluster.refresh_metadata(request.topics)
             return None
         if isinstance(request, FetchCommitted):
             assert settings.group_id is not None
-            return await group_offsets.fetch_committed_once(
+            return await group_offsets.request_committed_offsets(
                 cluster, settings.group_id, request.versions, stable=settings.reads_committed
             )
         if isinstance(request, ListOffsets):
-            return await offsets.list_at_leader(
+            return await offsets.list_offsets_at_leader(
                 cluster, request.node, request.timestamps, read_committed=settings.reads_committed
             )
         if isinstance(request, FetchEpochEnds):
-            return await offsets.epoch_ends_at_leader(cluster, request.node, request.epochs)
+            return await offsets.fetch_epoch_ends(cluster, request.node, request.epochs)
         return await self._send_to_group(request)
 
     async def _send_to_group(self, request: GroupRequest) -> object:
         assert self._group is not None
-        return await self._group.send(request)
+        return await self._group.send_request(request)
 
     # ------------------------------------------------------------------------------------------------------ fetching
 
-    async def _fetch(self, request: FetchRecords) -> dict[TopicPartition, FetchAnswer]:
+    async def _fetch_from_node(self, request: FetchRecords) -> dict[TopicPartition, PartitionFetchResponse]:
         """Fetch from one node. With a fetch session (KIP-227), the request has only changed partitions."""
         settings, node = self._settings, request.node
-        connection = await self._cluster.connection(node, Channel.FETCH)
+        connection = await self._cluster.get_connection(node, Channel.FETCH)
         partition_fields = self._select_partitions(request)
         if not partition_fields:
             return {}
         ids = {entry.topic: row.topic_id for entry, row in partition_fields.items()}
-        body = settings.message("FetchRequest")(
+        body = settings.message_class("FetchRequest")(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.reads_committed),
             rack_id=settings.client_rack,
         )
-        version = connection.version_of(body, max_version=BY_ID - 1 if NIL_UUID in ids.values() else None)
+        version = connection.version_of(
+            body, max_version=FIRST_TOPIC_ID_VERSION - 1 if NIL_UUID in ids.values() else None
+        )
         session = self._sessions.setdefault(node.node_id, FetchSession())
-        rows = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(partition_fields), {})
-        if version >= fetch_session.FIRST_VERSION:
-            rows = session.next_request(partition_fields, by_id=version >= BY_ID)
+        rows = SessionFields(fetch_session.NO_SESSION_ID, fetch_session.NO_SESSION_EPOCH, list(partition_fields), {})
+        if version >= fetch_session.FIRST_SESSION_VERSION:
+            rows = session.next_request(partition_fields, by_id=version >= FIRST_TOPIC_ID_VERSION)
         write_partitions(body, rows, partition_fields, version)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         start_s = time.monotonic()
@@ -245,17 +253,17 @@ class ConsumerTask:
         if response.error_code:
             session.reset()
             if response.error_code in fetch_session.SESSION_LOST_ERRORS:  # the partitions are requested again at once
-                session.session_id = fetch_session.NO_SESSION
+                session.session_id = fetch_session.NO_SESSION_ID
                 return {}
             raise broker_error(response.error_code, "fetch")
-        if version >= fetch_session.FIRST_VERSION:
+        if version >= fetch_session.FIRST_SESSION_VERSION:
             session.update(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
         answers = {}
         size = sum(len(entry.records or b"") for topic in response.responses for entry in topic.partitions)
         self._fetching["fetch-size"].record(size)
         for topic in response.responses:
-            name = names.get(topic.topic_id, "") if version >= BY_ID else topic.topic
+            name = names.get(topic.topic_id, "") if version >= FIRST_TOPIC_ID_VERSION else topic.topic
             for entry in topic.partitions:
                 partition = TopicPartition(name, entry.partition_index)
                 if partition in partition_fields:
@@ -276,29 +284,33 @@ class ConsumerTask:
                 result[partition] = FetchFields(state.fetch_offset, state.max_bytes, epoch, topic_id)
         return result
 
-    def _to_fetch_answer(self, partition: TopicPartition, entry: Any, offset: int, version: int) -> FetchAnswer:
+    def _to_fetch_answer(
+        self, partition: TopicPartition, entry: Any, offset: int, version: int
+    ) -> PartitionFetchResponse:
         if entry.error_code:
-            return FetchAnswer(broker_error(entry.error_code, f"fetch of {partition} from offset {offset}"))
+            return PartitionFetchResponse(broker_error(entry.error_code, f"fetch of {partition} from offset {offset}"))
         bounds = entry.high_watermark, entry.last_stable_offset, entry.log_start_offset
         if not entry.records:
-            return FetchAnswer(None, None, False, *bounds, entry.preferred_read_replica)
+            return PartitionFetchResponse(None, None, False, *bounds, entry.preferred_read_replica)
         fetched_batches = FetchedBatches(
             partition, offset, memoryview(entry.records), *bounds, self._read_aborted_transactions(entry)
         )
         end = fetched_batches.batches.end
         if not len(fetched_batches.batches) and end.corrupt:
-            return FetchAnswer(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
+            return PartitionFetchResponse(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
         if not len(fetched_batches.batches):
             if version >= _COMPLETE_BATCH_VERSION:
                 size = self._settings.max_partition_fetch_bytes
                 reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}"
-                return FetchAnswer(BrokerError(reason))
-            return FetchAnswer(None, None, True, *bounds)
-        if not offset < fetched_batches.next_offset <= _LAST_OFFSET:  # the same fetch would be repeated for ever
+                return PartitionFetchResponse(BrokerError(reason))
+            return PartitionFetchResponse(None, None, True, *bounds)
+        if not offset < fetched_batches.next_offset <= _MAX_OFFSET:  # the same fetch would be repeated for ever
             last = int(fetched_batches.batches.column("last_offset")[-1])
             reason = f"the data fetched from offset {offset} ends with offset {last}"
-            return FetchAnswer(CorruptRecordError(reason, file=str(partition)))
-        return FetchAnswer(None, BufferedBatches(fetched_batches), False, *bounds, entry.preferred_read_replica)
+            return PartitionFetchResponse(CorruptRecordError(reason, file=str(partition)))
+        return PartitionFetchResponse(
+            None, BufferedBatches(fetched_batches), False, *bounds, entry.preferred_read_replica
+        )
 
     def _read_aborted_transactions(self, entry: Any) -> list[tuple[int, int]] | None:
         if not self._settings.reads_committed or not entry.aborted_transactions:

@@ -15,9 +15,13 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import ErrorCode
 from kafkaframes.wire.integers import MAX_INT32
 
-FIRST_VERSION: Final = 7  # first version of Fetch with sessions
-BY_ID: Final = 13  # first version of Fetch with topic ids
-NO_SESSION, NEW, NONE = 0, 0, -1  # session id without a session; epochs that request a session, or none
+FIRST_SESSION_VERSION: Final = 7  # first version of Fetch with sessions
+FIRST_TOPIC_ID_VERSION: Final = 13  # first version of Fetch with topic ids
+NO_SESSION_ID, NEW_SESSION_EPOCH, NO_SESSION_EPOCH = (
+    0,
+    0,
+    -1,
+)  # session id without a session; epochs that request a session, or none
 SESSION_LOST_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -36,7 +40,7 @@ class FetchFields(NamedTuple):
     topic_id: UUID
 
 
-class SessionRequest(NamedTuple):
+class SessionFields(NamedTuple):
     """The session fields of a request: session id, epoch, partitions to list, and partitions to remove."""
 
     session_id: int
@@ -56,18 +60,18 @@ class FetchSession:
         by_id: whether requests identify topics by id.
     """
 
-    session_id: int = NO_SESSION
-    epoch: int = NEW
+    session_id: int = NO_SESSION_ID
+    epoch: int = NEW_SESSION_EPOCH
     sent_fields: dict[TopicPartition, FetchFields] = field(default_factory=dict)
     by_id: bool = False
 
-    def next_request(self, partition_fields: Mapping[TopicPartition, FetchFields], *, by_id: bool) -> SessionRequest:
+    def next_request(self, partition_fields: Mapping[TopicPartition, FetchFields], *, by_id: bool) -> SessionFields:
         """Return the session fields of a request that fetches exactly the ``partition_fields`` partitions."""
-        if self.epoch == NEW or by_id != self.by_id:
+        if self.epoch == NEW_SESSION_EPOCH or by_id != self.by_id:
             self.reset()
             self.by_id = by_id
             self.sent_fields = dict(partition_fields)
-            return SessionRequest(self.session_id, NEW, list(partition_fields), {})
+            return SessionFields(self.session_id, NEW_SESSION_EPOCH, list(partition_fields), {})
         removed_partitions = {
             entry: fields.topic_id
             for entry, fields in self.sent_fields.items()
@@ -77,24 +81,24 @@ class FetchSession:
             entry for entry, fields in partition_fields.items() if self.sent_fields.get(entry) != fields
         ]
         self.sent_fields = dict(partition_fields)
-        return SessionRequest(self.session_id, self.epoch, listed_partitions, removed_partitions)
+        return SessionFields(self.session_id, self.epoch, listed_partitions, removed_partitions)
 
     def update(self, session_id: int) -> None:
         """Update the session after a successful response with this session id."""
-        if session_id == NO_SESSION:  # the broker's session cache is full
-            self.session_id, self.epoch = NO_SESSION, NEW
+        if session_id == NO_SESSION_ID:  # the broker's session cache is full
+            self.session_id, self.epoch = NO_SESSION_ID, NEW_SESSION_EPOCH
             return
         self.session_id = session_id
         self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
     def reset(self) -> None:
         """Request a new session next time, which replaces this one."""
-        self.epoch = NEW
+        self.epoch = NEW_SESSION_EPOCH
         self.sent_fields.clear()
 
 
 def write_partitions(
-    body: Any, request: SessionRequest, partition_fields: dict[TopicPartition, FetchFields], version: int
+    body: Any, request: SessionFields, partition_fields: dict[TopicPartition, FetchFields], version: int
 ) -> None:
     """Write the session fields and the partitions to list into a request."""
     cls = type(body)
@@ -112,13 +116,15 @@ def write_partitions(
     removed_partitions: dict[tuple[str, UUID], list[int]] = {}
     for partition, topic_id in request.removed_partitions.items():
         removed_partitions.setdefault((partition.topic, topic_id), []).append(partition.partition)
-    body.topics = [cls.FetchTopic(**_topic(topic_key, version), partitions=all_) for topic_key, all_ in topics.items()]
+    body.topics = [
+        cls.FetchTopic(**_to_topic_fields(topic_key, version), partitions=all_) for topic_key, all_ in topics.items()
+    ]
     body.forgotten_topics_data = [
-        cls.ForgottenTopic(**_topic(topic_key, version), partitions=all_)
+        cls.ForgottenTopic(**_to_topic_fields(topic_key, version), partitions=all_)
         for topic_key, all_ in removed_partitions.items()
     ]
 
 
-def _topic(topic_key: tuple[str, UUID], version: int) -> dict[str, Any]:
+def _to_topic_fields(topic_key: tuple[str, UUID], version: int) -> dict[str, Any]:
     name, topic_id = topic_key
-    return {"topic_id": topic_id} if version >= BY_ID else {"topic": name}
+    return {"topic_id": topic_id} if version >= FIRST_TOPIC_ID_VERSION else {"topic": name}

@@ -25,11 +25,13 @@ from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
 if TYPE_CHECKING:
     from kafkaframes.storage.log.transactions import TransactionState
 
-_PART_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
+_ARROW_BATCH_BYTES: Final = 8 << 20  # size of the records in one Arrow batch
 # This takes 25 ns a value, like to_numpy, which imports pandas and so delays a first poll by a second. Older versions
 # take 600 ns.
-_LISTS_ARE_FAST: Final = int(pa.__version__.partition(".")[0]) >= 26
-_STEP_ROWS: Final = 4_096  # rows with values that are created at once and read while they are in the processor's cache
+_HAS_FAST_TO_PYLIST: Final = int(pa.__version__.partition(".")[0]) >= 26
+_ROWS_PER_STEP: Final = (
+    4_096  # rows with values that are created at once and read while they are in the processor's cache
+)
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 
@@ -130,8 +132,8 @@ class FetchedBatches:
             control_records=control_records or not batches.is_control.any(),
             first_offset=self.fetch_offset if begins_before else None,
             end_offset=end_offset,
-            chunk_bytes=_PART_BYTES,
-            part_bytes=_PART_BYTES,
+            chunk_bytes=_ARROW_BATCH_BYTES,
+            part_bytes=_ARROW_BATCH_BYTES,
             unwanted=self.transactions.mask_aborted_batches if self.aborted_transactions else None,
         )
         source = Memory(as_array(self.data), name)
@@ -231,7 +233,7 @@ class RecordIterator:
         self._unread = iter(self._offsets)  # advances with each record, and has the number of the remaining ones
         self._taken_before_drop: int | None = None  # number of taken records when the other ones were dropped
         self._counted_records = 0
-        self._restart()
+        self._restart_iteration()
 
     def count_taken(self) -> int:
         """Return the number of records that were taken since the last call."""
@@ -273,20 +275,20 @@ class RecordIterator:
     def resume(self) -> None:
         """Let the next iteration start with the first record that was not taken."""
         if self._is_interrupted:
-            self._restart()
+            self._restart_iteration()
 
-    def _restart(self) -> None:
+    def _restart_iteration(self) -> None:
         self._is_interrupted = False
         self._gate: list[str] = []
-        self._records = map(_NEW_RECORD, chain.from_iterable(self._steps()))
+        self._records = map(_CREATE_RECORD, chain.from_iterable(self._iterate_steps()))
 
-    def drop(self) -> None:
+    def drop_remaining(self) -> None:
         """End the iteration and drop the remaining records."""
         self.interrupt()
         self._taken_before_drop = self._taken_count
         self._offsets.clear()
 
-    def take(self, count: int) -> list[ConsumerRecord]:
+    def take_records(self, count: int) -> list[ConsumerRecord]:
         """Return at most ``count`` next records."""
         self.resume()
         return list(islice(self._records, count))
@@ -294,15 +296,15 @@ class RecordIterator:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._records
 
-    def _steps(self) -> Iterator[Iterable[Any]]:
+    def _iterate_steps(self) -> Iterator[Iterable[Any]]:
         """Yield the fields of groups of records, until their offsets end."""
         first = len(self._offsets) - length_hint(self._unread)
-        for row in range(first, self._batch.num_rows, _STEP_ROWS):
-            part = self._batch.slice(row, _STEP_ROWS)
+        for row in range(first, self._batch.num_rows, _ROWS_PER_STEP):
+            part = self._batch.slice(row, _ROWS_PER_STEP)
             self._gate = gate = [self.partition.topic] * part.num_rows
             if self._is_interrupted or not length_hint(self._unread):
                 return
-            yield _fields(part, gate, self._unread, self.partition)
+            yield _iterate_fields(part, gate, self._unread, self.partition)
 
 
 class BufferedBatches:
@@ -312,7 +314,7 @@ class BufferedBatches:
         next_offset: offset after the last batch.
         leader_epoch: leader epoch of the last batch.
         is_opened: whether a batch was decoded.
-        decoded_bytes: size of the columns that the last ``open`` has decoded so far.
+        decoded_bytes: size of the columns that the last ``decode_columns`` has decoded so far.
     """
 
     __slots__ = (
@@ -392,17 +394,17 @@ class BufferedBatches:
         self._fetched_batches = self._undecoded = self._undecoded.select_formats(formats)
         self.next_offset, self.leader_epoch = self._undecoded.next_offset, self._undecoded.leader_epoch
 
-    def undo_open(self) -> None:
+    def undo_decoding(self) -> None:
         """Undo the decoding of records that were not returned, so that they can be decoded to other columns."""
         if self._opened_records:
             position = self.position
             for records in self._opened_records:
-                records.drop()
+                records.drop_remaining()
             self._opened_records.clear()
             self._undecoded = self._fetched_batches.from_offset(position)
             self.next_offset, self.leader_epoch = self._fetched_batches.next_offset, self._fetched_batches.leader_epoch
 
-    def open(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
+    def decode_columns(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
         """Decode and yield columns, until ``budget_bytes`` are decoded. The other batches remain.
 
         Raises:
@@ -426,9 +428,9 @@ class BufferedBatches:
             self.next_offset, self.leader_epoch = next_offset, self._epoch_before(next_offset)
             raise
 
-    def open_records(self, budget_bytes: int, **options: Any) -> None:
+    def decode_records(self, budget_bytes: int, **options: Any) -> None:
         """Decode records for ``next_records``. Raises as ``open``, and keeps the records before the damage."""
-        for batch in self.open(DEFAULT_COLUMNS, budget_bytes, **options):
+        for batch in self.decode_columns(DEFAULT_COLUMNS, budget_bytes, **options):
             self._opened_records.append(RecordIterator(batch, self._fetched_batches.partition))
 
     def interrupt(self) -> None:
@@ -440,13 +442,13 @@ class BufferedBatches:
         """Return no more records."""
         self._undecoded = None
         for records in self._opened_records:
-            records.drop()
+            records.drop_remaining()
 
 
-_NEW_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
+_CREATE_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
 
 
-def _fields(
+def _iterate_fields(
     batch: pa.RecordBatch, topics: list[str], offsets: Iterator[int], partition: TopicPartition
 ) -> Iterable[tuple[Any, ...]]:
     """Return the fields of each record, with an iterator in C only. It ends when ``topics`` is cleared."""
@@ -456,19 +458,19 @@ def _fields(
         repeat(partition.partition),
         offsets,
         int64_values(batch.column("timestamp"), null_value=NO_TIMESTAMP).tolist(),
-        _byte_strings(batch.column("key")),
-        _byte_strings(batch.column("value")),
+        _to_byte_strings(batch.column("key")),
+        _to_byte_strings(batch.column("value")),
         repeat(()) if _has_no_entries(headers) else _pairs(headers),
     )
     return zip(*columns, strict=False)
 
 
-def _byte_strings(column: pa.Array) -> Iterable[bytes | None]:
+def _to_byte_strings(column: pa.Array) -> Iterable[bytes | None]:
     """Return a column of bytes as Python values."""
     if column.null_count == len(column):
         return repeat(None)
     values: list[bytes | None]
-    values = column.to_pylist() if _LISTS_ARE_FAST else column.to_numpy(zero_copy_only=False).tolist()
+    values = column.to_pylist() if _HAS_FAST_TO_PYLIST else column.to_numpy(zero_copy_only=False).tolist()
     return values
 
 

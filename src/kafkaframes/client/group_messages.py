@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kafkaframes.client.assignors import Member
+from kafkaframes.client.assignors import MemberSubscription
 from kafkaframes.client.cluster import Channel, ClusterClient
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatResponse,
     GroupRequest,
     Heartbeat,
     JoinGroup,
-    JoinGroupAnswer,
+    JoinGroupResponse,
     LeaveGroup,
     SyncGroup,
 )
@@ -37,7 +37,7 @@ class GroupMessages:
         self._settings = settings
         self._group_id = group_id
 
-    async def send(self, request: GroupRequest) -> object:
+    async def send_request(self, request: GroupRequest) -> object:
         """Send a request once, and return the response.
 
         Raises:
@@ -45,16 +45,16 @@ class GroupMessages:
             NetworkError: the coordinator does not respond.
         """
         if isinstance(request, JoinGroup):
-            return await self._join(request)
+            return await self._send_join(request)
         if isinstance(request, SyncGroup):
-            return await self._sync(request)
+            return await self._send_sync(request)
         if isinstance(request, Heartbeat):
             await self._send_heartbeat(request)
             return None
         if isinstance(request, LeaveGroup):
-            await self._leave(request)
+            await self._send_leave(request)
             return None
-        return await self._consumer_heartbeat(request)
+        return await self._send_consumer_heartbeat(request)
 
     async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
         return await self._cluster.send_to_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
@@ -62,10 +62,10 @@ class GroupMessages:
     def _check(self, code: int, action: str, message: str | None = None) -> None:
         self._cluster.check_coordinator(code, action, self._group_id, message=message)
 
-    async def _join(self, request: JoinGroup) -> JoinGroupAnswer:
+    async def _send_join(self, request: JoinGroup) -> JoinGroupResponse:
         settings = self._settings
-        cls = settings.message("JoinGroupRequest")
-        subscription = self._subscription(request)
+        cls = settings.message_class("JoinGroupRequest")
+        subscription = self._encode_subscription(request)
         body = cls(
             group_id=self._group_id,
             session_timeout_ms=settings.session_timeout_ms,
@@ -78,15 +78,15 @@ class GroupMessages:
         wait_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
         answer = await self._ask(body, timeout_ms=wait_ms, channel=Channel.JOIN)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            return JoinGroupAnswer(answer.member_id, -1)
+            return JoinGroupResponse(answer.member_id, -1)
         self._check(answer.error_code, f"joining group {self._group_id}")
         is_leader = answer.leader == answer.member_id
         members = {entry.member_id: _read_member(entry) for entry in answer.members} if is_leader else None
         generation, protocol = answer.generation_id, answer.protocol_name
-        return JoinGroupAnswer(answer.member_id, generation, protocol, members, answer.skip_assignment)
+        return JoinGroupResponse(answer.member_id, generation, protocol, members, answer.skip_assignment)
 
-    def _subscription(self, request: JoinGroup) -> bytes:
-        cls = self._settings.message("ConsumerProtocolSubscription")
+    def _encode_subscription(self, request: JoinGroup) -> bytes:
+        cls = self._settings.message_class("ConsumerProtocolSubscription")
         owned_rows = [
             cls.TopicPartition(topic=topic, partitions=sorted(partitions))
             for topic, partitions in sorted(by_topic(request.owned_partitions).items())
@@ -94,10 +94,10 @@ class GroupMessages:
         body = cls(topics=list(request.topics), owned_partitions=owned_rows, generation_id=request.generation)
         return encode_versioned(body, _SUBSCRIPTION_VERSION)
 
-    async def _sync(self, request: SyncGroup) -> list[TopicPartition]:
-        cls = self._settings.message("SyncGroupRequest")
+    async def _send_sync(self, request: SyncGroup) -> list[TopicPartition]:
+        cls = self._settings.message_class("SyncGroupRequest")
         rows = [
-            cls.SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))
+            cls.SyncGroupRequestAssignment(member_id=member_id, assignment=self._encode_assignment(partitions))
             for member_id, partitions in (request.assignment or {}).items()
         ]
         body = cls(
@@ -111,19 +111,19 @@ class GroupMessages:
         )
         answer = await self._ask(body, timeout_ms=self._sync_timeout_ms, channel=Channel.JOIN)
         self._check(answer.error_code, f"the assignment of group {self._group_id}")
-        return partitions_of(answer.assignment)
+        return decode_assignment(answer.assignment)
 
     @property
     def _sync_timeout_ms(self) -> int:
         return self._settings.max_poll_interval_ms + self._settings.request_timeout_ms
 
-    def _assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
-        cls = self._settings.message("ConsumerProtocolAssignment")
+    def _encode_assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
+        cls = self._settings.message_class("ConsumerProtocolAssignment")
         rows = [cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
         return encode_versioned(cls(assigned_partitions=rows, user_data=None), _ASSIGNMENT_VERSION)
 
     async def _send_heartbeat(self, request: Heartbeat) -> None:
-        body = self._settings.message("HeartbeatRequest")(
+        body = self._settings.message_class("HeartbeatRequest")(
             group_id=self._group_id,
             generation_id=request.generation,
             member_id=request.member_id,
@@ -132,8 +132,8 @@ class GroupMessages:
         answer = await self._ask(body)
         self._check(answer.error_code, f"heartbeat of group {self._group_id}")
 
-    async def _leave(self, request: LeaveGroup) -> None:
-        cls = self._settings.message("LeaveGroupRequest")
+    async def _send_leave(self, request: LeaveGroup) -> None:
+        cls = self._settings.message_class("LeaveGroupRequest")
         async with self._cluster.coordinator_connection(self._group_id) as connection:
             version = connection.version_of(cls())
             if version >= _MEMBER_LIST_VERSION:
@@ -142,9 +142,9 @@ class GroupMessages:
                 body = cls(group_id=self._group_id, member_id=request.member_id)
             await connection.request(body, version=version)
 
-    async def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+    async def _send_consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResponse:
         settings = self._settings
-        cls = settings.message("ConsumerGroupHeartbeatRequest")
+        cls = settings.message_class("ConsumerGroupHeartbeatRequest")
         body = cls(group_id=self._group_id, member_id=request.member_id, member_epoch=request.epoch)
         if request.is_full or request.epoch < 0:
             body.instance_id = settings.group_instance_id
@@ -164,10 +164,10 @@ class GroupMessages:
         rows = None if answer.assignment is None else answer.assignment.topic_partitions
         assignment = None if rows is None else tuple((row.topic_id, tuple(row.partitions)) for row in rows)
         interval_s = answer.heartbeat_interval_ms / 1000
-        return ConsumerHeartbeatAnswer(answer.member_id or "", answer.member_epoch, interval_s, assignment)
+        return ConsumerHeartbeatResponse(answer.member_id or "", answer.member_epoch, interval_s, assignment)
 
 
-def partitions_of(assignment: bytes) -> list[TopicPartition]:
+def decode_assignment(assignment: bytes) -> list[TopicPartition]:
     """Return the partitions of a ConsumerProtocolAssignment. Empty bytes are an empty assignment."""
     if not assignment:
         return []
@@ -179,7 +179,7 @@ def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
     return (TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions)
 
 
-def _read_member(row: Any) -> Member:
+def _read_member(row: Any) -> MemberSubscription:
     body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
     owned_partitions = tuple(_partitions(body.owned_partitions))
-    return Member(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)
+    return MemberSubscription(frozenset(body.topics), owned_partitions, body.generation_id, row.group_instance_id)

@@ -53,7 +53,7 @@ class GroupMember(NamedTuple):
     group_instance_id: str | None = None
 
 
-async def fetch_committed(
+async def fetch_committed_offsets(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return a group's committed offsets for some partitions, or all its committed offsets if None.
@@ -68,15 +68,15 @@ async def fetch_committed(
         BrokerError: the client may not read the group.
     """
     partition_list = None if partitions is None else list(partitions)
-    return await cluster.retry(lambda: fetch_committed_once(cluster, group_id, partition_list, stable=stable))
+    return await cluster.retry_step(lambda: request_committed_offsets(cluster, group_id, partition_list, stable=stable))
 
 
-async def fetch_committed_once(
+async def request_committed_offsets(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Send one request, without the retries of ``fetch_committed``."""
+    """Send one request, without the retries of ``fetch_committed_offsets``."""
     results = {}
-    for partition, row in (await fetch_rows(cluster, group_id, partitions, stable=stable)).items():
+    for partition, row in (await fetch_offset_rows(cluster, group_id, partitions, stable=stable)).items():
         if isinstance(row, BrokerError):
             raise row
         if row is not None:
@@ -84,7 +84,7 @@ async def fetch_committed_once(
     return results
 
 
-async def fetch_rows(
+async def fetch_offset_rows(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset | BrokerError | None]:
     """Send one request. Return the committed offset of each partition, None if it has none, or its error.
@@ -93,7 +93,7 @@ async def fetch_rows(
         BrokerError: the coordinator rejects the request for the whole group.
     """
     partition_list = None if partitions is None else list(partitions)
-    cls = cluster.settings.message("OffsetFetchRequest")
+    cls = cluster.settings.message_class("OffsetFetchRequest")
     body = cls(require_stable=stable)
     names = None if partition_list is None else by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
@@ -110,9 +110,9 @@ async def fetch_rows(
             ]
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
         elif version >= _GROUP_LIST_VERSION:
-            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
+            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_to_topic_rows(cls, "s", names))]
         else:
-            body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
+            body.group_id, body.topics = group_id, _to_topic_rows(cls, "", names)
         response = await connection.request(body, version=version)
     subject = f"committed offsets of group {group_id}"
     answer = require_one_row(response.groups, subject) if version >= _GROUP_LIST_VERSION else response
@@ -132,19 +132,19 @@ def _to_fetch_result(
     cluster: ClusterClient, group_id: str, partition: TopicPartition, entry: Any
 ) -> CommittedOffset | BrokerError | None:
     if entry.error_code:
-        _forget_stale(cluster, group_id, partition, entry.error_code)
+        _refresh_stale_entry(cluster, group_id, partition, entry.error_code)
         return broker_error(entry.error_code, f"committed offset of {partition}")
     if entry.committed_offset < 0:
         return None
     return CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata)
 
 
-def _fetch_topics(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
+def _to_topic_rows(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
     topic = getattr(cls, f"OffsetFetchRequestTopic{plural}")
     return None if names is None else [topic(name=name, partition_indexes=all_) for name, all_ in names.items()]
 
 
-async def commit(
+async def commit_offsets(
     cluster: ClusterClient,
     member: GroupMember,
     offsets: Mapping[TopicPartition, CommittedOffset | int],
@@ -168,11 +168,11 @@ async def commit(
             the group rebalances, or the metadata is too long.
     """
 
-    async def step() -> None:
+    async def commit_once() -> None:
         ids = await _current_topic_ids(cluster, offsets, topic_ids or {})
         expected_ids = {**ids, **(topic_ids or {})}
         valid = {entry: offset for entry, offset in offsets.items() if ids[entry.topic] == expected_ids[entry.topic]}
-        rows = await commit_rows(cluster, member, valid) if valid else {}
+        rows = await commit_offset_rows(cluster, member, valid) if valid else {}
         for error in rows.values():
             is_unknown = error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if error is not None and not (skip_unknown_topics and is_unknown):
@@ -184,7 +184,7 @@ async def commit(
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, action)
 
     if offsets:
-        await cluster.retry(step, timeout_ms=timeout_ms)
+        await cluster.retry_step(commit_once, timeout_ms=timeout_ms)
 
 
 async def _current_topic_ids(
@@ -194,21 +194,21 @@ async def _current_topic_ids(
     names = {entry.topic for entry in partitions}
     for name in names.intersection(expected_ids):
         if name in cluster.cluster.expired_topics or cluster.cluster.topic_id(name) == NIL_UUID:
-            await cluster.refresh([name])
+            await cluster.refresh_metadata([name])
     return {name: cluster.cluster.topic_id(name) for name in names}
 
 
-async def commit_rows(
+async def commit_offset_rows(
     cluster: ClusterClient, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset | int]
 ) -> dict[TopicPartition, BrokerError | None]:
     """Send one OffsetCommit request. Return the error of each partition, or None.
 
     Args:
         cluster: client of the cluster.
-        member: committing member, as for ``commit``.
+        member: committing member, as for ``commit_offsets``.
         offsets: offset of the next record to read, by partition.
     """
-    cls = cluster.settings.message("OffsetCommitRequest")
+    cls = cluster.settings.message_class("OffsetCommitRequest")
     body = cls(
         group_id=member.group_id,
         generation_id_or_member_epoch=member.generation_id,
@@ -243,13 +243,13 @@ async def commit_rows(
             partition = TopicPartition(name, entry.partition_index)
             rows[partition] = None
             if entry.error_code:
-                _forget_stale(cluster, member.group_id, partition, entry.error_code)
+                _refresh_stale_entry(cluster, member.group_id, partition, entry.error_code)
                 rows[partition] = broker_error(entry.error_code, f"commit of {partition} for group {member.group_id}")
     require_rows(offsets, rows, f"commit for group {member.group_id}")
     return rows
 
 
-def _forget_stale(cluster: ClusterClient, group_id: str, partition: TopicPartition, code: int) -> None:
+def _refresh_stale_entry(cluster: ClusterClient, group_id: str, partition: TopicPartition, code: int) -> None:
     """Refresh a topic's id before the next attempt if the topic was recreated. Look up a coordinator that has moved."""
     if code == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.expire(partition.topic)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkaframes.client.assignors import Member
+from kafkaframes.client.assignors import MemberSubscription
 from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.offsets import EpochQuery
 
@@ -29,7 +29,7 @@ class JoinGroup(NamedTuple):
     owned_partitions: tuple[TopicPartition, ...]
 
 
-class JoinGroupAnswer(NamedTuple):
+class JoinGroupResponse(NamedTuple):
     """A JoinGroup response.
 
     Attributes:
@@ -43,7 +43,7 @@ class JoinGroupAnswer(NamedTuple):
     member_id: str
     generation: int
     protocol: str = ""
-    members: Mapping[str, Member] | None = None
+    members: Mapping[str, MemberSubscription] | None = None
     skips_assignment: bool = False
 
 
@@ -90,7 +90,7 @@ class ConsumerHeartbeat(NamedTuple):
     owned_partitions: TopicPartitionsById | None = None
 
 
-class ConsumerHeartbeatAnswer(NamedTuple):
+class ConsumerHeartbeatResponse(NamedTuple):
     """A ConsumerGroupHeartbeat response.
 
     Attributes:

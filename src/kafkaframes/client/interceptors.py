@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.configured_objects import load_object, object_name
-from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record, check_table, headers_of
+from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record, check_table, to_header_pairs
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ProducerRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class _HeaderFunction:
+class _HeaderInterceptor:
     """An interceptor that appends the headers that a function returns for each record."""
 
     def __init__(self, function: Callable[[ProducerRecord], Headers | None]) -> None:
@@ -64,7 +64,7 @@ class _HeaderFunction:
         self.__qualname__ = object_name(function)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        headers = headers_of(self._function(record))
+        headers = to_header_pairs(self._function(record))
         return record._replace(headers=(*record.headers, *headers)) if headers else record
 
 
@@ -81,7 +81,7 @@ class Interceptors:
         }
 
     @classmethod
-    def load(cls, setting: str | Sequence[Any], hooks: Sequence[str]) -> Interceptors | None:
+    def load_interceptors(cls, setting: str | Sequence[Any], hooks: Sequence[str]) -> Interceptors | None:
         """Return the interceptors that the setting ``interceptors`` names; None if it is empty.
 
         Args:
@@ -108,7 +108,7 @@ class Interceptors:
                     reason = f"interceptor {object_name(entry)} has `{name}`, which {method} does not call"
                     raise OptionError(f"{reason}; add the method `{_TABLE_HOOKS[name]}` to it")
 
-    def reject_bytes(self, method: str, remedy: str, *names: str) -> None:
+    def reject_raw_batches(self, method: str, remedy: str, *names: str) -> None:
         """Reject a method that moves whole batches, if an interceptor wants to see records.
 
         Raises:
@@ -200,7 +200,7 @@ class Interceptors:
                     entry.close()
 
 
-class Acknowledgement:
+class AcknowledgementCallback:
     """The call of ``on_acknowledgement`` for one record, and of the caller's ``on_delivery`` after it.
 
     Attributes:
@@ -262,7 +262,7 @@ def _load_interceptor(entry: Any, hooks: Sequence[str]) -> tuple[Any, bool]:
     if any(callable(getattr(result, name, None)) for name in hooks):
         return result, is_created
     if callable(result) and "on_send" in hooks and not any(hasattr(result, name) for name in CONSUMER_HOOKS):
-        return _HeaderFunction(result), is_created
+        return _HeaderInterceptor(result), is_created
     hook_names = ", ".join(hooks)
     function = ", or a function that returns headers" if "on_send" in hooks else ""
     raise OptionError(

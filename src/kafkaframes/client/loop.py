@@ -36,7 +36,9 @@ _IDLE_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_MS: Final = 30_000  # for consumers and admins, as in Kafka's clients
 CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
-_of_parent: list[LoopThread] = []  # references for a child process, so that the parent's loops are not collected there
+_parent_loops: list[
+    LoopThread
+] = []  # references for a child process, so that the parent's loops are not collected there
 
 
 class _CallInbox(queue.SimpleQueue[Any]):
@@ -67,11 +69,11 @@ class LoopThread:
         self._accepts_calls = True
         self._has_ended = self._is_stopped = self._is_forked = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
         self._thread.start()
         _threads.add(self)
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._is_stopped:
@@ -93,7 +95,7 @@ class LoopThread:
             if result.set_running_or_notify_cancel():
                 result.set_exception(_client_closed_error())
 
-    def check(self) -> None:
+    def check_can_wait(self) -> None:
         """Check that a call can wait for the loop.
 
         Raises:
@@ -107,27 +109,28 @@ class LoopThread:
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop. Return its result, or raise its exception.
 
-        Functions that the coroutine passes to ``call_in_caller`` run in the waiting thread. Ctrl-C there cancels it.
+        Functions that the coroutine passes to ``call_in_waiting_thread`` run in the waiting thread. Ctrl-C there
+        cancels it.
 
         Raises:
             NetworkError: the client was closed before or during the call.
             OptionError: this is a child process, or the loop's own thread.
         """
-        return self._wait(coroutine, None)
+        return self._wait_for_call(coroutine, None)
 
-    def _wait(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float | None) -> Result:
+    def _wait_for_call(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float | None) -> Result:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         inbox = _CallInbox()
         token = _INBOX.set(inbox)
         try:
-            future = self.begin(coroutine)
+            future = self.start_call(coroutine)
         finally:
             _INBOX.reset(token)
         future.add_done_callback(inbox.put)
         try:
             while True:
-                left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                item = inbox.get(timeout=left_s)
+                remaining_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                item = inbox.get(timeout=remaining_s)
                 if item is future:
                     result: Result = future.result()
                     return result
@@ -141,7 +144,7 @@ class LoopThread:
         finally:
             inbox.is_open = False
 
-    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+    def start_call(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Start a coroutine on the loop. Return a future of its result.
 
         Raises:
@@ -150,31 +153,31 @@ class LoopThread:
         """
         result: concurrent.futures.Future[Result] = concurrent.futures.Future()
         try:
-            self.check()
+            self.check_can_wait()
             with self._lock:
                 if not self._accepts_calls:
                     raise _client_closed_error()
                 self._calls[result] = coroutine
-                self._loop.call_soon_threadsafe(self._start, result)
+                self._loop.call_soon_threadsafe(self._start_task, result)
         except BaseException:
             coroutine.close()
             raise
         return result
 
-    def _start(self, result: concurrent.futures.Future[Any]) -> None:
+    def _start_task(self, result: concurrent.futures.Future[Any]) -> None:
         with self._lock:
             coroutine, self._calls[result] = self._calls[result], None
         assert coroutine is not None
         task = self._loop.create_task(coroutine)
 
-        def cancel(result: concurrent.futures.Future[Any]) -> None:
+        def cancel_task(result: concurrent.futures.Future[Any]) -> None:
             if result.cancelled():
                 self.call_soon(task.cancel)
 
-        result.add_done_callback(cancel)
-        task.add_done_callback(partial(self._finish, result))
+        result.add_done_callback(cancel_task)
+        task.add_done_callback(partial(self._finish_call, result))
 
-    def _finish(self, result: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+    def _finish_call(self, result: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
         with self._lock:
             self._calls.pop(result, None)
         if not result.set_running_or_notify_cancel():
@@ -193,7 +196,7 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    def end(self, closing: Closing, *, timeout_s: float | None = None) -> None:
+    def end_loop(self, closing: Closing, *, timeout_s: float | None = None) -> None:
         """Close the client and end the loop. Later calls, and calls in a child process, do nothing.
 
         Args:
@@ -202,13 +205,13 @@ class LoopThread:
         """
         if self._is_forked:
             return
-        self.check()
+        self.check_can_wait()
         with self._lock:
             if self._has_ended:
                 return
             self._has_ended = True
         try:
-            self._wait(closing(), timeout_s)
+            self._wait_for_call(closing(), timeout_s)
         except TimeoutError:
             _LOG.warning("%s: close did not finish within %g s; open requests were abandoned", self._name, timeout_s)
         finally:
@@ -242,7 +245,7 @@ class LoopThread:
                 asyncio.run_coroutine_threadsafe(self._close_client(_EXIT_TIMEOUT_S), self._loop)
         self._thread.join(_EXIT_TIMEOUT_S)
 
-    def fork(self) -> None:
+    def detach_after_fork(self) -> None:
         """Detach from the parent process in a child process: the thread and the sockets are the parent's."""
         self._is_forked = True
         self._lock = threading.Lock()  # another thread of the parent may have held it
@@ -257,12 +260,12 @@ class LoopThread:
                     await self._closing()
         except Exception as error:
             _LOG.warning("%s: close failed, and unsent data may be lost: %r", self._name, error)
-        await self._stop()
+        await self._stop_loop()
 
     def _begin_stop(self) -> None:
-        self._stopping = self._loop.create_task(self._stop())
+        self._stopping = self._loop.create_task(self._stop_loop())
 
-    async def _stop(self) -> None:
+    async def _stop_loop(self) -> None:
         with self._lock:
             self._accepts_calls = False
         await asyncio.sleep(0)  # calls that were accepted before begin
@@ -300,7 +303,7 @@ class CallbackThread:
             self._functions.append(function)
             self._is_idle = False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run_functions, name=self._name, daemon=True)
                 self._thread.start()
             self._lock.notify_all()
 
@@ -316,7 +319,7 @@ class CallbackThread:
         with self._lock:
             self._lock.wait_for(lambda: self._is_idle, timeout_s)
 
-    def _run(self) -> None:
+    def _run_functions(self) -> None:
         while True:
             with self._lock:
                 if not self._functions:
@@ -343,7 +346,7 @@ class ClientContext:
         """Whether this is the process in which the client was created."""
         return os.getpid() == self._pid
 
-    def check(self) -> None:
+    def check_context(self) -> None:
         """Check that the client is used on its own event loop, in its own process.
 
         Raises:
@@ -359,7 +362,7 @@ class ClientContext:
         self._loop = loop
 
 
-def _end_all() -> None:
+def _end_all_loops() -> None:
     for thread in list(_threads):
         thread.end_at_exit()
 
@@ -367,8 +370,8 @@ def _end_all() -> None:
 def _detach_parent_loops() -> None:
     """In a child process: do not use, close or report the clients of the parent."""
     for thread in list(_threads):
-        thread.fork()
-        _of_parent.append(thread)
+        thread.detach_after_fork()
+        _parent_loops.append(thread)
 
 
 if hasattr(os, "register_at_fork"):
@@ -377,10 +380,10 @@ if hasattr(os, "register_at_fork"):
 
 # This hook runs before Python joins the threads that look up host names, and so before ``atexit``, because closing a
 # client may open a connection.
-getattr(threading, "_register_atexit", atexit.register)(_end_all)
+getattr(threading, "_register_atexit", atexit.register)(_end_all_loops)
 
 
-def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
+def run_in_new_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine as ``asyncio.run`` does. If this thread runs a loop, as in a notebook, use another thread."""
     try:
         asyncio.get_running_loop()
@@ -390,7 +393,7 @@ def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return pool.submit(asyncio.run, coroutine).result()
 
 
-def background(
+def start_background_task(
     coroutine: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]] | None = None
 ) -> asyncio.Task[None]:
     """Start a task that ends with its client. The client warns if it is not closed, so asyncio need not.
@@ -439,7 +442,7 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
     """
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    threading.Thread(target=_run_into, args=(future, work), name="kafkaframes-apart", daemon=True).start()
+    threading.Thread(target=_run_into_future, args=(future, work), name="kafkaframes-apart", daemon=True).start()
     return await future
 
 
@@ -487,14 +490,14 @@ async def create_objects_in_thread(work: Callable[[], Result]) -> Result:
     Raises as ``run_in_thread`` does.
     """
 
-    def run() -> Result:
+    def run_work() -> Result:
         with _GC_PAUSE:
             return work()
 
-    return await run_in_thread(run)
+    return await run_in_thread(run_work)
 
 
-async def call_in_caller(work: Callable[[], Result]) -> Result:
+async def call_in_waiting_thread(work: Callable[[], Result]) -> Result:
     """Call a function in the thread that waits for the current ``LoopThread.call``, and return its result.
 
     The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises as
@@ -504,11 +507,13 @@ async def call_in_caller(work: Callable[[], Result]) -> Result:
     if inbox is None or not inbox.is_open:
         return await run_in_thread(work)
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    inbox.put(partial(_run_into, future, work, may_interrupt=True))
+    inbox.put(partial(_run_into_future, future, work, may_interrupt=True))
     return await future
 
 
-def _run_into(future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False) -> None:
+def _run_into_future(
+    future: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False
+) -> None:
     """Call a function in another thread than the loop's, and pass its result or error to a future of the loop.
 
     Args:
@@ -517,7 +522,7 @@ def _run_into(future: asyncio.Future[Result], work: Callable[[], Result], *, may
         may_interrupt: raise Ctrl-C in this thread as well, since the user's code waits in it.
     """
 
-    def finish(give: Callable[[], None]) -> None:
+    def set_outcome(give: Callable[[], None]) -> None:
         if not future.done():
             give()
 
@@ -530,4 +535,4 @@ def _run_into(future: asyncio.Future[Result], work: Callable[[], Result], *, may
             raise
     finally:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
-            future.get_loop().call_soon_threadsafe(finish, give)
+            future.get_loop().call_soon_threadsafe(set_outcome, give)

@@ -170,7 +170,7 @@ class Cluster:
             requested_topics: names of the requested topics, as for ``update``.
         """
         return [
-            self._read_topic(_topic_of(topic))
+            self._read_topic(_to_topic_metadata(topic))
             for topic in response.topics
             if topic.name is not None and (requested_topics is None or topic.name in requested_topics)
         ]
@@ -190,7 +190,7 @@ class Cluster:
         response: kafka.MetadataResponse,
         *,
         now: float,
-        is_everything: bool,
+        has_all_topics: bool,
         requested_topics: Collection[str] | None = None,
         topics: Iterable[TopicUpdate] | None = None,
     ) -> None:
@@ -199,7 +199,7 @@ class Cluster:
         Args:
             response: body of the response.
             now: current time, in seconds of the caller's clock.
-            is_everything: whether all topics were requested. If so, topics that are not in the response are removed.
+            has_all_topics: whether all topics were requested. If so, topics that are not in the response are removed.
             requested_topics: names of the requested topics. Others are ignored, because a faulty or hostile server
                 could send any number of them. None accepts all.
             topics: result of ``read_topics``; None to read the topics now.
@@ -209,7 +209,7 @@ class Cluster:
         }
         self.cluster_id = response.cluster_id
         self.controller = response.controller_id
-        if is_everything:
+        if has_all_topics:
             listed_names = {topic.name for topic in response.topics}
             self.topics = {name: topic for name, topic in self.topics.items() if name in listed_names}
             self.expired_topics.clear()
@@ -289,7 +289,9 @@ class Cluster:
         result = self.topics.get(topic)
         return [] if result is None else [TopicPartition(topic, index) for index in sorted(result.partitions)]
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Node | None, list[TopicPartition]]]:
+    def group_by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Iterator[tuple[Node | None, list[TopicPartition]]]:
         """Group partitions by their leaders. The leader is None for partitions with an unknown leader.
 
         Args:
@@ -304,7 +306,7 @@ class Cluster:
 _NO_ERROR: Final = ErrorCode.NONE  # the attribute lookup takes a third of the time of reading a partition
 
 
-def _topic_of(topic: Any) -> TopicMetadata:
+def _to_topic_metadata(topic: Any) -> TopicMetadata:
     partitions = {
         entry.partition_index: PartitionMetadata(
             entry.partition_index,

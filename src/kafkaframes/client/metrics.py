@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 Tags = tuple[tuple[str, str], ...]
 PRODUCER, CONSUMER, SHARE, ADMIN = "producer", "consumer", "consumer-share", "admin-client"  # prefixes of groups
 _ALL_CLIENTS: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
-_READERS: Final = (CONSUMER, SHARE)
-_TOTALS: Final = frozenset({"total", "count"})
+_CONSUMER_CLIENTS: Final = (CONSUMER, SHARE)
+_TOTAL_STATISTICS: Final = frozenset({"total", "count"})
 _UNTAGGED_GROUPS: Final = ("metrics", "fetch-manager-metrics", "coordinator-metrics")
 
 
@@ -38,7 +38,7 @@ class MetricName(NamedTuple):
     @property
     def unit(self) -> str:
         """The unit of the value; empty for a count."""
-        return _UNITS[self.name]
+        return _UNIT_BY_METRIC[self.name]
 
 
 class MetricSpec(NamedTuple):
@@ -92,7 +92,7 @@ class _WindowSample:
         self.smallest = math.inf
 
 
-_NO_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without values; the first value starts another
+_EMPTY_SAMPLE: Final = _WindowSample(0.0)  # the sample of a sensor without values; the first value starts another
 
 
 class Sensor:
@@ -104,7 +104,7 @@ class Sensor:
         self._max_samples = max_samples
         self._sample_s = sample_s
         self._samples: deque[_WindowSample] = deque(maxlen=max_samples)
-        self._sample = _NO_SAMPLE
+        self._sample = _EMPTY_SAMPLE
         self._sample_end = -math.inf
         self.total = 0.0
         self.count = 0
@@ -151,9 +151,9 @@ class Sensor:
     def _window_s(self, samples: list[_WindowSample], now: float) -> float:
         """Return the time window of a rate, in seconds. As in Java, it covers at least all samples but one."""
         elapsed_s = now - samples[0].start if samples else 0.0
-        full = int(elapsed_s // self._sample_s)
-        missing = max(self._max_samples - 1 - full, 0)
-        return max(elapsed_s + missing * self._sample_s, 0.001)
+        full_samples = int(elapsed_s // self._sample_s)
+        missing_samples = max(self._max_samples - 1 - full_samples, 0)
+        return max(elapsed_s + missing_samples * self._sample_s, 0.001)
 
 
 Sensors = Mapping[str, Sensor]
@@ -202,9 +202,11 @@ class ClientMetrics:
 
     def values(self) -> dict[MetricName, float]:
         """Return all metrics with their values."""
-        return {reading.name: reading.value for reading in self.readings()}
+        return {reading.name: reading.value for reading in self.iterate_readings()}
 
-    def readings(self, selects: Callable[[str, str], bool] = lambda group, name: True) -> Iterator[MetricReading]:
+    def iterate_readings(
+        self, selects: Callable[[str, str], bool] = lambda group, name: True
+    ) -> Iterator[MetricReading]:
         """Yield the metrics of the whole client, then those of nodes and topics, and last those of partitions.
 
         Args:
@@ -219,13 +221,13 @@ class ClientMetrics:
                 if spec.group == group and spec.sensor:
                     name = MetricName(spec.name, f"{self._prefix}-{group}", client + _format_tags(tags))
                     value = sensors[spec.sensor].value(spec.statistic, now)
-                    yield MetricReading(name, value, spec.unit, spec.statistic in _TOTALS)
+                    yield MetricReading(name, value, spec.unit, spec.statistic in _TOTAL_STATISTICS)
         for spec in specs:
             function = None if spec.sensor else self._gauges.get(spec.name)
             if function is not None:
-                yield from self._gauge_readings(spec, client, function())
+                yield from self._iterate_gauge_readings(spec, client, function())
 
-    def _gauge_readings(
+    def _iterate_gauge_readings(
         self, spec: MetricSpec, client: Tags, result: TaggedValues | float | None
     ) -> Iterator[MetricReading]:
         rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
@@ -298,11 +300,11 @@ class NodeMetrics:
         self._node["response"].record(size, now)
         self._node["latency"].record(latency_s * 1000, now)
 
-    def count_open(self) -> None:
+    def count_opened_connection(self) -> None:
         """Count a connection that is open."""
         self._client["connection-creation"].record(1)
 
-    def count_close(self) -> None:
+    def count_closed_connection(self) -> None:
         """Count a connection that has ended."""
         self._client["connection-close"].record(1)
 
@@ -310,7 +312,7 @@ class NodeMetrics:
 # ------------------------------------------------------------------------------------------------------ all metrics
 
 
-def _sensor_metrics(
+def _specs_of_sensor(
     group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
 ) -> list[MetricSpec]:
     """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
@@ -345,16 +347,16 @@ _STATISTICS: Final = {
 }
 
 
-def _network_metrics(group: str) -> list[MetricSpec]:
+def _network_metric_specs(group: str) -> list[MetricSpec]:
     """Return the metrics of connections: of the whole client, and of each node."""
     return [
-        *_sensor_metrics(
+        *_specs_of_sensor(
             group, _ALL_CLIENTS, "request", "requests sent", count="request-total", count_rate="request-rate"
         ),
-        *_sensor_metrics(
+        *_specs_of_sensor(
             group, _ALL_CLIENTS, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"
         ),
-        *_sensor_metrics(
+        *_specs_of_sensor(
             group,
             _ALL_CLIENTS,
             "request",
@@ -363,10 +365,10 @@ def _network_metrics(group: str) -> list[MetricSpec]:
             total="outgoing-byte-total",
             rate="outgoing-byte-rate",
         ),
-        *_sensor_metrics(
+        *_specs_of_sensor(
             group, _ALL_CLIENTS, "response", "responses received", count="response-total", count_rate="response-rate"
         ),
-        *_sensor_metrics(
+        *_specs_of_sensor(
             group,
             _ALL_CLIENTS,
             "response",
@@ -378,7 +380,7 @@ def _network_metrics(group: str) -> list[MetricSpec]:
     ]
 
 
-_TRANSACTION_TIMES: Final = {
+_TRANSACTION_TIME_METRICS: Final = {
     "txn-init": "in the start of a transactional producer",
     "txn-begin": "in begin_transaction",
     "txn-send-offsets": "in send_offsets_to_transaction",
@@ -386,82 +388,82 @@ _TRANSACTION_TIMES: Final = {
     "txn-abort": "in abort_transaction",
 }
 METRICS: Final[tuple[MetricSpec, ...]] = (
-    *_network_metrics("metrics"),
+    *_network_metric_specs("metrics"),
     *_gauge_metrics("metrics", _ALL_CLIENTS, "connection-count", "Number of open connections."),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", _ALL_CLIENTS, "connection-creation", "connections opened",
         count="connection-creation-total", count_rate="connection-creation-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", _ALL_CLIENTS, "connection-close", "connections closed",
         count="connection-close-total", count_rate="connection-close-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", _ALL_CLIENTS, "successful-authentication", "connections with TLS or SASL that the broker accepted",
         count="successful-authentication-total", count_rate="successful-authentication-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", _ALL_CLIENTS, "failed-authentication", "connections with failed authentication",
         count="failed-authentication-total", count_rate="failed-authentication-rate",
     ),
-    *_network_metrics("node-metrics"),
-    *_sensor_metrics(
+    *_network_metric_specs("node-metrics"),
+    *_specs_of_sensor(
         "node-metrics", _ALL_CLIENTS, "latency", "time from a request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
     # producers
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "produce", "time from a Produce request to its response", "ms",
         avg="request-latency-avg", max="request-latency-max",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "record-send", "records sent, including retries",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "record-send", "number of records in a batch", avg="records-per-batch-avg",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "record-error", "records that failed", total="record-error-total",
         rate="record-error-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "record-retry", "retried records", total="record-retry-total",
         rate="record-retry-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "batch", "size of batches sent", "bytes", avg="batch-size-avg", max="batch-size-max"
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "queue-time", "time from a batch's creation to its first request", "ms",
         avg="record-queue-time-avg", max="record-queue-time-max",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "request-records", "number of records in a Produce request",
         avg="records-per-request-avg",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "throttle", "throttle time in Produce responses", "ms",
         avg="produce-throttle-time-avg", max="produce-throttle-time-max",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "buffer-wait", "time for which calls have waited for buffer.memory", "ns",
         total="bufferpool-wait-time-ns-total",
     ),
     *_gauge_metrics("metrics", (PRODUCER,), "waiting-threads", "Number of calls that wait for buffer.memory."),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "batch-split", "batches divided because a broker rejected them as too large",
         count="batch-split-total", count_rate="batch-split-rate",
     ),
-    *_sensor_metrics("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
-    *_sensor_metrics(
+    *_specs_of_sensor("metrics", (PRODUCER,), "flush", "time in flush", "ns", total="flush-time-ns-total"),
+    *_specs_of_sensor(
         "metrics", (PRODUCER,), "metadata-wait", "time for which calls have waited for metadata of a topic", "ns",
         total="metadata-wait-time-ns-total",
     ),
     *(
         metric
-        for name, meaning in _TRANSACTION_TIMES.items()
-        for metric in _sensor_metrics(
+        for name, meaning in _TRANSACTION_TIME_METRICS.items()
+        for metric in _specs_of_sensor(
             "metrics", (PRODUCER,), name, f"time {meaning}", "ns", total=f"{name}-time-ns-total"
         )
     ),
@@ -469,62 +471,62 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     *_gauge_metrics("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
     *_gauge_metrics("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
     *_gauge_metrics("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "topic-metrics", (PRODUCER,), "record-send", "records sent to the topic",
         total="record-send-total", rate="record-send-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "topic-metrics", (PRODUCER,), "batch", "bytes of batches sent to the topic", "bytes",
         total="byte-total", rate="byte-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "topic-metrics", (PRODUCER,), "record-error", "records of the topic that failed",
         total="record-error-total", rate="record-error-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "topic-metrics", (PRODUCER,), "record-retry", "retried records of the topic",
         total="record-retry-total", rate="record-retry-rate",
     ),
     # consumers
-    *_gauge_metrics("metrics", _READERS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
-    *_sensor_metrics(
-        "metrics", _READERS, "poll", "time between two polls", "ms",
+    *_gauge_metrics("metrics", _CONSUMER_CLIENTS, "last-poll-seconds-ago", "Time since the last poll.", "s"),
+    *_specs_of_sensor(
+        "metrics", _CONSUMER_CLIENTS, "poll", "time between two polls", "ms",
         avg="time-between-poll-avg", max="time-between-poll-max",
     ),
-    *_sensor_metrics(
-        "metrics", _READERS, "poll-idle", "fraction of time that the consumer spends in poll, from 0 to 1",
+    *_specs_of_sensor(
+        "metrics", _CONSUMER_CLIENTS, "poll-idle", "fraction of time that the consumer spends in poll, from 0 to 1",
         avg="poll-idle-ratio-avg",
     ),
-    *_sensor_metrics("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
-    *_sensor_metrics("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "fetch", "Fetch responses (ShareFetch for share groups)",
+    *_specs_of_sensor("metrics", (CONSUMER,), "commit-sync", "time in commit", "ns", total="commit-sync-time-ns-total"),
+    *_specs_of_sensor("metrics", (CONSUMER,), "committed", "time in committed", "ns", total="committed-time-ns-total"),
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch", "Fetch responses (ShareFetch for share groups)",
         count="fetch-total", count_rate="fetch-rate",
     ),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "fetch", "time from a Fetch request to its response", "ms",
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch", "time from a Fetch request to its response", "ms",
         avg="fetch-latency-avg", max="fetch-latency-max",
     ),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "fetch-size", "size of the records in a Fetch response", "bytes",
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch-size", "size of the records in a Fetch response", "bytes",
         avg="fetch-size-avg", max="fetch-size-max",
     ),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "throttle", "throttle time in Fetch responses", "ms",
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "throttle", "throttle time in Fetch responses", "ms",
         avg="fetch-throttle-time-avg", max="fetch-throttle-time-max",
     ),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "records", "records returned to the caller",
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "records", "records returned to the caller",
         total="records-consumed-total", rate="records-consumed-rate",
     ),
-    *_sensor_metrics(
-        "fetch-manager-metrics", _READERS, "fetch-size", "bytes of fetched records", "bytes",
+    *_specs_of_sensor(
+        "fetch-manager-metrics", _CONSUMER_CLIENTS, "fetch-size", "bytes of fetched records", "bytes",
         total="bytes-consumed-total", rate="bytes-consumed-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "fetch-manager-metrics", (CONSUMER,), "lag", "lag of any partition after a read", max="records-lag-max"
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "fetch-manager-metrics", (CONSUMER,), "lead", "lead of any partition after a read", min="records-lead-min"
     ),
     *_gauge_metrics(
@@ -539,56 +541,58 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
         "fetch-manager-metrics", (CONSUMER,), "preferred-read-replica",
         "Node that a partition is read from instead of its leader (KIP-392).",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "commit", "successful commits", count="commit-total",
         count_rate="commit-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "commit", "time of a commit", "ms",
         avg="commit-latency-avg", max="commit-latency-max",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "join", "JoinGroup responses without error", count="join-total",
         count_rate="join-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "join", "time of a JoinGroup request", "ms",
         avg="join-time-avg", max="join-time-max",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "sync", "SyncGroup responses without error", count="sync-total",
         count_rate="sync-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "sync", "time of a SyncGroup request", "ms",
         avg="sync-time-avg", max="sync-time-max",
     ),
-    *_sensor_metrics(
-        "coordinator-metrics", _READERS, "heartbeat", "heartbeat responses without error", count="heartbeat-total",
-        count_rate="heartbeat-rate",
+    *_specs_of_sensor(
+        "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "heartbeat responses without error",
+        count="heartbeat-total", count_rate="heartbeat-rate",
     ),
-    *_sensor_metrics(
-        "coordinator-metrics", _READERS, "heartbeat", "time of a heartbeat", "ms", max="heartbeat-response-time-max"
+    *_specs_of_sensor(
+        "coordinator-metrics", _CONSUMER_CLIENTS, "heartbeat", "time of a heartbeat", "ms",
+        max="heartbeat-response-time-max",
     ),
     *_gauge_metrics(
-        "coordinator-metrics", _READERS, "last-heartbeat-seconds-ago", "Time since the last heartbeat response.", "s"
+        "coordinator-metrics", _CONSUMER_CLIENTS, "last-heartbeat-seconds-ago",
+        "Time since the last heartbeat response.", "s",
     ),
-    *_sensor_metrics(
-        "coordinator-metrics", _READERS, "rebalance", "assignments that this member has received",
+    *_specs_of_sensor(
+        "coordinator-metrics", _CONSUMER_CLIENTS, "rebalance", "assignments that this member has received",
         count="rebalance-total", count_rate_per_hour="rebalance-rate-per-hour",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "rebalance", "time of a rebalance, from joining to the new assignment",
         "ms", avg="rebalance-latency-avg", max="rebalance-latency-max", total="rebalance-latency-total",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "coordinator-metrics", (CONSUMER,), "failed-rebalance", "rebalances that ended with a coordinator error",
         count="failed-rebalance-total", count_rate_per_hour="failed-rebalance-rate-per-hour",
     ),
     *(
         metric
         for event in ("assigned", "revoked", "lost")
-        for metric in _sensor_metrics(
+        for metric in _specs_of_sensor(
             "coordinator-metrics", (CONSUMER,), f"partition-{event}", f"time of a callback for {event} partitions",
             "ms", avg=f"partition-{event}-latency-avg", max=f"partition-{event}-latency-max",
         )
@@ -596,16 +600,16 @@ METRICS: Final[tuple[MetricSpec, ...]] = (
     *_gauge_metrics(
         "coordinator-metrics", (CONSUMER,), "last-rebalance-seconds-ago", "Time since the last rebalance.", "s"
     ),
-    *_gauge_metrics("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
-    *_sensor_metrics(
+    *_gauge_metrics("coordinator-metrics", _CONSUMER_CLIENTS, "assigned-partitions", "Number of assigned partitions."),
+    *_specs_of_sensor(
         "fetch-manager-metrics", (SHARE,), "acknowledgements", "records with a confirmed acknowledgement",
         total="acknowledgements-send-total", rate="acknowledgements-send-rate",
     ),
-    *_sensor_metrics(
+    *_specs_of_sensor(
         "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records with a failed acknowledgement",
         total="acknowledgements-error-total", rate="acknowledgements-error-rate",
     ),
 )  # fmt: skip
 
 
-_UNITS: Final = {spec.name: spec.unit for spec in METRICS}
+_UNIT_BY_METRIC: Final = {spec.name: spec.unit for spec in METRICS}

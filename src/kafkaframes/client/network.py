@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kafkaframes._version import __version__
-from kafkaframes.client.loop import background, create_objects_in_thread, run_in_thread
+from kafkaframes.client.loop import create_objects_in_thread, run_in_thread, start_background_task
 from kafkaframes.client.metrics import NodeMetrics
-from kafkaframes.client.security.logins import exchange_for
+from kafkaframes.client.security.logins import create_exchange
 from kafkaframes.client.security.sasl import Exchange, advance_exchange
 from kafkaframes.client.security.tls import create_ssl_context
 from kafkaframes.client.settings import ClientSettings
@@ -44,7 +44,7 @@ from kafkaframes.protocol.negotiation import (
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
-_KEPT_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
+_MAX_REUSED_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
 _DRAIN_INTERVAL_S: Final = 0.005
 _MAX_INLINE_BYTES: Final = 128 << 10  # largest response that is decoded in the event loop, in about 20 ms
 _RECORD_APIS: Final = frozenset({0, 1, 78, 79})  # Produce, Fetch, ShareFetch, ShareAcknowledge: records are not decoded
@@ -87,7 +87,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
         if self.metrics is not None:
-            self.metrics.count_open()
+            self.metrics.count_opened_connection()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.connection.get_buffer(sizehint)
@@ -108,7 +108,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
                     self._received_bytes = 0
                 if frame is None:
                     self._decoding.add(entry)
-                    background(self._decode_in_thread(response, entry))
+                    start_background_task(self._decode_in_thread(response, entry))
                 else:
                     _resolve(entry, frame)
             if self._is_retired:
@@ -130,10 +130,10 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None and not isinstance(error, OSError):  # asyncio's error after ``get_buffer`` has raised
-            self.end(error)
+            self.abort(error)
             return
         reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
-        self.end(NetworkError(f"{self.host_port} {reason}"))
+        self.abort(NetworkError(f"{self.host_port} {reason}"))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -141,7 +141,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until the transport accepts more data."""
         await self._writable.wait()
 
@@ -150,7 +150,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         """Whether ``writable`` would return at once."""
         return self._writable.is_set()
 
-    def expect(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
+    def expect_response(self, request_name: str, wait_ms: int) -> asyncio.Future[Any]:
         """Return a future of the response to a request that was just queued. End the connection if it is late."""
         result = _InFlightRequest(self._loop.create_future(), request_name, wait_ms, self._loop.time() + wait_ms / 1000)
         self.waiting.append(result)
@@ -170,7 +170,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         if first is None:
             return
         if first.deadline <= self._loop.time():
-            self.end(
+            self.abort(
                 NetworkError(f"{self.host_port} did not respond to {first.request_name} within {first.wait_ms} ms")
             )
         else:
@@ -187,7 +187,7 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
             self._timer.cancel()
         self.transport.close()
 
-    def end(self, error: Exception) -> None:
+    def abort(self, error: Exception) -> None:
         """Fail all in-flight requests and abort the connection."""
         if self.end_error is None:
             self._count_close()
@@ -207,11 +207,11 @@ class _ConnectionProtocol(asyncio.BufferedProtocol):
         """End the connection because a response cannot be decoded."""
         if isinstance(error, KafkaframesError):
             error = NetworkError(f"a response of {self.host_port} cannot be decoded: {error}")
-        self.end(error)
+        self.abort(error)
 
     def _count_close(self) -> None:
         if self.metrics is not None and self.transport is not None:
-            self.metrics.count_close()
+            self.metrics.count_closed_connection()
 
 
 class _Address(NamedTuple):
@@ -240,7 +240,7 @@ class _Address(NamedTuple):
         return result
 
 
-async def _resolve_host(host: str, port: int) -> list[_Address]:
+async def _look_up_addresses(host: str, port: int) -> list[_Address]:
     """Return the addresses of a host name in the system's order, without duplicates (KIP-302)."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list({entry[4]: _Address(*entry) for entry in entries}.values())
@@ -272,7 +272,7 @@ class Connection:
         deadline = time.monotonic() + limit_ms / 1000
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                addresses = await _resolve_host(host, port)
+                addresses = await _look_up_addresses(host, port)
         except TimeoutError:
             raise NetworkError(f"{host_port} did not respond within {limit_ms} ms") from None
         except (OSError, UnicodeError, OverflowError) as error:  # an invalid host name such as a..b, an invalid port
@@ -329,7 +329,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         sock = await address.connect()
         try:
-            _, wire = await loop.create_connection(
+            _, protocol = await loop.create_connection(
                 lambda: _ConnectionProtocol(client_connection, host_port, metrics),
                 sock=sock,
                 ssl=context,
@@ -338,15 +338,15 @@ class Connection:
         except BaseException:
             sock.close()
             raise
-        connection = cls(wire, settings)
-        _set_buffers(wire, settings)
+        connection = cls(protocol, settings)
+        _set_buffer_sizes(protocol, settings)
         try:
-            await connection._negotiate()
+            await connection._negotiate_versions()
             if settings.uses_sasl:
                 await connection._authenticate(host)
             elif settings.api_version is None:
                 question = f"does this port require SASL? (security.protocol is {settings.security_protocol})"
-                wire.hint = f", although it has responded to ApiVersions; {question}"
+                protocol.hint = f", although it has responded to ApiVersions; {question}"
         except BaseException:
             connection.close()
             raise
@@ -379,7 +379,7 @@ class Connection:
 
     def close(self) -> None:
         """End the connection. In-flight requests fail with ``NetworkError``."""
-        self._wire.end(NetworkError(f"the connection to {self._wire.host_port} was closed"))
+        self._wire.abort(NetworkError(f"the connection to {self._wire.host_port} was closed"))
 
     def version_of(self, body: Message, *, max_version: int | None = None, min_version: int = 0) -> int:
         """Return the version in which ``body`` would be sent.
@@ -409,9 +409,9 @@ class Connection:
         frame = await self.exchange(body, self.version_of(body) if version is None else version, timeout_ms)
         return frame.body
 
-    async def writable(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until the connection accepts more data."""
-        await self._wire.writable()
+        await self._wire.wait_until_writable()
 
     async def drain(self) -> None:
         """Wait until all data is written to the socket, or the connection has ended."""
@@ -436,7 +436,7 @@ class Connection:
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request. Return its response with the header. Raises as ``request`` does."""
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        await self._wire.writable()
+        await self._wire.wait_until_writable()
         answer = self._post(body, version, wait_ms)
         assert answer is not None
         frame: Frame = await answer
@@ -447,7 +447,7 @@ class Connection:
         if wire.end_error is not None:
             raise wire.end_error
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)
-        answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
+        answer = None if wait_ms is None else wire.expect_response(type(body).__name__, wait_ms)
         assert wire.transport is not None
         buffers = wire.connection.buffers_to_send()
         if wire.metrics is not None:
@@ -456,12 +456,12 @@ class Connection:
             wire.transport.write(part)
         return answer
 
-    async def _negotiate(self) -> None:
+    async def _negotiate_versions(self) -> None:
         """Request the broker's versions of each API (KIP-35, KIP-511)."""
         if isinstance(self._settings.api_version, str):
             self.ranges = versions_of_release(self._settings.api_version)
             return
-        cls = self._settings.message("ApiVersionsRequest")
+        cls = self._settings.message_class("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=__version__)
         try:
             frame = await self.exchange(body, find_supported_versions(API_VERSIONS, self._settings.specs).highest)
@@ -478,7 +478,7 @@ class Connection:
 
     async def _authenticate(self, host: str) -> None:
         settings = self._settings
-        body = settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
+        body = settings.message_class("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
         version = self.version_of(body, max_version=_SASL_HANDSHAKE_VERSION)
         handshake = await self.request(body, version=version)
         if handshake.error_code:
@@ -488,10 +488,10 @@ class Connection:
                 f"{self._wire.host_port} does not support {settings.sasl_mechanism}; it supports {mechanisms}",
             )
         token = await _get_token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
-        exchange = exchange_for(settings, host, token)
+        exchange = create_exchange(settings, host, token)
         lifetime_ms, answer = 0, None
         while (step := await self._advance_exchange(exchange, answer)) is not None:
-            answer, lifetime_ms = await (self._token_answer(step) if version == 0 else self._authenticate_answer(step))
+            answer, lifetime_ms = await (self._exchange_raw_token(step) if version == 0 else self._exchange_token(step))
         if lifetime_ms > 0:  # reconnect shortly before the broker would end the connection
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
 
@@ -500,9 +500,9 @@ class Connection:
             return await run_in_thread(lambda: advance_exchange(exchange, answer))
         return advance_exchange(exchange, answer)
 
-    async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
+    async def _exchange_token(self, token: bytes) -> tuple[bytes, int]:
         """Send a token. Return the broker's token and the lifetime of the session, in milliseconds."""
-        answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=token))
+        answer = await self.request(self._settings.message_class("SaslAuthenticateRequest")(auth_bytes=token))
         if answer.error_code:
             reason = answer.error_message or "no reason given"
             raise broker_error(
@@ -510,10 +510,10 @@ class Connection:
             )
         return answer.auth_bytes, answer.session_lifetime_ms
 
-    async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
+    async def _exchange_raw_token(self, token: bytes) -> tuple[bytes, int]:
         """Send a token without a request header, for brokers before 1.0. They close the connection to reject it."""
         self._wire.connection.send_token(token)
-        answer = self._wire.expect("a SASL token", self._settings.request_timeout_ms)
+        answer = self._wire.expect_response("a SASL token", self._settings.request_timeout_ms)
         assert self._wire.transport is not None
         self._wire.transport.writelines(self._wire.connection.buffers_to_send())
         try:
@@ -523,7 +523,7 @@ class Connection:
             raise broker_error(ErrorCode.SASL_AUTHENTICATION_FAILED, reason) from None
 
 
-def _set_buffers(wire: _ConnectionProtocol, settings: ClientSettings) -> None:
+def _set_buffer_sizes(wire: _ConnectionProtocol, settings: ClientSettings) -> None:
     sizes = {socket.SO_SNDBUF: settings.send_buffer_bytes, socket.SO_RCVBUF: settings.receive_buffer_bytes}
     sock = None if wire.transport is None else wire.transport.get_extra_info("socket")
     for option, size in sizes.items():
@@ -556,5 +556,5 @@ async def _get_token(settings: ClientSettings) -> str:
 
 def _make_allocator() -> Callable[[int], memoryview]:
     """Return an allocator of memory for large responses. It reuses memory to which no records refer any more."""
-    blocks = Recycler(kept_bytes=_KEPT_BYTES, is_filled=True)
+    blocks = Recycler(kept_bytes=_MAX_REUSED_BYTES, is_filled=True)
     return lambda size: blocks.array(size, np.uint8).data

@@ -12,9 +12,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, FetchFields, SessionRequest, write_partitions
+from kafkaframes.client.fetch_session import (
+    FIRST_TOPIC_ID_VERSION,
+    NO_SESSION_EPOCH,
+    NO_SESSION_ID,
+    FetchFields,
+    SessionFields,
+    write_partitions,
+)
 from kafkaframes.client.metadata import Node, TopicPartition, by_topic
-from kafkaframes.client.response_rows import partition_rows, require_rows
+from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.wire.primitives import NIL_UUID
@@ -32,7 +39,7 @@ _OFFSET_LIST_VERSION: Final = 0  # version of ListOffsets with a list of offsets
 _LOCAL_OFFSET_VERSION: Final = 8
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
 _EPOCH_END_VERSION: Final = 3  # first version of OffsetForLeaderEpoch that requires only DESCRIBE
-_FETCH_BYTES: Final = 1 << 20
+_MAX_FETCH_BYTES: Final = 1 << 20
 
 
 class EpochQuery(NamedTuple):
@@ -79,17 +86,17 @@ async def list_offsets(
     """
     result: dict[TopicPartition, OffsetAndTimestamp] = {}
 
-    async def step() -> None:
+    async def look_up_once() -> None:
         missing = [entry for entry in timestamps if entry not in result]
         for partition in missing:
             await cluster.leader_of(partition)
-        groups = {leader: group for leader, group in cluster.cluster.by_leader(missing) if leader is not None}
-        asks = [
+        groups = {leader: group for leader, group in cluster.cluster.group_by_leader(missing) if leader is not None}
+        requests = [
             _send_list_offsets(cluster, leader, {entry: timestamps[entry] for entry in group}, read_committed)
             for leader, group in groups.items()
         ]
         errors = []
-        all_answers = [await asks[0]] if len(asks) == 1 else await asyncio.gather(*asks)
+        all_answers = [await requests[0]] if len(requests) == 1 else await asyncio.gather(*requests)
         require_rows(
             [entry for group in groups.values() for entry in group],
             {partition for answers in all_answers for partition in answers},
@@ -107,11 +114,11 @@ async def list_offsets(
             raise errors[0]
 
     if timestamps:
-        await cluster.retry(step)
+        await cluster.retry_step(look_up_once)
     return {entry: result[entry] for entry in timestamps}
 
 
-async def list_at_leader(
+async def list_offsets_at_leader(
     cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | BrokerError]:
     """Send one request to a leader. The result of each partition is an offset or the leader's error.
@@ -126,7 +133,7 @@ async def list_at_leader(
     }
 
 
-async def epoch_ends_at_leader(
+async def fetch_epoch_ends(
     cluster: ClusterClient, leader: Node, queries: Mapping[TopicPartition, EpochQuery]
 ) -> dict[TopicPartition, EpochEnd | Exception | None]:
     """Request the ends of epochs from a leader (KIP-320). All are None if it does not support version 3.
@@ -134,10 +141,10 @@ async def epoch_ends_at_leader(
     Raises:
         NetworkError, BrokerError: as ``Connection.request``.
     """
-    connection = await cluster.connection(leader)
+    connection = await cluster.get_connection(leader)
     if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_END_VERSION:
         return dict.fromkeys(queries)
-    cls = cluster.settings.message("OffsetForLeaderEpochRequest")
+    cls = cluster.settings.message_class("OffsetForLeaderEpochRequest")
     topics = by_topic(
         queries,
         lambda entry: cls.OffsetForLeaderPartition(
@@ -164,8 +171,8 @@ async def _send_list_offsets(
     cluster: ClusterClient, leader: Node, timestamps: Mapping[TopicPartition, int], read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp | int]:
     """Send one request to a leader. An int in the result is an error code."""
-    connection = await cluster.connection(leader)
-    cls = cluster.settings.message("ListOffsetsRequest")
+    connection = await cluster.get_connection(leader)
+    cls = cluster.settings.message_class("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
     version = connection.version_of(body, min_version=min_version)
@@ -176,10 +183,10 @@ async def _send_list_offsets(
     )
     body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
     response = await connection.request(body, version=version)
-    return {partition: _answer(entry, version) for partition, entry in partition_rows(response.topics)}
+    return {partition: _to_offset(entry, version) for partition, entry in iterate_partition_rows(response.topics)}
 
 
-def _answer(entry: Any, version: int) -> OffsetAndTimestamp | int:
+def _to_offset(entry: Any, version: int) -> OffsetAndTimestamp | int:
     if entry.error_code:
         return int(entry.error_code)
     if version == _OFFSET_LIST_VERSION:
@@ -214,17 +221,17 @@ async def is_range_empty(
         NetworkError: the leader cannot be reached.
     """
     leader = await cluster.leader_of(partition)
-    connection = await cluster.connection(leader)
+    connection = await cluster.get_connection(leader)
     if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_OFFSET_VERSION:
         local = await list_boundary_offsets(cluster, [partition], EARLIEST_LOCAL)
         if local[partition] > first:
             return False
-    cls = cluster.settings.message("FetchRequest")
-    body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, isolation_level=int(read_committed))
+    cls = cluster.settings.message_class("FetchRequest")
+    body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_MAX_FETCH_BYTES, isolation_level=int(read_committed))
     topic_id = cluster.cluster.topic_id(partition.topic)
-    version = connection.version_of(body, max_version=BY_ID - 1 if topic_id == NIL_UUID else None)
-    partition_fields = {partition: FetchFields(first, _FETCH_BYTES, -1, topic_id)}
-    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), partition_fields, version)
+    version = connection.version_of(body, max_version=FIRST_TOPIC_ID_VERSION - 1 if topic_id == NIL_UUID else None)
+    partition_fields = {partition: FetchFields(first, _MAX_FETCH_BYTES, -1, topic_id)}
+    write_partitions(body, SessionFields(NO_SESSION_ID, NO_SESSION_EPOCH, [partition], {}), partition_fields, version)
     response = await connection.request(body, version=version)
     answers = [entry for topic in response.responses for entry in topic.partitions]
     number = response.error_code or (answers[0].error_code if answers else 0)

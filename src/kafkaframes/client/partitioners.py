@@ -26,24 +26,24 @@ Partitioner = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], in
 It returns the record's partition, or None for the sticky partition.
 """
 
-STICKY: Final = -1  # the partition of a checked record that goes to the sticky partition, whatever its key
-_INT32_SIGN: Final = 1 << 31
+STICKY_PARTITION: Final = -1  # the partition of a checked record that goes to the sticky partition, whatever its key
+_INT32_SIGN_BIT: Final = 1 << 31
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
-_UINT32: Final = 2**32 - 1
+_UINT32_MAX: Final = 2**32 - 1
 _RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
 _JAVA_PREFIX: Final = "org.apache.kafka.clients.producer."
 
 
-def fnv1a(key: bytes) -> int:
+def hash_fnv1a(key: bytes) -> int:
     """Return the FNV-1a hash of a key as in librdkafka and Sarama: the absolute value of a signed number.
 
-    >>> fnv1a(b""), fnv1a(b"a")
+    >>> hash_fnv1a(b""), hash_fnv1a(b"a")
     (2128831035, 468965076)
     """
     value = _FNV_OFFSET
     for byte in key:
-        value = (value ^ byte) * _FNV_PRIME & _UINT32
-    return (-value & _UINT32) if value & _INT32_SIGN else value
+        value = (value ^ byte) * _FNV_PRIME & _UINT32_MAX
+    return (-value & _UINT32_MAX) if value & _INT32_SIGN_BIT else value
 
 
 class _RoundRobin:
@@ -65,17 +65,17 @@ def _choose_random(
     return _RANDOM.choice(available or range(partitions))
 
 
-def _hash_partitioner(
+def _create_hash_partitioner(
     hash_key: Callable[[bytes, int], int], *, is_sticky: Callable[[bytes | None], bool]
 ) -> Partitioner:
     """Return a partitioner that hashes keys. ``is_sticky`` selects the keys for the sticky partition instead."""
 
-    def choose(
+    def choose_by_hash(
         topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
     ) -> int | None:
         return None if is_sticky(key) else hash_key(key or b"", partitions)
 
-    return choose
+    return choose_by_hash
 
 
 def _crc32_partition(key: bytes, partitions: int) -> int:
@@ -83,7 +83,7 @@ def _crc32_partition(key: bytes, partitions: int) -> int:
 
 
 def _fnv1a_partition(key: bytes, partitions: int) -> int:
-    return fnv1a(key) % partitions
+    return hash_fnv1a(key) % partitions
 
 
 def _never(key: bytes | None) -> bool:
@@ -99,27 +99,27 @@ def _is_empty(key: bytes | None) -> bool:
 
 
 # Functions by setting value. The built-in partitioner, which hashes or ignores keys, has no function.
-_FUNCTIONS: Final[dict[str, Callable[[], Partitioner]]] = {
+_PARTITIONER_FACTORIES: Final[dict[str, Callable[[], Partitioner]]] = {
     "round_robin": _RoundRobin,
     "random": lambda: _choose_random,
-    "murmur2": lambda: _hash_partitioner(partition_of, is_sticky=_never),
-    "consistent": lambda: _hash_partitioner(_crc32_partition, is_sticky=_never),
-    "consistent_random": lambda: _hash_partitioner(_crc32_partition, is_sticky=_is_empty),
-    "fnv1a": lambda: _hash_partitioner(_fnv1a_partition, is_sticky=_never),
-    "fnv1a_random": lambda: _hash_partitioner(_fnv1a_partition, is_sticky=_is_null),
+    "murmur2": lambda: _create_hash_partitioner(partition_of, is_sticky=_never),
+    "consistent": lambda: _create_hash_partitioner(_crc32_partition, is_sticky=_never),
+    "consistent_random": lambda: _create_hash_partitioner(_crc32_partition, is_sticky=_is_empty),
+    "fnv1a": lambda: _create_hash_partitioner(_fnv1a_partition, is_sticky=_never),
+    "fnv1a_random": lambda: _create_hash_partitioner(_fnv1a_partition, is_sticky=_is_null),
 }
-_BUILT_IN: Final = ("default", "murmur2_random")
+_BUILT_IN_PARTITIONERS: Final = ("default", "murmur2_random")
 _UNIFORM_STICKY: Final = "uniform_sticky"
-_OTHER_NAMES: Final = {
+_PARTITIONER_ALIASES: Final = {
     f"{_JAVA_PREFIX}RoundRobinPartitioner": "round_robin",
     f"{_JAVA_PREFIX}UniformStickyPartitioner": _UNIFORM_STICKY,
     f"{_JAVA_PREFIX}internals.DefaultPartitioner": "default",
     "roundrobin": "round_robin",
 }
-PARTITIONERS: Final = (*_BUILT_IN, _UNIFORM_STICKY, *_FUNCTIONS)
+PARTITIONERS: Final = (*_BUILT_IN_PARTITIONERS, _UNIFORM_STICKY, *_PARTITIONER_FACTORIES)
 
 
-class PartitionChoice(NamedTuple):
+class ConfiguredPartitioner(NamedTuple):
     """The partitioner in the settings of a producer.
 
     Attributes:
@@ -135,7 +135,7 @@ class PartitionChoice(NamedTuple):
     def choose(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
     ) -> int:
-        """Call the function. Return a partition, or ``STICKY``.
+        """Call the function. Return a partition, or ``STICKY_PARTITION``.
 
         Raises:
             EncodeError: the function raises an exception, or returns a number that is not a partition of the topic.
@@ -146,17 +146,17 @@ class PartitionChoice(NamedTuple):
         except Exception as error:
             raise EncodeError(f"partitioner {self.name} raised {error!r} for a record of topic {topic}") from error
         if number is None:
-            return STICKY
+            return STICKY_PARTITION
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < partitions:
             expectation = f"a number from 0 to {partitions - 1}, or None for the sticky partition"
             raise EncodeError(f"partitioner {self.name} returned {number!r} for topic {topic}; expected {expectation}")
         return number.__index__()
 
 
-DEFAULT_PARTITIONER: Final = PartitionChoice()
+DEFAULT_PARTITIONER: Final = ConfiguredPartitioner()
 
 
-def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: bool) -> PartitionChoice:
+def configure_partitioner(partitioner: str | Partitioner | None, *, ignores_keys: bool) -> ConfiguredPartitioner:
     """Return the partitioner of the settings ``partitioner`` and ``partitioner_ignore_keys``.
 
     Args:
@@ -168,19 +168,19 @@ def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: boo
         OptionError: the name is unknown, or the function cannot be called with a partitioner's arguments.
     """
     if callable(partitioner):
-        return PartitionChoice(_check_signature(partitioner), partitioner)
-    name = "default" if not partitioner else _OTHER_NAMES.get(partitioner, partitioner)
+        return ConfiguredPartitioner(_check_signature(partitioner), partitioner)
+    name = "default" if not partitioner else _PARTITIONER_ALIASES.get(partitioner, partitioner)
     if ":" in name:
         function = load_object("partitioner", name)
         _check_signature(function)
-        return PartitionChoice(name, function)
+        return ConfiguredPartitioner(name, function)
     if name not in PARTITIONERS:
         partitioner_names = ", ".join(PARTITIONERS)
         reason = f"partitioner is {partitioner!r}; expected a function, module:function, or one of {partitioner_names}"
         raise OptionError(f"{reason} (Java classes other than Kafka's own cannot run here)")
-    if name in _FUNCTIONS:
-        return PartitionChoice(name, _FUNCTIONS[name]())
-    return PartitionChoice(name, None, ignores_keys or name == _UNIFORM_STICKY)
+    if name in _PARTITIONER_FACTORIES:
+        return ConfiguredPartitioner(name, _PARTITIONER_FACTORIES[name]())
+    return ConfiguredPartitioner(name, None, ignores_keys or name == _UNIFORM_STICKY)
 
 
 def _check_signature(function: Any) -> str:
@@ -198,10 +198,10 @@ def _check_signature(function: Any) -> str:
     return name
 
 
-def queue_weights(lengths: Sequence[int]) -> list[int]:
+def weigh_queues(lengths: Sequence[int]) -> list[int]:
     """Return the weight of each partition by the number of batches in its queue: shorter queues weigh more (KIP-794).
 
-    >>> queue_weights([0, 3, 1])
+    >>> weigh_queues([0, 3, 1])
     [4, 1, 3]
     """
     longest = max(lengths, default=0)
@@ -212,4 +212,4 @@ def choose_by_queue(partitions: Sequence[int], lengths: Sequence[int], generator
     """Return one of the partitions at random, by the weights of their queues."""
     if not any(lengths):
         return generator.choice(partitions)
-    return generator.choices(partitions, cum_weights=list(accumulate(queue_weights(lengths))))[0]
+    return generator.choices(partitions, cum_weights=list(accumulate(weigh_queues(lengths))))[0]

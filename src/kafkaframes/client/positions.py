@@ -41,12 +41,12 @@ NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
 _DAMAGE_BACKOFF_ATTEMPT: Final = 5  # a retry reads the same bytes
-_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
-_NEXT_VERSION: Final = count(1).__next__  # versions are unique, also if a partition is assigned again
-_UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST}
+_NEXT_STATE_VERSION: Final = count(1).__next__  # versions are unique, also if a partition is assigned again
+_UNKNOWN_TOPIC_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-class Step(Enum):
+class PartitionStep(Enum):
     """The next step of a partition. The value describes what it waits for."""
 
     COMMITTED = "its committed offset"
@@ -96,7 +96,7 @@ class BatchBuffer(Protocol):
         """Return no more records."""
 
 
-class FetchAnswer(NamedTuple):
+class PartitionFetchResponse(NamedTuple):
     """One partition of a Fetch response.
 
     Attributes:
@@ -134,11 +134,11 @@ class PartitionState:
 
     partition: TopicPartition
     ownership: Ownership
-    step: Step
+    step: PartitionStep
     max_bytes: int
     offset: int = NO_OFFSET
     epoch: int = NO_EPOCH
-    version: int = field(default_factory=_NEXT_VERSION)
+    version: int = field(default_factory=_NEXT_STATE_VERSION)
     requested_version: int = -1
     reset_timestamp: int = LATEST
     end: int | None = None
@@ -165,7 +165,7 @@ class PartitionState:
     @property
     def has_offset(self) -> bool:
         """Whether the position is an offset."""
-        return self.step in (Step.FETCH, Step.VALIDATE)
+        return self.step in (PartitionStep.FETCH, PartitionStep.VALIDATE)
 
     @property
     def position(self) -> int:
@@ -173,7 +173,7 @@ class PartitionState:
         for entry in self.buffer:
             if not entry.is_empty:
                 return entry.position
-        return self._after_buffer[0]
+        return self._position_after_buffer[0]
 
     @property
     def position_and_epoch(self) -> tuple[int, int]:
@@ -183,7 +183,7 @@ class PartitionState:
             epoch = entry.last_epoch(epoch)
             if not entry.is_empty:
                 return entry.position, epoch
-        return self._after_buffer
+        return self._position_after_buffer
 
     def hold_position(self) -> tuple[int, int]:
         """End the caller's iteration, and return the position and the leader epoch of the record before it."""
@@ -194,10 +194,10 @@ class PartitionState:
     @property
     def fetch_offset(self) -> int:
         """The offset to fetch from next."""
-        return self._after_buffer[0]
+        return self._position_after_buffer[0]
 
     @property
-    def _after_buffer(self) -> tuple[int, int]:
+    def _position_after_buffer(self) -> tuple[int, int]:
         if not self.buffer:
             return self.offset, self.epoch
         return self.buffer[-1].next_offset, self.buffer[-1].leader_epoch
@@ -205,23 +205,28 @@ class PartitionState:
     @property
     def is_selected(self) -> bool:
         """Whether to fetch more. At most one buffer may exist, and the caller must have started to read it."""
-        if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or self.is_requested:
+        if (
+            self.ownership is not Ownership.OWNED
+            or self.step is not PartitionStep.FETCH
+            or self.is_paused
+            or self.is_requested
+        ):
             return False
         if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):
             return False
         return self.end is None or self.fetch_offset < self.end
 
-    def move(self, step: Step, offset: int = NO_OFFSET, epoch: int = NO_EPOCH) -> None:
+    def move_position(self, step: PartitionStep, offset: int = NO_OFFSET, epoch: int = NO_EPOCH) -> None:
         """Change the position, and drop buffered batches."""
         for entry in self.buffer:
             entry.stop()
         self.buffer.clear()
         self.step, self.offset, self.epoch = step, offset, epoch
-        self.version = _NEXT_VERSION()
+        self.version = _NEXT_STATE_VERSION()
         self.failures, self.not_before, self.error = 0, 0.0, None
         self.replica_until = 0.0
 
-    def release_read(self) -> None:
+    def release_read_buffer(self) -> None:
         """Drop buffered batches that were read completely."""
         while self.buffer and self.buffer[0].is_empty:
             entry = self.buffer.popleft()
@@ -296,14 +301,14 @@ class Positions:
             offset: first offset to read; None to look it up.
             topic_id: topic id, if the group assigns partitions by id.
         """
-        state = PartitionState(partition, ownership, Step.FETCH, self._max_bytes, topic_id=topic_id)
+        state = PartitionState(partition, ownership, PartitionStep.FETCH, self._max_bytes, topic_id=topic_id)
         state.is_assigned_by_id = topic_id != NIL_UUID
         if offset is not None:
             state.offset = offset
         elif self._has_group:
-            state.step = Step.COMMITTED
+            state.step = PartitionStep.COMMITTED
         else:
-            self._reset(state, f"{partition} has no offset to begin from")
+            self._reset_position(state, f"{partition} has no offset to begin from")
         self.states[partition] = state
         self._may_have_new = True
         return state
@@ -312,12 +317,12 @@ class Positions:
         """Remove a partition, and return no more of its records."""
         state = self.states.pop(partition, None)
         if state is not None:
-            state.move(state.step, *state.hold_position())
+            state.move_position(state.step, *state.hold_position())
         return state
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset."""
-        self.states[partition].move(Step.FETCH, offset)
+        self.states[partition].move_position(PartitionStep.FETCH, offset)
 
     def raise_later(self, error: Exception) -> None:
         """Raise an error in the next poll. An error that is already queued is not added again."""
@@ -328,7 +333,7 @@ class Positions:
         """Return the error of a partition that requires a seek; None if no partition does."""
         if not self._may_be_stuck:
             return None
-        stuck = [state for state in self.states.values() if state.step is Step.STUCK]
+        stuck = [state for state in self.states.values() if state.step is PartitionStep.STUCK]
         self._may_be_stuck = bool(stuck)
         return next((state.error for state in stuck if state.ownership is not Ownership.PENDING), None)
 
@@ -356,27 +361,31 @@ class Positions:
 
     # -------------------------------------------------------------------------------------------------- requests
 
-    def requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
+    def next_requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
         """Return the requests to send now."""
-        due: list[PartitionState] = []
+        due_states: list[PartitionState] = []
         for state in self.states.values():
             if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
                 self._check_leader(state, cluster)
                 if state.not_before <= now and not state.is_requested:
-                    due.append(state)
+                    due_states.append(state)
         result: list[PositionRequest] = []
-        if committed_states := [state for state in due if state.step is Step.COMMITTED]:
-            result.append(FetchCommitted(_versions(committed_states)))
-        for node, states in self._by_leader([state for state in due if state.step is Step.RESET], cluster):
+        if committed_states := [state for state in due_states if state.step is PartitionStep.COMMITTED]:
+            result.append(FetchCommitted(_versions_of(committed_states)))
+        for node, states in self._group_by_leader(
+            [state for state in due_states if state.step is PartitionStep.RESET], cluster
+        ):
             timestamps = {state.partition: state.reset_timestamp for state in states}
-            result.append(ListOffsets(node, _versions(states), timestamps))
-        for node, states in self._by_leader([state for state in due if state.step is Step.VALIDATE], cluster):
+            result.append(ListOffsets(node, _versions_of(states), timestamps))
+        for node, states in self._group_by_leader(
+            [state for state in due_states if state.step is PartitionStep.VALIDATE], cluster
+        ):
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
-            result.append(FetchEpochEnds(node, _versions(states), epochs))
-        for node, states in self._by_replica([state for state in due if state.is_selected], now, cluster):
+            result.append(FetchEpochEnds(node, _versions_of(states), epochs))
+        for node, states in self._group_by_replica([state for state in due_states if state.is_selected], now, cluster):
             if node.node_id not in self.busy_nodes:
                 self.busy_nodes.add(node.node_id)
-                result.append(FetchRecords(node, _versions(states)))
+                result.append(FetchRecords(node, _versions_of(states)))
         return result
 
     def next_time(self, now: float) -> float | None:
@@ -384,7 +393,9 @@ class Positions:
         waits = (
             state.not_before
             for state in self.states.values()
-            if state.not_before > now and not state.is_requested and (state.step is not Step.FETCH or state.is_selected)
+            if state.not_before > now
+            and not state.is_requested
+            and (state.step is not PartitionStep.FETCH or state.is_selected)
         )
         return min(waits, default=None)
 
@@ -396,12 +407,12 @@ class Positions:
         if state.is_assigned_by_id:  # the group will revoke it
             return False
         is_recreated, state.topic_id = state.topic_id != NIL_UUID, topic_id
-        if is_recreated and state.step is Step.COMMITTED:
-            state.move(Step.COMMITTED)
+        if is_recreated and state.step is PartitionStep.COMMITTED:
+            state.move_position(PartitionStep.COMMITTED)
         elif is_recreated:
             state.hold_position()
             state.leader = None
-            self._reset(state, f"topic {state.partition.topic} was deleted and created again")
+            self._reset_position(state, f"topic {state.partition.topic} was deleted and created again")
         return True
 
     def _check_leader(self, state: PartitionState, cluster: Cluster) -> None:
@@ -421,9 +432,9 @@ class Positions:
         state.leader = leader
         if partition_metadata.leader_epoch >= 0:
             offset, epoch = state.hold_position()
-            state.move(Step.VALIDATE if epoch >= 0 else Step.FETCH, offset, epoch)
+            state.move_position(PartitionStep.VALIDATE if epoch >= 0 else PartitionStep.FETCH, offset, epoch)
 
-    def _by_leader(
+    def _group_by_leader(
         self, states: Iterable[PartitionState], cluster: Cluster
     ) -> Iterator[tuple[Node, list[PartitionState]]]:
         groups: dict[Node, list[PartitionState]] = {}
@@ -435,7 +446,7 @@ class Positions:
                 groups.setdefault(leader, []).append(state)
         yield from groups.items()
 
-    def _by_replica(
+    def _group_by_replica(
         self, states: Iterable[PartitionState], now: float, cluster: Cluster
     ) -> Iterator[tuple[Node, list[PartitionState]]]:
         """Group partitions by the node to fetch from: the preferred replica or the leader."""
@@ -455,39 +466,39 @@ class Positions:
 
     def process_committed(self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Process committed offsets. Partitions without one are reset."""
-        for state in self._current(request.versions):
+        for state in self._take_current_states(request.versions):
             entry = offsets.get(state.partition)
             if entry is None:
-                self._reset(state, f"the group has no committed offset of {state.partition}")
+                self._reset_position(state, f"the group has no committed offset of {state.partition}")
             else:
-                state.move(Step.FETCH, entry.offset, entry.leader_epoch)
+                state.move_position(PartitionStep.FETCH, entry.offset, entry.leader_epoch)
 
     def process_offsets(
         self, request: ListOffsets, answers: Mapping[TopicPartition, OffsetAndTimestamp | Exception], now: float
     ) -> None:
         """Process the offsets that a leader has looked up."""
-        for state in self._current(request.versions):
+        for state in self._take_current_states(request.versions):
             answer = answers.get(state.partition, NetworkError(f"the response has no result for {state.partition}"))
             if not isinstance(answer, Exception) and answer.offset < 0 and state.reset_timestamp >= 0:
-                self._reset_to(state, LATEST)  # all records are older than the timestamp of by_duration
+                self._reset_to_timestamp(state, LATEST)  # all records are older than the timestamp of by_duration
                 continue
             if not isinstance(answer, Exception) and answer.offset < 0:
                 answer = BrokerError(f"the leader of {state.partition} reports no first or last offset")
             if isinstance(answer, Exception):
                 self._retry_later(state, answer, now)
             else:
-                state.move(Step.FETCH, answer.offset, answer.leader_epoch)
+                state.move_position(PartitionStep.FETCH, answer.offset, answer.leader_epoch)
 
     def process_epoch_ends(
         self, request: FetchEpochEnds, answers: Mapping[TopicPartition, EpochEnd | Exception | None], now: float
     ) -> None:
         """Process the end offsets of epochs; None if a leader does not report them (before OffsetForLeaderEpoch 3)."""
-        for state in self._current(request.versions):
+        for state in self._take_current_states(request.versions):
             answer = answers.get(state.partition, NetworkError(f"the response has no result for {state.partition}"))
             if isinstance(answer, Exception):
                 self._retry_later(state, answer, now)
             elif answer is None:
-                state.move(Step.FETCH, state.offset, state.epoch)
+                state.move_position(PartitionStep.FETCH, state.offset, state.epoch)
             else:
                 self._compare_epoch_end(state, answer)
 
@@ -495,24 +506,28 @@ class Positions:
         """Compare the position with the end of its epoch."""
         partition, offset, epoch = state.partition, state.offset, state.epoch
         if answer.end_offset < 0 or answer.epoch < 0:
-            self._reset(state, f"{partition} was truncated: its leader has no record of epoch {epoch} or before")
+            self._reset_position(
+                state, f"{partition} was truncated: its leader has no record of epoch {epoch} or before"
+            )
         elif answer.end_offset >= offset:
-            state.move(Step.FETCH, offset, epoch)
+            state.move_position(PartitionStep.FETCH, offset, epoch)
         elif self._reset_timestamp() is not None:
-            state.move(Step.FETCH, answer.end_offset, answer.epoch)
+            state.move_position(PartitionStep.FETCH, answer.end_offset, answer.epoch)
         else:
             reason = f"{partition} was truncated: the position is {offset}, the log diverges at {answer.end_offset}"
             self._mark_stuck(state, reason)
 
-    def process_fetch(self, request: FetchRecords, answers: Mapping[TopicPartition, FetchAnswer], now: float) -> None:
+    def process_fetch(
+        self, request: FetchRecords, answers: Mapping[TopicPartition, PartitionFetchResponse], now: float
+    ) -> None:
         """Process a Fetch response. Partitions that it omits have no new data."""
         self.busy_nodes.discard(request.node.node_id)
-        for state in self._current(request.versions):
+        for state in self._take_current_states(request.versions):
             answer = answers.get(state.partition)
             if answer is not None:
-                self._process_answer(state, answer, now)
+                self._process_partition(state, answer, now)
 
-    def _process_answer(self, state: PartitionState, answer: FetchAnswer, now: float) -> None:
+    def _process_partition(self, state: PartitionState, answer: PartitionFetchResponse, now: float) -> None:
         if answer.error is not None:
             self._process_error(state, answer.error, now)
             return
@@ -543,7 +558,7 @@ class Positions:
             state.not_before = now + self._backoff_s(0)
             is_read = state.position == state.fetch_offset
             if is_read and not is_replica:  # a follower may lag, so only an error of the leader is final
-                self._reset(state, f"{state.partition} has no offset {state.fetch_offset}")
+                self._reset_position(state, f"{state.partition} has no offset {state.fetch_offset}")
         elif isinstance(error, CorruptRecordError) or code == ErrorCode.CORRUPT_MESSAGE:  # a retry reads the same bytes
             self.raise_later(error)
             state.not_before = now + self._backoff_s(_DAMAGE_BACKOFF_ATTEMPT)
@@ -554,7 +569,7 @@ class Positions:
         """Process the failure of a whole request."""
         if isinstance(request, FetchRecords):
             self.busy_nodes.discard(request.node.node_id)
-        for state in self._current(request.versions):
+        for state in self._take_current_states(request.versions):
             self._retry_later(state, error, now)
 
     def _retry_later(self, state: PartitionState, error: Exception, now: float) -> None:
@@ -564,11 +579,11 @@ class Positions:
         state.replica_until = 0.0  # back to the leader
         state.error = error
         code = error.code if isinstance(error, BrokerError) else None
-        if code in _UNKNOWN_TOPIC:
+        if code in _UNKNOWN_TOPIC_ERRORS:
             self._report_unknown(state, error, now)
         elif not is_retriable(error):
             self.raise_later(error)
-        if state.step is not Step.COMMITTED:
+        if state.step is not PartitionStep.COMMITTED:
             self.stale_topics.add(state.partition.topic)
 
     def process_metadata(self, cluster: Cluster, now: float) -> None:
@@ -578,7 +593,7 @@ class Positions:
             if topic is None or not topic.error:
                 continue
             error = broker_error(topic.error, f"topic {topic.name}")
-            if topic.error in _UNKNOWN_TOPIC:
+            if topic.error in _UNKNOWN_TOPIC_ERRORS:
                 self._report_unknown(state, error, now)
             elif not is_retriable(error):
                 self.raise_later(error)
@@ -597,31 +612,31 @@ class Positions:
         state.unknown_since = None
         return True
 
-    def _reset(self, state: PartitionState, reason: str) -> None:
+    def _reset_position(self, state: PartitionState, reason: str) -> None:
         """Reset the position according to ``auto_offset_reset``. With ``none``, the partition is stuck until a seek."""
         timestamp = self._reset_timestamp()
         if timestamp is None:
             self._mark_stuck(state, reason)
         else:
-            self._reset_to(state, timestamp)
+            self._reset_to_timestamp(state, timestamp)
 
     def _reset_timestamp(self) -> int | None:
         """Return the timestamp of the reset policy, which may be a special one; None for the policy ``none``."""
         if self._reset_time_ms is not None:
             return self._reset_time_ms()
-        return _RESETS.get(self._reset_policy)
+        return _RESET_TIMESTAMPS.get(self._reset_policy)
 
-    def _reset_to(self, state: PartitionState, timestamp: int) -> None:
+    def _reset_to_timestamp(self, state: PartitionState, timestamp: int) -> None:
         not_before = state.not_before
-        state.move(Step.RESET, state.position)
+        state.move_position(PartitionStep.RESET, state.position)
         state.reset_timestamp, state.not_before = timestamp, not_before
 
     def _mark_stuck(self, state: PartitionState, reason: str) -> None:
-        state.move(Step.STUCK, state.position)
+        state.move_position(PartitionStep.STUCK, state.position)
         self._may_be_stuck = True
         state.error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
 
-    def _current(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
+    def _take_current_states(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
         """Return the partitions that have kept their position since the request, and clear their request."""
         states = [self.states[entry] for entry in versions if entry in self.states]
         current = [state for state in states if state.version == versions[state.partition]]
@@ -630,7 +645,7 @@ class Positions:
         return current
 
 
-def _versions(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
+def _versions_of(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
     versions = {}
     for state in states:
         state.requested_version = state.version
@@ -641,5 +656,5 @@ def _versions(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
 def _is_read(state: PartitionState, entry: BatchBuffer) -> bool:
     """Return whether buffered batches were read completely, and drop them if so."""
     if entry.is_empty:
-        state.release_read()
+        state.release_read_buffer()
     return entry not in state.buffer

@@ -20,20 +20,20 @@ import pyarrow as pa
 
 from kafkaframes.client.accumulator import Accumulator, OpenBatch
 from kafkaframes.client.batches import (
-    NOT_STAMPED,
+    NO_STAMP,
     Batch,
-    Delivery,
+    BatchDelivery,
+    BatchStamp,
     PartResult,
     ProducerIdentity,
     RecordMetadata,
-    Stamp,
     WrittenBatches,
-    iterate_batches,
+    split_batches,
 )
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.interceptors import PRODUCER_HOOKS, Acknowledgement, Interceptors, producer_record
-from kafkaframes.client.loop import background, cancel_tasks, wait_for_event, warn_unclosed
+from kafkaframes.client.interceptors import PRODUCER_HOOKS, AcknowledgementCallback, Interceptors, producer_record
+from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -42,7 +42,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
 )
 from kafkaframes.client.metrics import MetricName, measure_ns
-from kafkaframes.client.partitioners import partition_choice
+from kafkaframes.client.partitioners import configure_partitioner
 from kafkaframes.client.producer_records import (
     CheckedRecord,
     Headers,
@@ -57,7 +57,7 @@ from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadRes
 from kafkaframes.client.sender import Sender, accepts_format
 from kafkaframes.client.settings import ProducerSettings, merge_options
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
-from kafkaframes.client.transactions import Transactions
+from kafkaframes.client.transactions import TransactionManager
 from kafkaframes.errors import (
     BrokerError,
     EncodeError,
@@ -82,7 +82,7 @@ Result = TypeVar("Result")
 _MIN_VERSION_BY_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
 
 
-class TransactionRefused(Exception):  # noqa: N818
+class PartitionRefusedError(Exception):
     """The error of a partition that cannot be added to the transaction. The record's future raises it, not ``send``."""
 
     def __init__(self, reason: KafkaframesError) -> None:
@@ -113,8 +113,8 @@ class AsyncProducer(TelemetryMethods):
         self._context = self._cluster.context
         self._drain_event = asyncio.Event()
         settings = self.settings
-        self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
-        self._interceptors = Interceptors.load(settings.interceptors, PRODUCER_HOOKS)
+        self._partitioner = configure_partitioner(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
+        self._interceptors = Interceptors.load_interceptors(settings.interceptors, PRODUCER_HOOKS)
         self._accumulator = Accumulator(
             settings, self._cluster.cluster, wake=self._drain_event.set, partitioner=self._partitioner
         )
@@ -125,7 +125,7 @@ class AsyncProducer(TelemetryMethods):
         self._is_started = self._is_closed = False
         self._starting = asyncio.Lock()
         self._queueing = asyncio.Lock()  # keeps tables in the order of the calls
-        self._transactions = Transactions(self._cluster, self._sender, self.settings)
+        self._transactions = TransactionManager(self._cluster, self._sender, self.settings)
         self._accumulator.may_open = self._transactions.has_partition
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
 
@@ -144,11 +144,11 @@ class AsyncProducer(TelemetryMethods):
             BrokerError: a broker rejects the client, its transactional id or its principal.
             OptionError: the broker does not support ``record_format``, idempotence or transactions.
         """
-        self._context.check()
+        self._context.check_context()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if not self._is_started:
-            await self._wait_at_most(self._start_once(), "the producer's start")
+            await self._wait_up_to_max_block(self._start_once(), "the producer's start")
 
     async def _start_once(self) -> None:
         async with self._starting:
@@ -157,7 +157,7 @@ class AsyncProducer(TelemetryMethods):
 
     async def _start(self) -> None:
         limit_ms = max(self.settings.max_block_ms, self.settings.default_api_timeout_ms)
-        connection = await self._cluster.retry(self._cluster.any_connection, timeout_ms=limit_ms)
+        connection = await self._cluster.retry_step(self._cluster.get_any_connection, timeout_ms=limit_ms)
         produce_versions = connection.ranges.get(PRODUCE, Versions.NONE)
         max_format = (
             2
@@ -183,7 +183,7 @@ class AsyncProducer(TelemetryMethods):
             with self._measure_transaction("txn-init"):
                 await self._transactions.init_producer_id()
         self._sender.start()
-        self._drain_task = background(self._drain_loop())
+        self._drain_task = start_background_task(self._run_drain_loop())
         self._is_started = True
 
     def __del__(self) -> None:
@@ -198,7 +198,7 @@ class AsyncProducer(TelemetryMethods):
             timeout_ms: longest wait for results, in milliseconds. Records without a result then fail. None waits
                 without limit.
         """
-        self._context.check()
+        self._context.check_context()
         self._is_closed = True
         try:
             if flush:
@@ -245,38 +245,38 @@ class AsyncProducer(TelemetryMethods):
             EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
             NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
         """
-        self._context.check()
+        self._context.check_context()
         record = check_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         if self._interceptors is None:
-            return await self._send(record, None)
-        record, acknowledgement = self._intercept(self._interceptors, record, timestamp_ms, None)
+            return await self._send_record(record, None)
+        record, acknowledgement = self._intercept_record(self._interceptors, record, timestamp_ms, None)
         try:
-            return await self._send(record, acknowledgement)
+            return await self._send_record(record, acknowledgement)
         except BaseException as error:
             acknowledgement.acknowledge(error)
             raise
 
-    def _intercept(
+    def _intercept_record(
         self,
         interceptors: Interceptors,
         record: CheckedRecord,
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
-    ) -> tuple[CheckedRecord, Acknowledgement]:
+    ) -> tuple[CheckedRecord, AcknowledgementCallback]:
         """Return the record that interceptors send instead of this one, and the call for its result."""
         max_request_size = self.settings.max_request_size
         result = interceptors.on_send(producer_record(record, timestamp_ms), max_request_size)
-        return check_record(*result, max_request_size), Acknowledgement(interceptors, result, on_delivery)
+        return check_record(*result, max_request_size), AcknowledgementCallback(interceptors, result, on_delivery)
 
-    async def _send(
-        self, record: CheckedRecord, acknowledgement: Acknowledgement | None
+    async def _send_record(
+        self, record: CheckedRecord, acknowledgement: AcknowledgementCallback | None
     ) -> asyncio.Future[RecordMetadata]:
         if record[4] is None and self._partitioner.function is not None:
             record = await self._choose_partition(record)
         while (future := self._accumulator.add(record, on_delivery=acknowledgement)) is None:
             try:
-                await self._prepare(record)
-            except TransactionRefused as error:
+                await self._prepare_send(record)
+            except PartitionRefusedError as error:
                 future = asyncio.get_running_loop().create_future()
                 future.set_exception(error.reason)
                 if acknowledgement is not None:
@@ -292,20 +292,22 @@ class AsyncProducer(TelemetryMethods):
         return partitioned_record
 
     async def _load_topic_in_time(self, topic: str) -> None:
-        await self._wait_at_most(self._load_topic(topic), f"a record of topic {topic}")
+        await self._wait_up_to_max_block(self._load_topic(topic), f"a record of topic {topic}")
 
     async def _load_topic(self, topic: str) -> None:
         """Start the producer, and wait for the metadata of a topic."""
         await self.start()
         with measure_ns(self._cluster.metrics.client["metadata-wait"]):
-            await self._cluster.topic(topic, create=True)
+            await self._cluster.ensure_topic(topic, create=True)
         self._accumulator.update_topic(topic)
 
-    async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
+    async def _prepare_send(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
         """Wait for the start, the metadata, the memory or the transaction that a record needs before it is added."""
-        await self._wait_at_most(self._wait_until_sendable(record, is_in_callback), f"a record of topic {record[0]}")
+        await self._wait_up_to_max_block(
+            self._wait_until_sendable(record, is_in_callback), f"a record of topic {record[0]}"
+        )
 
-    async def _wait_at_most(self, wait: Coroutine[Any, Any, Result], action: str) -> Result:
+    async def _wait_up_to_max_block(self, wait: Coroutine[Any, Any, Result], action: str) -> Result:
         """Wait for a start, metadata or memory, for at most ``max_block_ms``.
 
         Raises:
@@ -317,7 +319,7 @@ class AsyncProducer(TelemetryMethods):
             async with asyncio.timeout(limit_ms / 1000):
                 return await wait
         except TimeoutError:
-            cause = self._cluster.unreachable.describe() or str(self._cluster.last_error or "")
+            cause = self._cluster.unreachable.describe_failures() or str(self._cluster.last_error or "")
             if not cause and self._accumulator.callback_bytes:
                 size = self._accumulator.callback_bytes
                 cause = f"{size} bytes of `buffer_memory` belong to records with an `on_delivery` that has not returned"
@@ -331,7 +333,7 @@ class AsyncProducer(TelemetryMethods):
             raise EncodeError(f"record format {self._format} has no headers")
         await self._load_topic(topic)
         await self._wait_for_memory(size, is_in_callback=is_in_callback)
-        target = self._accumulator.target(topic, key, partition)
+        target = self._accumulator.find_target(topic, key, partition)
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
             reason = f"topic {topic} has no partition {partition}, it has {count}"
@@ -340,7 +342,7 @@ class AsyncProducer(TelemetryMethods):
             await self._transactions.before_batch(target)
         except KafkaframesError as error:
             self._transactions.fail_transaction(error)
-            raise TransactionRefused(error) from None
+            raise PartitionRefusedError(error) from None
 
     async def send_and_wait(
         self,
@@ -367,55 +369,55 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: no response in time. ``MaybeWrittenError`` means that the record may be in the log.
         """
         future = await self.send(topic, value, key, headers, partition, timestamp_ms)
-        self._accumulator.end_linger()
+        self._accumulator.end_linger_time()
         return await future
 
-    async def _drain_loop(self) -> None:
+    async def _run_drain_loop(self) -> None:
         """Build batches that are full or older than ``linger_ms``, until this task is cancelled."""
         try:
             while True:
                 self._drain_event.clear()
                 now = time.monotonic()
-                open_batches, due = self._accumulator.drain(now)
-                self._build(open_batches)
-                await wait_for_event(self._drain_event, None if due is None else max(due - now, 0.0))
+                open_batches, due_time = self._accumulator.drain(now)
+                self._build_open_batches(open_batches)
+                await wait_for_event(self._drain_event, None if due_time is None else max(due_time - now, 0.0))
         finally:
             self._drop_open_batches(NetworkError("the producer was closed before this was sent"))
 
-    def _build_all(self) -> None:
+    def _build_all_open_batches(self) -> None:
         """Build batches of all added records."""
-        self._build(self._accumulator.drain(None)[0])
+        self._build_open_batches(self._accumulator.drain(None)[0])
 
-    def _build(self, open_batches: list[OpenBatch]) -> None:
+    def _build_open_batches(self, open_batches: list[OpenBatch]) -> None:
         """Build batches and queue them at once, to keep the order of the records."""
         try:
-            batches = self._encode(open_batches) if open_batches else []
+            batches = self._encode_open_batches(open_batches) if open_batches else []
         except Exception as error:
             if len(open_batches) > 1:  # only the invalid records fail
                 for open_batch in open_batches:
-                    self._build([open_batch])
+                    self._build_open_batches([open_batch])
                 return
             self._transactions.fail_transaction(error)
-            open_batches[0].results.fail(error)
+            open_batches[0].results.set_error(error)
             return
         for open_batch, data in zip(open_batches, batches, strict=True):
             if isinstance(open_batch.results, ThreadResults):
                 open_batch.results.size_bytes = open_batch.size
-                open_batch.results.hold_memory = self._hold_for_callbacks
+                open_batch.results.hold_memory = self._add_callback_bytes
             results = self._queue_batch(open_batch.target, data, len(open_batch.keys)).delivery.results
             results.add_done_callback(partial(pass_results, open_batch.results))
 
-    def _hold_for_callbacks(self, size: int) -> None:
+    def _add_callback_bytes(self, size: int) -> None:
         """Count the memory of records as used while their ``on_delivery`` waits or runs; a negative size releases it.
 
         ``send`` therefore waits for a slow ``on_delivery``, and the number of pending calls is bounded. The thread of
         the callbacks calls this method to release memory.
         """
-        self._accumulator.hold_for_callbacks(size)
+        self._accumulator.add_callback_bytes(size)
         if size < 0:
             self._call_on_loop(self._sender.release_space)
 
-    def _encode(self, open_batches: list[OpenBatch]) -> list[bytes]:
+    def _encode_open_batches(self, open_batches: list[OpenBatch]) -> list[bytes]:
         """Encode batches together, because most of the time of small batches is Python's overhead."""
         settings, record_format = self.settings, self._format
         assert record_format is not None
@@ -495,36 +497,38 @@ class AsyncProducer(TelemetryMethods):
                     error if isinstance(error, Exception) else KafkaframesError(repr(error))
                 )
                 raise
-        return to_result_table(batches, await results_of(batches))
+        return to_result_table(batches, await wait_for_results(batches))
 
     async def _queue_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
         """Build a table's batches and queue them."""
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
-        await self._wait_at_most(self._load_topics(topics), f"a table of topic {', '.join(topics)}")
+        await self._wait_up_to_max_block(self._load_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
         for name in topics:
             self._accumulator.update_topic(name)
-        for target, rows in route_rows(whole, topics, self._row_partitioner(topics)):
-            await self._wait_at_most(self._transactions.before_batch(target), f"a table of topic {target.topic}")
+        for target, rows in route_rows(whole, topics, self._create_row_partitioner(topics)):
+            await self._wait_up_to_max_block(
+                self._transactions.before_batch(target), f"a table of topic {target.topic}"
+            )
             for data, count, stamp in self._build_batches(
                 target.topic, rows, self._sender.sequencer.next_stamp(target)
             ):
-                batches.append(await self._enqueue(target, data, count, stamp))
+                batches.append(await self._wait_and_queue_batch(target, data, count, stamp))
         return batches
 
-    def _row_partitioner(self, topics: list[str]) -> RowPartitioner:
+    def _create_row_partitioner(self, topics: list[str]) -> RowPartitioner:
         return RowPartitioner(
-            self._partitioner, self._cluster.cluster, self._accumulator.sticky_partitions, self._batch_bytes(topics)
+            self._partitioner, self._cluster.cluster, self._accumulator.sticky_partitions, self._max_batch_bytes(topics)
         )
 
     async def _load_topics(self, topics: list[str]) -> None:
         for name in topics:
-            await self._cluster.topic(name, create=True)
+            await self._cluster.ensure_topic(name, create=True)
 
-    def _batch_bytes(self, topics: list[str]) -> int:
+    def _max_batch_bytes(self, topics: list[str]) -> int:
         """Return the size of the largest batch of these topics, in bytes."""
         now = time.monotonic()
         limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
@@ -550,19 +554,21 @@ class AsyncProducer(TelemetryMethods):
         """
         if self._interceptors is not None:
             remedy = "use `send` or `send_arrow`"
-            self._interceptors.reject_bytes("send_batches()", remedy, "on_send", "on_acknowledgement")
+            self._interceptors.reject_raw_batches("send_batches()", remedy, "on_send", "on_acknowledgement")
         target = to_partition(partition)
         await self.start()
-        batches = [await self._enqueue(target, batch, count) for batch, count in iterate_batches(data)]
-        results = await results_of(batches)
+        batches = [await self._wait_and_queue_batch(target, batch, count) for batch, count in split_batches(data)]
+        results = await wait_for_results(batches)
         divided_count = sum(batch.delivery.is_divided for batch in batches)
         return WrittenBatches([parts[0].base_offset for parts in results], divided_count=divided_count)
 
-    def _build_batches(self, topic: str, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
+    def _build_batches(
+        self, topic: str, rows: pa.RecordBatch, stamp: BatchStamp
+    ) -> Iterator[tuple[bytes, int, BatchStamp]]:
         """Build batches, or message sets of about the batch size (formats 0 and 1), each with its number of records."""
         assert self._format is not None
         settings = self.settings
-        codec, level, size = settings.compression_type, settings.compression_level, self._batch_bytes([topic])
+        codec, level, size = settings.compression_type, settings.compression_level, self._max_batch_bytes([topic])
         if self._format == 2:
             fields = BatchFields(
                 producer_id=stamp.producer.producer_id,
@@ -584,9 +590,11 @@ class AsyncProducer(TelemetryMethods):
 
     # ------------------------------------------------------------------------------------------------------ common
 
-    async def _enqueue(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._wait_at_most(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
-        self._build_all()  # earlier records keep their order
+    async def _wait_and_queue_batch(
+        self, target: TopicPartition, data: bytes, count: int, stamp: BatchStamp = NO_STAMP
+    ) -> Batch:
+        await self._wait_up_to_max_block(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
+        self._build_all_open_batches()  # earlier records keep their order
         return self._queue_batch(target, data, count, stamp)
 
     async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:
@@ -596,11 +604,11 @@ class AsyncProducer(TelemetryMethods):
     async def _wait_for_memory(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until a batch or record fits into ``buffer_memory``. Added records are sent in the meantime."""
         if not self._sender.has_space(size, is_in_callback=is_in_callback):
-            self._build_all()
+            self._build_all_open_batches()
             await self._sender.wait_for_space(size, is_in_callback=is_in_callback)
 
-    def _queue_batch(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        delivery = Delivery(asyncio.get_running_loop().create_future(), count)
+    def _queue_batch(self, target: TopicPartition, data: bytes, count: int, stamp: BatchStamp = NO_STAMP) -> Batch:
+        delivery = BatchDelivery(asyncio.get_running_loop().create_future(), count)
         batch = Batch(target, data, count, time.monotonic(), delivery, header_stamp=stamp)
         self._sender.enqueue(batch)
         return batch
@@ -611,8 +619,8 @@ class AsyncProducer(TelemetryMethods):
             await self._flush()
 
     async def _flush(self) -> None:
-        self._context.check()
-        self._build_all()
+        self._context.check_context()
+        self._build_all_open_batches()
         async with self._queueing:  # tables wait for their turn in calls of their own
             pass
         await self._sender.flush()
@@ -628,7 +636,7 @@ class AsyncProducer(TelemetryMethods):
             NetworkError: no broker responds within ``max_block_ms``.
         """
         await self.start()
-        await self._wait_at_most(self._load_topics([topic]), f"a look-up of topic {topic}")
+        await self._wait_up_to_max_block(self._load_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
 
     def metrics(self) -> dict[MetricName, float]:
@@ -646,7 +654,7 @@ class AsyncProducer(TelemetryMethods):
         """
         await self.start()
         with contextlib.suppress(BrokerError):
-            await self._cluster.topic(topic)
+            await self._cluster.ensure_topic(topic)
         return self._cluster.cluster.topic_id(topic)
 
     # ------------------------------------------------------------------------------------------------ transactions
@@ -665,7 +673,7 @@ class AsyncProducer(TelemetryMethods):
         """
         await self.start()
         with self._measure_transaction("txn-begin"):
-            self._transactions.begin()
+            self._transactions.begin_transaction()
 
     async def commit_transaction(self) -> None:
         """Send the queued records, wait for their results, and commit the transaction.
@@ -677,7 +685,7 @@ class AsyncProducer(TelemetryMethods):
         """
         with self._measure_transaction("txn-commit"):
             await self._flush()
-            await self._transactions.end(commit=True)
+            await self._transactions.end_transaction(commit=True)
 
     async def abort_transaction(self) -> None:
         """Abort the transaction. Its queued records are dropped, and read_committed consumers never return its records.
@@ -686,14 +694,14 @@ class AsyncProducer(TelemetryMethods):
             OptionError: no transaction is open.
             BrokerError: the coordinator rejected the abort, or the producer was fenced.
         """
-        self._context.check()
+        self._context.check_context()
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_open_batches(reason)
-        self._sender.end_waiting(reason)
+        self._sender.fail_waiting_batches(reason)
         with self._measure_transaction("txn-abort"):
             await self._flush()  # tables that are queued belong to this transaction, not to the next
             await self._sender.wait_for_answers()  # a batch that is written after the abort would start a transaction
-            await self._transactions.end(commit=False)
+            await self._transactions.end_transaction(commit=False)
 
     async def send_offsets_to_transaction(
         self, offsets: PartitionMapping[CommittedOffset | int], group: GroupMember | str
@@ -722,7 +730,7 @@ class AsyncProducer(TelemetryMethods):
             yield
 
 
-async def results_of(batches: list[Batch]) -> list[list[PartResult]]:
+async def wait_for_results(batches: list[Batch]) -> list[list[PartResult]]:
     """Wait for all batches. Return the parts of each (one, unless it was divided), or raise the first error."""
     results = await asyncio.gather(*(batch.delivery.results for batch in batches))
     for part in chain.from_iterable(results):

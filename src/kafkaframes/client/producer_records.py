@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition, partitions_with_leader
-from kafkaframes.client.partitioners import PartitionChoice
+from kafkaframes.client.partitioners import ConfiguredPartitioner
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import add_timestamps, numbers, texts
 from kafkaframes.records.build import READER_COLUMNS
@@ -52,14 +52,14 @@ def check_record(
         raise EncodeError(f"topic is {_type_name(topic) if topic != '' else 'empty'}; expected a topic name")
     size = _OVERHEAD_BYTES
     if value is not None:
-        value = value if type(value) is bytes else bytes_of("value", value) or b""
+        value = value if type(value) is bytes else to_bytes("value", value) or b""
         size += len(value)
     if key is not None:
-        key = key if type(key) is bytes else bytes_of("key", key) or b""
+        key = key if type(key) is bytes else to_bytes("key", key) or b""
         size += len(key)
     pairs: Sequence[tuple[str, bytes | None]] = ()
     if headers is not None:
-        pairs = headers_of(headers)
+        pairs = to_header_pairs(headers)
         size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
     if partition is not None:
         partition = _check_integer("partition", partition, "a partition's number", 0, MAX_INT32)
@@ -72,10 +72,10 @@ def check_record(
     return topic, key, value, pairs, partition, timestamp, size
 
 
-def bytes_of(name: str, value: object) -> bytes | None:
+def to_bytes(name: str, value: object) -> bytes | None:
     """Return a key or value as bytes.
 
-    >>> bytes_of("key", "é"), bytes_of("key", bytearray(b"a")), bytes_of("key", None)
+    >>> to_bytes("key", "é"), to_bytes("key", bytearray(b"a")), to_bytes("key", None)
     (b'\\xc3\\xa9', b'a', None)
 
     Raises:
@@ -93,10 +93,10 @@ def bytes_of(name: str, value: object) -> bytes | None:
     raise EncodeError(f"{name} is {_type_name(value)}; expected bytes, text or None")
 
 
-def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
+def to_header_pairs(headers: Any) -> list[tuple[str, bytes | None]]:
     """Return headers as pairs of name and bytes.
 
-    >>> headers_of({"a": "1", "b": None}), headers_of([("a", b"1"), ("a", b"2")]), headers_of(None)
+    >>> to_header_pairs({"a": "1", "b": None}), to_header_pairs([("a", b"1"), ("a", b"2")]), to_header_pairs(None)
     ([('a', b'1'), ('b', None)], [('a', b'1'), ('a', b'2')], [])
 
     Raises:
@@ -107,13 +107,13 @@ def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
     if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
         raise EncodeError(f"headers is {_type_name(headers)}; expected a dict, or pairs of name and bytes")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [_header(pair) for pair in pairs]
+    return [_to_header_pair(pair) for pair in pairs]
 
 
-def _header(pair: object) -> tuple[str, bytes | None]:
+def _to_header_pair(pair: object) -> tuple[str, bytes | None]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
         raise EncodeError(f"headers has {pair!r:.80}; expected a pair of a name and bytes")
-    return pair[0], bytes_of(f"the value of {pair[0]!r:.80} in headers", pair[1])
+    return pair[0], to_bytes(f"the value of {pair[0]!r:.80} in headers", pair[1])
 
 
 def _check_integer(name: str, value: Any, expectation: str, minimum: int, maximum: int) -> int:
@@ -160,7 +160,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
     content = table.select([name for name in ("key", "value", "headers") if name in names])
     first_row = 0
     for batch in content.to_batches() if isinstance(content, pa.Table) else [content]:
-        sizes = record_sizes(rows_of(batch))
+        sizes = estimate_record_sizes(rows_of(batch))
         if sizes.max(initial=0) > max_request_size:
             row = int(np.flatnonzero(sizes > max_request_size)[0])
             reason = f"the record has about {sizes[row]} bytes; `max_request_size` is {max_request_size}"
@@ -168,7 +168,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
         first_row += batch.num_rows
 
 
-def record_sizes(rows: Rows) -> Int64s:
+def estimate_record_sizes(rows: Rows) -> Int64s:
     """Return the approximate size of each row in a batch, in bytes, computed as in ``check_record``."""
     sizes = _OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
     if len(rows.header_starts):
@@ -188,7 +188,7 @@ class RowPartitioner(NamedTuple):
         batch_bytes: largest size of a batch. A run has at least the rows of one batch.
     """
 
-    choice: PartitionChoice
+    choice: ConfiguredPartitioner
     cluster: Cluster
     sticky_partitions: Callable[[str, int], list[int]]
     batch_bytes: int
@@ -209,14 +209,14 @@ class RowPartitioner(NamedTuple):
                 f"row {invalid_row}: topic {topic} has no partition {partitions[invalid_row]}, it has {count}",
             )
         if self.choice.function is not None:
-            self._choose(topic, rows, partitions, count)
+            self._choose_partitions(topic, rows, partitions, count)
         self._distribute_rows(topic, partitions, rows.nbytes // self.batch_bytes)
         rows_with_time = add_timestamps(rows, int(time.time() * 1000))
         return [
             (TopicPartition(topic, number), part) for number, part in split_by_partition(rows_with_time, partitions)
         ]
 
-    def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
+    def _choose_partitions(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
         """Call the partitioner for each row that does not specify a partition."""
         names = rows.schema.names
         keys, values = (rows.column(name) if name in names else None for name in ("key", "value"))
@@ -225,7 +225,7 @@ class RowPartitioner(NamedTuple):
             key, value = (None if column is None else column[row].as_py() for column in (keys, values))
             try:
                 partitions[row] = self.choice.choose(
-                    topic, bytes_of("key", key), bytes_of("value", value), count, available
+                    topic, to_bytes("key", key), to_bytes("value", value), count, available
                 )
             except EncodeError as error:
                 raise error.within(row) from error.__cause__

@@ -21,7 +21,7 @@ Treatment = Literal["supported", "ignored", "rejected"]
 
 
 @dataclass(frozen=True)
-class Property:
+class JavaProperty:
     """A setting of Java's clients.
 
     Attributes:
@@ -38,7 +38,7 @@ class Property:
 
 
 SHARE_CONSUMER: Final = "share consumer"
-_CLIENTS: Final = {"c": "consumer", "p": "producer", "a": "admin", "s": SHARE_CONSUMER}
+_CLIENT_BY_LETTER: Final = {"c": "consumer", "p": "producer", "a": "admin", "s": SHARE_CONSUMER}
 # The names in Kafka 4.3.1's ConfigDefs, by the clients that take them, as its own classes printed them.
 _JAVA_NAMES: Final = {
     "cpa": """
@@ -106,7 +106,7 @@ _JAVA_NAMES: Final = {
         retries
     """,
 }
-_IGNORED: Final = {
+_IGNORED_PROPERTIES: Final = {
     "`metrics()` returns all metrics; JMX is not available": """
         metric.reporters metrics.recording.level auto.include.jmx.reporter statistics.interval.ms
     """,
@@ -166,7 +166,7 @@ _IGNORED: Final = {
     """,
     "sasl.oauthbearer.token.endpoint.url selects the method": "sasl.oauthbearer.method",
 }
-_REJECTED: Final = {
+_REJECTED_PROPERTIES: Final = {
     "keys and values are bytes or text; encode them before `send`, decode them after `poll`": """
         key.serializer value.serializer key.deserializer value.deserializer
     """,
@@ -201,7 +201,7 @@ _REJECTED: Final = {
     "the client stores a position when `poll` returns the record": "enable.auto.offset.store",
 }
 # Other names of settings: of librdkafka (confluent-kafka), of kafka-python, and of older Kafka releases.
-_OTHER_NAMES: Final = {
+_SETTING_ALIASES: Final = {
     "metadata.broker.list": "bootstrap_servers",
     "partitioner.class": "partitioner",
     "interceptor.classes": "interceptors",
@@ -235,7 +235,7 @@ _OTHER_NAMES: Final = {
     "socket.timeout.ms": "request_timeout_ms",
     "broker.version.fallback": "api_version",
 }
-_CODEC_OF_LEVEL: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
+_CODEC_BY_LEVEL_SETTING: Final = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 
 
 def _rows(table: Mapping[str, str]) -> dict[str, str]:
@@ -243,15 +243,15 @@ def _rows(table: Mapping[str, str]) -> dict[str, str]:
 
 
 @cache
-def java_properties() -> dict[str, Property]:
+def java_properties() -> dict[str, JavaProperty]:
     """Return the rows of all settings of Java's clients, by name."""
-    ignored_names, rejected_names, rows = _rows(_IGNORED), _rows(_REJECTED), {}
+    ignored_names, rejected_names, rows = _rows(_IGNORED_PROPERTIES), _rows(_REJECTED_PROPERTIES), {}
     for name, letters in _rows(_JAVA_NAMES).items():
         treatment: Treatment = (
             "ignored" if name in ignored_names else "rejected" if name in rejected_names else "supported"
         )
         reason = ignored_names.get(name) or rejected_names.get(name) or ""
-        rows[name] = Property(name, tuple(_CLIENTS[letter] for letter in letters), treatment, reason)
+        rows[name] = JavaProperty(name, tuple(_CLIENT_BY_LETTER[letter] for letter in letters), treatment, reason)
     return rows
 
 
@@ -274,15 +274,17 @@ def translate_options(options: Mapping[str, Any], names: Collection[str], client
 def map_options(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
     """Return the setting of each option, without options that have no effect here. See ``translate_options``."""
     keys: dict[str, str] = {}
-    codec = next((str(value) for name, value in options.items() if _key_of(name) == "compression_type"), "none")
+    codec = next(
+        (str(value) for name, value in options.items() if _to_setting_name(name) == "compression_type"), "none"
+    )
     for name, value in options.items():
-        key = _key_of(name)
-        if _CODEC_OF_LEVEL.get(_to_dotted(name), codec) != codec:
+        key = _to_setting_name(name)
+        if _CODEC_BY_LEVEL_SETTING.get(_to_dotted(name), codec) != codec:
             continue
         if key in names:
             keys[name] = key
         else:
-            _reject(name, key, value, names, client)
+            _reject_name(name, key, value, names, client)
     return keys
 
 
@@ -290,22 +292,22 @@ def _to_dotted(name: str) -> str:
     return name.replace("_", ".").replace("-", ".")
 
 
-def _key_of(name: str) -> str:
+def _to_setting_name(name: str) -> str:
     """Return the name of a setting in the form of this package's settings."""
-    return _OTHER_NAMES.get(_to_dotted(name)) or _to_dotted(name).replace(".", "_")
+    return _SETTING_ALIASES.get(_to_dotted(name)) or _to_dotted(name).replace(".", "_")
 
 
-def _reject(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
+def _reject_name(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise an error for a name that cannot be ignored. A rejected setting is accepted if it is switched off."""
     spellings = [_to_dotted(name), _to_dotted(key)]  # the given name, and the setting's name
-    if any(spelling in _rows(_IGNORED) for spelling in spellings):
+    if any(spelling in _rows(_IGNORED_PROPERTIES) for spelling in spellings):
         return
     for java_property in filter(None, map(java_properties().get, spellings)):
         if java_property.clients == (SHARE_CONSUMER,) and client == "consumer":
             raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
         if java_property.treatment == "supported" or client not in java_property.clients:  # a setting of another client
             return
-    reason = next(filter(None, map(_rows(_REJECTED).get, spellings)), None)
+    reason = next(filter(None, map(_rows(_REJECTED_PROPERTIES).get, spellings)), None)
     if reason is None:
         raise OptionError(f"{_CLIENT_TITLES[client]} has no setting {name!r}{suggest_name(name, names)}")
     if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_ACCEPTED_SERIALIZERS):
@@ -327,7 +329,7 @@ def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
     names: dict[str, str] = {}
     for mapping in mappings:
         for name, value in mapping.items():
-            key = name if name in _CODEC_OF_LEVEL else _key_of(name)
+            key = name if name in _CODEC_BY_LEVEL_SETTING else _to_setting_name(name)
             result.pop(names.get(key, name), None)
             result[name] = value
             names[key] = name
@@ -354,26 +356,26 @@ def use_kafka_names(options: Mapping[str, Any]) -> dict[str, Any]:
 def kafka_name_of(name: str) -> str:
     """Return a setting's name with dots, for any of its names: Kafka's if Kafka has the setting."""
     dotted_name = _to_dotted(name)
-    if dotted_name in _CODEC_OF_LEVEL:
+    if dotted_name in _CODEC_BY_LEVEL_SETTING:
         return dotted_name
-    key = _key_of(name)
+    key = _to_setting_name(name)
     return _kafka_names().get(key) or _to_dotted(key)
 
 
 @cache
 def _kafka_names() -> dict[str, str]:
     """Return Kafka's name of each setting, without the compression levels, which share a setting."""
-    return {_key_of(name): name for name in java_properties() if name not in _CODEC_OF_LEVEL}
+    return {_to_setting_name(name): name for name in java_properties() if name not in _CODEC_BY_LEVEL_SETTING}
 
 
 def log_ignored(names: Collection[str]) -> None:
     """Log why settings are ignored, once per process for each set of names."""
-    _log_once(frozenset(names))
+    _log_ignored_once(frozenset(names))
 
 
 @cache
-def _log_once(names: frozenset[str]) -> None:
-    reasons = _rows(_IGNORED)
+def _log_ignored_once(names: frozenset[str]) -> None:
+    reasons = _rows(_IGNORED_PROPERTIES)
     for name in sorted(names):
         reason = reasons.get(name.replace("_", "."), "the setting belongs to another codec or client")
         _LOG.warning("%s is ignored: %s", name, reason)

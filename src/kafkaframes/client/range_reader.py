@@ -2,7 +2,7 @@
 
 The log may have lost offsets since the read was planned. Each caller decides what that means. A range may end in
 offsets without records, which compaction has removed: this is not a loss, and the reader does not wait for them.
-``sample`` fetches a few batches of a partition to estimate the size of the rest.
+``fetch_sample`` fetches a few batches of a partition to estimate the size of the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RangeReader:
     def __post_init__(self) -> None:
         self.consumer.assign({self.target: self.next_offset}, ends={self.target: self.end})
 
-    def next(self) -> FetchedBatches | None:
+    def read_next(self) -> FetchedBatches | None:
         """Return the next fetched records of the range; None after the last.
 
         Raises:
@@ -79,7 +79,7 @@ class RangeReader:
 
     def _recover_from_loss(self) -> None:
         """Continue at the log start offset after offsets that the log does not have, or end the range."""
-        first, last = self._log_bounds()
+        first, last = self._look_up_log_bounds()
         if first <= self.next_offset < last:  # the offset exists: the leader has changed, or the topic was recreated
             time.sleep(_RETRY_DELAY_S)
         else:
@@ -89,7 +89,7 @@ class RangeReader:
 
     def _handle_silence(self) -> None:
         """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
-        last = self._log_bounds()[1]
+        last = self._look_up_log_bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
         silence = f"no records arrived from offset {self.next_offset} on for {self.silence_ms} ms{setting}"
         if self.next_offset < last:
@@ -98,7 +98,7 @@ class RangeReader:
         self.next_offset = self.end
         self.consumer.seek(self.target, self.end)
 
-    def _log_bounds(self) -> tuple[int, int]:
+    def _look_up_log_bounds(self) -> tuple[int, int]:
         """Return the log start offset and the log end offset."""
         consumer, target = self.consumer, self.target
         return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]
@@ -125,7 +125,9 @@ class PartitionSample(NamedTuple):
         return self.size_bytes / self.offsets
 
 
-def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> PartitionSample | None:
+def fetch_sample(
+    consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000
+) -> PartitionSample | None:
     """Return the batches at an offset; None if none arrived in time.
 
     Args:

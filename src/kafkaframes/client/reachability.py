@@ -46,19 +46,19 @@ async def wait_until_reachable(
         servers = ",".join(format_address(host, port) for host, port in settings.servers)
         wait_report = _WaitReport(waiting, servers, timeout_s)
 
-        async def step() -> None:
-            address = (await cluster.any_connection()).host_port
-            await cluster.refresh([])
-            await _reach_advertised(cluster, address, wait_report)
+        async def connect_once() -> None:
+            address = (await cluster.get_any_connection()).host_port
+            await cluster.refresh_metadata([])
+            await _reach_advertised_broker(cluster, address, wait_report)
             if new_topic is not None:
                 await _create_topic(cluster, new_topic)
 
-        await _retry_until(step, cluster, wait_report)
+        await _retry_until(connect_once, cluster, wait_report)
     finally:
         await cluster.close()
 
 
-async def _reach_advertised(cluster: ClusterClient, address: str, wait_report: _WaitReport) -> None:
+async def _reach_advertised_broker(cluster: ClusterClient, address: str, wait_report: _WaitReport) -> None:
     """Connect to one of the advertised brokers, unless the given address is one of them.
 
     Raises:
@@ -71,7 +71,7 @@ async def _reach_advertised(cluster: ClusterClient, address: str, wait_report: _
     broker_addresses = ", ".join(brokers)
     reason = f"{address} responds, but advertises its brokers at {broker_addresses} (advertised.listeners)"
     wait_report.error = NetworkError(f"{reason}; none of them responds")
-    connecting = [asyncio.ensure_future(cluster.connection(entry)) for entry in brokers.values()]
+    connecting = [asyncio.ensure_future(cluster.get_connection(entry)) for entry in brokers.values()]
     try:
         for attempt in asyncio.as_completed(connecting):
             try:
@@ -89,7 +89,7 @@ async def _reach_advertised(cluster: ClusterClient, address: str, wait_report: _
 
 
 async def _create_topic(cluster: ClusterClient, topic: str) -> None:
-    await cluster.refresh([topic], create=True)
+    await cluster.refresh_metadata([topic], create=True)
     result = cluster.cluster.topics.get(topic)
     if result is None or result.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise broker_error(

@@ -15,14 +15,14 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from kafkaframes.client.batches import PartResult, RecordMetadata
-from kafkaframes.client.interceptors import Acknowledgement
+from kafkaframes.client.interceptors import AcknowledgementCallback
 from kafkaframes.client.loop import CallbackThread
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_FIRST: Final = attrgetter("first")
+_GET_FIRST_RECORD: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # state names of ``concurrent.futures``
 
 
@@ -87,11 +87,11 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     @property
     def _result(self) -> RecordMetadata | None:  # type: ignore[override]
-        return self._results.record(self._row)
+        return self._results.metadata_of(self._row)
 
     @property
     def _exception(self) -> Exception | None:  # type: ignore[override]
-        return self._results.error(self._row)
+        return self._results.error_of(self._row)
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
@@ -148,44 +148,44 @@ class ThreadResults:
         self.hold_memory: Callable[[int], object] | None = None
         self.size_bytes = 0
 
-    def future(self, owner: FutureOwner | None, on_delivery: OnDelivery | None) -> RecordFuture:
+    def create_future(self, owner: FutureOwner | None, on_delivery: OnDelivery | None) -> RecordFuture:
         """Return the future of the next record. ``on_delivery`` is called with the record's error or metadata."""
         row = self.count
         self.count = row + 1
         if on_delivery is not None:
-            self._calls.append((row, _with_partition(on_delivery, self._target)))
+            self._calls.append((row, _bind_partition(on_delivery, self._target)))
         return RecordFuture(self, row, owner)
 
     def watch(self, future: RecordFuture, row: int) -> WatchedFuture:
         """Return the waiters and the callbacks of a record's future."""
         return self._watched_futures.setdefault(row, (future, [], []))
 
-    def record(self, row: int) -> RecordMetadata | None:
+    def metadata_of(self, row: int) -> RecordMetadata | None:
         """Return the metadata of a record; None while it is unknown."""
         part = _part_of(self._parts, row)
         if part is None or part.error is not None:
             return None
-        return _metadata(self._target, part, row, self._timestamps[row])
+        return _to_metadata(self._target, part, row, self._timestamps[row])
 
-    def error(self, row: int) -> Exception | None:
+    def error_of(self, row: int) -> Exception | None:
         """Return the error of a record; None while its result is unknown, or if it is in the log."""
         part = _part_of(self._parts, row)
         return None if part is None else part.error
 
-    def fail(self, error: Exception) -> None:
+    def set_error(self, error: Exception) -> None:
         """Set the error of all records of the batch, and notify the waiting threads."""
-        self.finish([PartResult(0, self.count, error=error)])
+        self.set_results([PartResult(0, self.count, error=error)])
 
-    drop = fail
+    drop = set_error
 
-    def finish(self, parts: Sequence[PartResult]) -> None:
+    def set_results(self, parts: Sequence[PartResult]) -> None:
         """Set the results of all records, and notify the waiting threads."""
         with self.condition:
             self._parts = parts
             self.state = _FINISHED
             for row, (future, waiters, _) in self._watched_futures.items():
                 for waiter in waiters:
-                    waiter.add_result(future) if self.error(row) is None else waiter.add_exception(future)
+                    waiter.add_result(future) if self.error_of(row) is None else waiter.add_exception(future)
             self.condition.notify_all()
             has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched_futures.values())
         if not has_calls:
@@ -193,16 +193,16 @@ class ThreadResults:
         if self.hold_memory is not None:
             self.hold_memory(self.size_bytes)
         if self._callbacks is None:
-            self._call_back()
+            self._run_callbacks()
         else:
-            self._callbacks.submit(self._call_back)
+            self._callbacks.submit(self._run_callbacks)
 
-    def _call_back(self) -> None:
+    def _run_callbacks(self) -> None:
         for future, _, callbacks in self._watched_futures.values():
             for callback in callbacks:
                 _call_user_function(callback, future)
         for row, on_delivery in self._calls:
-            _call_user_function(on_delivery, self.error(row), self.record(row))
+            _call_user_function(on_delivery, self.error_of(row), self.metadata_of(row))
         self._calls.clear()
         if self.hold_memory is not None:
             self.hold_memory(-self.size_bytes)
@@ -211,20 +211,20 @@ class ThreadResults:
 def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
     """Return the part of a batch with a record; None while there are no results."""
     if len(parts) > 1:
-        return parts[bisect_right(parts, row, key=_FIRST) - 1]
+        return parts[bisect_right(parts, row, key=_GET_FIRST_RECORD) - 1]
     return parts[0] if parts else None
 
 
-def _metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
+def _to_metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
     """Return the metadata of a record. If the broker stamps records itself, the timestamp is the broker's."""
     offset = -1 if part.base_offset < 0 else part.base_offset + row - part.first
     time_ms = timestamp if part.append_time < 0 else part.append_time
     return RecordMetadata(target.topic, target.partition, offset, time_ms)
 
 
-def _with_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
+def _bind_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
     """Return the function. Set the record's partition if the function calls interceptors."""
-    if isinstance(on_delivery, Acknowledgement):
+    if isinstance(on_delivery, AcknowledgementCallback):
         on_delivery.partition = target.partition
     return on_delivery
 
@@ -249,38 +249,38 @@ class LoopResults:
         self._calls: list[tuple[int, OnDelivery]] = []
         self._loop = asyncio.get_running_loop()
 
-    def future(self, owner: object, on_delivery: OnDelivery | None) -> asyncio.Future[RecordMetadata]:
+    def create_future(self, owner: object, on_delivery: OnDelivery | None) -> asyncio.Future[RecordMetadata]:
         """Return the future of the next record. ``on_delivery`` is called even if the future was cancelled."""
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
         if on_delivery is not None:
-            self._calls.append((len(self._futures), _with_partition(on_delivery, self._target)))
+            self._calls.append((len(self._futures), _bind_partition(on_delivery, self._target)))
         self._futures.append(future)
         return future
 
-    def finish(self, parts: Sequence[PartResult]) -> None:
+    def set_results(self, parts: Sequence[PartResult]) -> None:
         """Set each future's metadata or error, after a call of each ``on_delivery``."""
         calls, self._calls = self._calls, []
         for row, on_delivery in calls:
             part = _part_of(parts, row)
             assert part is not None
-            metadata = None if part.error else _metadata(self._target, part, row, self._timestamps[row])
+            metadata = None if part.error else _to_metadata(self._target, part, row, self._timestamps[row])
             _call_user_function(on_delivery, part.error, metadata)
         for part in parts:
             for row, future in enumerate(self._futures[part.first : part.first + part.records], part.first):
                 if future.done():
                     continue
                 if part.error is None:
-                    future.set_result(_metadata(self._target, part, row, self._timestamps[row]))
+                    future.set_result(_to_metadata(self._target, part, row, self._timestamps[row]))
                 else:
                     future.set_exception(part.error)
 
-    def fail(self, error: Exception) -> None:
+    def set_error(self, error: Exception) -> None:
         """Set the error of each future."""
-        self.finish([PartResult(0, len(self._futures), error=error)])
+        self.set_results([PartResult(0, len(self._futures), error=error)])
 
     def drop(self, error: Exception) -> None:
         """Set the error of each future and mark it as retrieved, so that asyncio does not log it."""
-        self.fail(error)
+        self.set_error(error)
         for future in self._futures:
             if not future.cancelled():
                 future.exception()  # asyncio would log it otherwise
@@ -292,6 +292,6 @@ BatchResults = ThreadResults | LoopResults  # the results of the records of one 
 def pass_results(results: BatchResults, future: asyncio.Future[list[PartResult]]) -> None:
     """Pass on the result of a batch."""
     if future.cancelled():
-        results.fail(KafkaframesError("cancelled"))
+        results.set_error(KafkaframesError("cancelled"))
     else:
-        results.finish(future.result())
+        results.set_results(future.result())

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 ItemError = BrokerError | NetworkError
 
 
-def partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+def iterate_partition_rows(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield each partition of a response's topics with its row."""
     for topic in topics:
         for row in topic.partitions:

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, Final
 
 from kafkaframes.client.accumulator import Accumulator
-from kafkaframes.client.batches import Batch, PartResult, ProducerIdentity, at_offset_0
+from kafkaframes.client.batches import Batch, PartResult, ProducerIdentity, with_zero_base_offset
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
+from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metadata import Node, TopicPartition
 from kafkaframes.client.metrics import measure_ns
 from kafkaframes.client.network import Connection
@@ -86,11 +86,11 @@ class Sender:
 
     def start(self) -> None:
         """Start the loop."""
-        self._loop_task = background(self._run())
+        self._loop_task = start_background_task(self._run_loop())
 
     async def close(self) -> None:
         """Stop. Batches that were not sent fail with ``NetworkError``."""
-        self.end_all(NetworkError("the producer was closed before this was sent"))
+        self.fail_all_batches(NetworkError("the producer was closed before this was sent"))
         await cancel_tasks(self._loop_task, *self._background_tasks.values(), *self._answers)
 
     def has_space(self, size: int, *, is_in_callback: bool = False) -> bool:
@@ -126,7 +126,7 @@ class Sender:
         self._idle_event.clear()
         self.sequencer.enqueue(batch)
         if self._failure is not None:
-            self.sequencer.fail_waiting(self._failure)
+            self.sequencer.fail_waiting_batches(self._failure)
         self._deliver_results()
         self._wake.set()
 
@@ -139,54 +139,54 @@ class Sender:
         """Wait until all queued batches have results. Without acks, wait until they are written to the sockets."""
         await self._idle_event.wait()
         if self._settings.required_acks == 0:
-            await self._cluster.drain()
+            await self._cluster.drain_buffers()
 
     async def wait_for_answers(self) -> None:
         """Wait until no request is in flight, also for batches that have expired in flight."""
         if self._answers:
             await asyncio.wait(self._answers)
 
-    def end_waiting(self, error: Exception) -> None:
+    def fail_waiting_batches(self, error: Exception) -> None:
         """Fail all waiting batches that are not in flight."""
-        self.sequencer.fail_waiting(error)
+        self.sequencer.fail_waiting_batches(error)
         self._deliver_results()
 
-    def end_all(self, error: Exception) -> None:
+    def fail_all_batches(self, error: Exception) -> None:
         """Fail all batches, including those that are queued later."""
         self._failure = self._failure or error
-        self.sequencer.fail_all(self._failure)
+        self.sequencer.fail_all_batches(self._failure)
         self._deliver_results()
 
     # ------------------------------------------------------------------------------------------------------ sending
 
-    async def _run(self) -> None:
+    async def _run_loop(self) -> None:
         """Send until closed. An error that ends this task fails all batches, including those that are queued later."""
         try:
             while True:
                 self._wake.clear()
-                pause = self._send_ready()
-                await wait_for_event(self._wake, pause)
+                delay_s = self._send_ready()
+                await wait_for_event(self._wake, delay_s)
         except BaseException as error:
             reason = error if isinstance(error, Exception) else NetworkError("the task that sends records was ended")
-            self.end_all(reason)
+            self.fail_all_batches(reason)
             if not isinstance(error, Exception):
                 raise
 
     def _send_ready(self) -> float | None:
         """Send the batches that are ready. Return the seconds until the next check; None to wait for an event."""
         now = time.monotonic()
-        self.sequencer.expire(now)
+        self.sequencer.expire_batches(now)
         self._deliver_results()
         if self.sequencer.needs_new_id:
-            self._run_in_background("producer id", self._renew)
+            self._run_in_background("producer id", self._renew_producer_id)
         leaderless: list[TopicPartition] = []
-        for leader, partitions in self._cluster.cluster.by_leader(self.sequencer.ready_partitions(now)):
+        for leader, partitions in self._cluster.cluster.group_by_leader(self.sequencer.ready_partitions(now)):
             if leader is None:
                 leaderless = partitions
                 continue
-            connection = self._cluster.open_connection(leader)
+            connection = self._cluster.find_open_connection(leader)
             if connection is None or not connection.is_writable:
-                self._run_in_background(leader.node_id, partial(self._connect, leader))
+                self._run_in_background(leader.node_id, partial(self._connect_to_leader, leader))
             else:
                 self._fill_connection(leader, connection, partitions)
         if self._availability_timeout_s:
@@ -199,22 +199,22 @@ class Sender:
     def _record_stalled_nodes(self, now: float) -> None:
         """Record which leaders have waiting batches. ``_send`` removes a leader that accepts one."""
         waiting = self.sequencer.waiting_partitions()
-        busy = {leader.node_id for leader, _ in self._cluster.cluster.by_leader(waiting) if leader is not None}
+        busy = {leader.node_id for leader, _ in self._cluster.cluster.group_by_leader(waiting) if leader is not None}
         self._stalled_since = {node_id: self._stalled_since.get(node_id, now) for node_id in busy}
 
     def _is_stalled(self, node_id: int) -> bool:
         """Return whether a leader has accepted no batch for ``partitioner_availability_timeout_ms``. Thread-safe."""
-        since = self._stalled_since.get(node_id)
-        return since is not None and time.monotonic() - since > self._availability_timeout_s
+        stalled_since = self._stalled_since.get(node_id)
+        return stalled_since is not None and time.monotonic() - stalled_since > self._availability_timeout_s
 
     def _fill_connection(self, leader: Node, connection: Connection, partitions: list[TopicPartition]) -> None:
         """Write requests on a connection, up to the limit of in-flight requests."""
         while self._in_flight_counts.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
-            if not connection.is_writable or not (batches := self._take(partitions, connection)):
+            if not connection.is_writable or not (batches := self._take_batches(partitions, connection)):
                 return
-            self._send(leader, connection, batches)
+            self._send_request(leader, connection, batches)
 
-    def _take(self, partitions: list[TopicPartition], connection: Connection) -> list[Batch]:
+    def _take_batches(self, partitions: list[TopicPartition], connection: Connection) -> list[Batch]:
         """Take one batch of each partition that has one ready, up to the largest request size."""
         batches: list[Batch] = []
         size, now = 0, time.monotonic()
@@ -223,7 +223,7 @@ class Sender:
             size += 0 if following is None else len(following.data)
             if batches and size > self._settings.max_request_size:
                 break
-            batch = self.sequencer.take(partition, connection, now)
+            batch = self.sequencer.take_batch(partition, connection, now)
             if batch is not None:
                 batch.write_stamp()
                 batches.append(batch)
@@ -235,9 +235,9 @@ class Sender:
         limit = self.limits.batch_bytes(partition.topic, now)
         if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
             return batch  # a batch in doubt is sent unchanged: its leader may recognize it by its sequences
-        return self.sequencer.next_batch(partition) if self._divide(batch, limit) else batch
+        return self.sequencer.next_batch(partition) if self._divide_batch(batch, limit) else batch
 
-    def _divide(self, batch: Batch, part_bytes: int) -> bool:
+    def _divide_batch(self, batch: Batch, part_bytes: int) -> bool:
         """Replace a batch with smaller ones. Return False if that is not possible."""
         if not self.sequencer.can_divide(batch):
             return False
@@ -251,26 +251,28 @@ class Sender:
         delivery = batch.delivery
         delivery.is_divided = True
         is_new = self.record_format == 2
-        self.sequencer.divide(
+        self.sequencer.divide_batch(
             batch,
             [
-                Batch(batch.partition, at_offset_0(data) if is_new else data, count, batch.created_at, delivery)
+                Batch(
+                    batch.partition, with_zero_base_offset(data) if is_new else data, count, batch.created_at, delivery
+                )
                 for data, count in parts
             ],
         )
         return True
 
-    def _send(self, leader: Node, connection: Connection, batches: list[Batch]) -> None:
+    def _send_request(self, leader: Node, connection: Connection, batches: list[Batch]) -> None:
         """Write one request and start a task that waits for its response."""
         try:
-            body, version, names = self._request(connection, batches)
+            body, version, names = self._create_request(connection, batches)
             answer = connection.post(body, version, expects_response=self._settings.required_acks != 0)
         except Exception as error:  # nothing was written, and a retry would fail as well
             for batch in batches:
-                self.sequencer.fail(batch, error, was_written=False)
+                self.sequencer.fail_batch(batch, error, was_written=False)
             self._deliver_results()
             return
-        self._count_sent(batches)
+        self._count_sent_batches(batches)
         if answer is None:
             for batch in batches:
                 self.sequencer.process_acknowledgement(batch, -1, -1)
@@ -278,9 +280,9 @@ class Sender:
             return
         self._stalled_since.pop(leader.node_id, None)
         self._in_flight_counts[leader.node_id] = self._in_flight_counts.get(leader.node_id, 0) + 1
-        background(self._wait(leader, batches, answer, names), self._answers)
+        start_background_task(self._wait_for_response(leader, batches, answer, names), self._answers)
 
-    def _count_sent(self, batches: list[Batch]) -> None:
+    def _count_sent_batches(self, batches: list[Batch]) -> None:
         """Count a request and its batches."""
         now, client = time.monotonic(), self._metrics.client
         client["request-records"].record(sum(batch.count for batch in batches), now)
@@ -294,13 +296,13 @@ class Sender:
             if not batch.attempts:
                 client["queue-time"].record((now - batch.created_at) * 1000, now)
 
-    def _count_failed(self, batch: Batch) -> None:
+    def _count_failed_batch(self, batch: Batch) -> None:
         """Count the records of a batch that failed."""
         topic = self._metrics.sensors("topic-metrics", topic=batch.partition.topic)
         for sensors in (self._metrics.client, topic):
             sensors["record-error"].record(batch.count)
 
-    def _request(self, connection: Connection, batches: list[Batch]) -> tuple[Any, int, dict[Any, str]]:
+    def _create_request(self, connection: Connection, batches: list[Batch]) -> tuple[Any, int, dict[Any, str]]:
         """Return a request, its version, and topic names by id if the response has only topic ids."""
         settings = self._settings
         topics: dict[str, list[Batch]] = {}
@@ -310,7 +312,7 @@ class Sender:
         max_version = _MAX_VERSION_BY_FORMAT.get(
             self.record_format, _TOPIC_ID_VERSION - 1 if NIL_UUID in ids.values() else None
         )
-        body_class = settings.message("ProduceRequest")
+        body_class = settings.message_class("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         min_version = 0
         if self.sequencer.transactional:
@@ -332,7 +334,7 @@ class Sender:
         ]
         return body, version, {ids[name]: name for name in topics} if version >= _TOPIC_ID_VERSION else {}
 
-    async def _wait(
+    async def _wait_for_response(
         self, leader: Node, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
     ) -> None:
         """Wait for the response to a request and process it."""
@@ -354,7 +356,7 @@ class Sender:
                 self._process_loss(leader, batch, error, time.monotonic())
         except Exception as error:  # a bug in this package: a retry would fail as well
             for batch in batches:
-                self.sequencer.fail(batch, error, was_written=True)
+                self.sequencer.fail_batch(batch, error, was_written=True)
         finally:
             self._in_flight_counts[leader.node_id] -= 1
             self._deliver_results()
@@ -371,10 +373,10 @@ class Sender:
                 leader, batch, NetworkError(f"the response has no row for partition {batch.partition}"), now
             )
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self.limits.accept(batch.partition.topic, len(batch.data))
+            self.limits.record_success(batch.partition.topic, len(batch.data))
             self.sequencer.process_acknowledgement(batch, answer.base_offset, answer.log_append_time_ms)
-        elif answer.error_code in _TOO_LARGE_ERRORS and self._divide(
-            batch, self.limits.refuse(batch.partition.topic, len(batch.data), now)
+        elif answer.error_code in _TOO_LARGE_ERRORS and self._divide_batch(
+            batch, self.limits.record_rejection(batch.partition.topic, len(batch.data), now)
         ):
             pass
         else:
@@ -391,7 +393,7 @@ class Sender:
         while self.sequencer.finished_batches:
             finished_batch = self.sequencer.finished_batches.popleft()
             if finished_batch.error is not None:
-                self._count_failed(finished_batch.batch)
+                self._count_failed_batch(finished_batch.batch)
             self._space.set()
             _set_result(finished_batch)
         self._accumulator.built_bytes = self.sequencer.open_bytes
@@ -405,22 +407,22 @@ class Sender:
         if key in self._background_tasks:
             return
 
-        def on_end(task: asyncio.Task[None]) -> None:
+        def handle_end(task: asyncio.Task[None]) -> None:
             del self._background_tasks[key]
             if not task.cancelled() and (error := task.exception()) is not None:
-                self.end_all(error if isinstance(error, Exception) else NetworkError("the producer has ended"))
+                self.fail_all_batches(error if isinstance(error, Exception) else NetworkError("the producer has ended"))
             self._wake.set()
 
-        task = self._background_tasks[key] = background(work())
-        task.add_done_callback(on_end)
+        task = self._background_tasks[key] = start_background_task(work())
+        task.add_done_callback(handle_end)
 
-    async def _connect(self, leader: Node) -> None:
+    async def _connect_to_leader(self, leader: Node) -> None:
         """Connect to a leader. If that fails, the batches of its partitions wait or fail."""
         try:
-            await (await self._cluster.connection(leader)).writable()
+            await (await self._cluster.get_connection(leader)).wait_until_writable()
         except KafkaframesError as error:
             now, retriable = time.monotonic(), is_retriable(error)
-            for node, partitions in list(self._cluster.cluster.by_leader(self.sequencer.ready_partitions(now))):
+            for node, partitions in list(self._cluster.cluster.group_by_leader(self.sequencer.ready_partitions(now))):
                 for partition in partitions if node == leader else ():
                     self.sequencer.process_unreachable_leader(partition, error, now, retriable=retriable)
                     self._cluster.cluster.topics.pop(partition.topic, None)
@@ -430,21 +432,21 @@ class Sender:
         """Look up the leaders of partitions. The batches of a topic that does not exist fail."""
         for topic in {partition.topic for partition in partitions}:
             try:
-                await self._cluster.refresh([topic], create=True)
+                await self._cluster.refresh_metadata([topic], create=True)
             except KafkaframesError as error:
                 if not is_retriable(error):
-                    self.sequencer.fail_waiting(error, topic=topic)
+                    self.sequencer.fail_waiting_batches(error, topic=topic)
                     self._deliver_results()
         if any(self._cluster.cluster.leader(partition) is None for partition in partitions):
             await asyncio.sleep(self._cluster.backoff_s(0))
 
-    async def _renew(self) -> None:
+    async def _renew_producer_id(self) -> None:
         """Get a new producer id, because the epoch has reached its maximum."""
         try:
             if self.renew is not None:
                 await self.renew()
         except KafkaframesError as error:
-            self.end_waiting(error)
+            self.fail_waiting_batches(error)
             await asyncio.sleep(self._cluster.backoff_s(0))
 
 
@@ -458,7 +460,7 @@ def _set_result(finished_batch: FinishedBatch) -> None:
 
 async def accepts_record_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
     """Return whether a partition's leader accepts several batches in one request, of any format (Produce 0-2)."""
-    connection = await cluster.connection(await cluster.leader_of(partition))
+    connection = await cluster.get_connection(await cluster.leader_of(partition))
     return connection.ranges.get(PRODUCE, Versions.NONE).contains(MAX_RECORD_SET_VERSION) and accepts_format(
         connection, 1
     )
@@ -490,8 +492,8 @@ async def produce_raw(
         NetworkError: no response arrived.
     """
     leader = await cluster.leader_of(partition)
-    connection = await cluster.connection(leader)
-    cls = cluster.settings.message("ProduceRequest")
+    connection = await cluster.get_connection(leader)
+    cls = cluster.settings.message_class("ProduceRequest")
     body = cls(acks=_ALL_REPLICAS, timeout_ms=cluster.settings.request_timeout_ms)
     version = connection.version_of(
         body, max_version=MAX_RECORD_SET_VERSION if as_set else _MAX_VERSION_WITHOUT_TRANSACTION

@@ -34,7 +34,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, ProducerIdentity, Stamp
+from kafkaframes.client.batches import NO_PRODUCER_ID, NO_STAMP, Batch, BatchStamp, ProducerIdentity
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, MaybeWrittenError, OptionError
 from kafkaframes.records.build import next_sequence
@@ -53,8 +53,8 @@ _UNCERTAIN_WRITE_ERRORS: Final = frozenset(
     }
 )
 _MAX_EPOCH: Final = 2**15 - 1
-_REMEMBERED_BATCHES: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
-_ORDER: Final = attrgetter("order")
+_MAX_REMEMBERED_BATCHES: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
+_GET_ORDER: Final = attrgetter("order")
 
 
 class FinishedBatch(NamedTuple):
@@ -84,7 +84,7 @@ class PartitionQueue:
     enqueued_count: int = 0
     in_flight: list[Batch] = field(default_factory=list)
     connection: object = None
-    producer: ProducerIdentity = NOT_STAMPED.producer
+    producer: ProducerIdentity = NO_STAMP.producer
     next_sequence: int = 0
     acknowledged_sequence: int = 0
     known_producer_id: int = NO_PRODUCER_ID
@@ -105,17 +105,17 @@ class PartitionQueue:
             return next((batch for batch in self.waiting if batch.assigned_stamp is not None and batch.in_doubt), None)
         if in_flight_count and self.in_flight[0].assigned_stamp is not None:
             distance = self.waiting[0].order - self.in_flight[0].order
-            if self.known_producer_id != self.producer.producer_id or distance >= _REMEMBERED_BATCHES:
+            if self.known_producer_id != self.producer.producer_id or distance >= _MAX_REMEMBERED_BATCHES:
                 return None
         return self.waiting[0]
 
-    def requeue(self, batch: Batch) -> None:
+    def requeue_batch(self, batch: Batch) -> None:
         """Move an in-flight batch back to the waiting batches, in order."""
         self.in_flight.remove(batch)
-        self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)
+        self.waiting.insert(bisect_left(self.waiting, batch.order, key=_GET_ORDER), batch)
         self.must_retry = True
 
-    def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
+    def replace_batch(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Replace a batch with its parts, which wait, and shift the order of the later batches."""
         is_in_flight = batch in self.in_flight
         (self.in_flight if is_in_flight else self.waiting).remove(batch)
@@ -127,11 +127,11 @@ class PartitionQueue:
         self.enqueued_count += shift
         for number, part in enumerate(parts):
             part.order = batch.order + number
-        index = bisect_left(self.waiting, batch.order, key=_ORDER)
+        index = bisect_left(self.waiting, batch.order, key=_GET_ORDER)
         self.waiting = deque([*islice(self.waiting, index), *parts, *islice(self.waiting, index, None)])
         self.must_retry = self.must_retry or is_in_flight
 
-    def is_first_open(self, batch: Batch) -> bool:
+    def is_first_writable(self, batch: Batch) -> bool:
         """Return whether no earlier batch can still be written under its sequence."""
         if any(earlier.order < batch.order for earlier in self.in_flight):
             return False
@@ -140,7 +140,7 @@ class PartitionQueue:
         )
         return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
 
-    def has_absent_before(self, batch: Batch) -> bool:
+    def has_earlier_absent_batch(self, batch: Batch) -> bool:
         """Return whether an earlier batch is absent for good, so that this one cannot be in the log either."""
         if self.absent_from is not None and self.absent_from < batch.order:
             return True
@@ -194,7 +194,7 @@ class Sequencer:
         batch.order = queue.enqueued_count
         queue.waiting.append(batch)
         if self.must_abort:
-            self._end_waiting(queue, self._abort_error())
+            self._end_waiting_batches(queue, self._to_abort_error())
 
     def ready_partitions(self, now: float) -> list[TopicPartition]:
         """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
@@ -213,7 +213,7 @@ class Sequencer:
         """Return the next batch of a partition; None if it has none."""
         return self._queues[partition].next_batch(self._max_in_flight)
 
-    def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
+    def take_batch(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
         """Return the batch to write on this connection now, with its sequence; None if none may be written."""
         queue = self._queues[partition]
         batch = self._next_sendable(queue, now)
@@ -223,7 +223,7 @@ class Sequencer:
         if batch.assigned_stamp is None and self.producer.producer_id != NO_PRODUCER_ID:
             if queue.producer != self.producer and not queue.in_flight:
                 queue.restart_sequences(self.producer)
-            batch.assigned_stamp = Stamp(queue.producer, queue.next_sequence, self.transactional)
+            batch.assigned_stamp = BatchStamp(queue.producer, queue.next_sequence, self.transactional)
             queue.next_sequence = next_sequence(queue.next_sequence, batch.count)
         queue.in_flight.append(batch)
         queue.connection = connection
@@ -235,8 +235,8 @@ class Sequencer:
         times = [queue.waiting[0].created_at + self._timeout_s for queue in self._queues.values() if queue.waiting]
         in_flight = (batch for queue in self._queues.values() for batch in queue.in_flight if not batch.is_reported)
         times += [batch.created_at + self._timeout_s for batch in in_flight]
-        nexts = (queue.next_batch(self._max_in_flight) for queue in self._queues.values())
-        times += [batch.not_before for batch in nexts if batch is not None and batch.not_before > now]
+        next_batches = (queue.next_batch(self._max_in_flight) for queue in self._queues.values())
+        times += [batch.not_before for batch in next_batches if batch is not None and batch.not_before > now]
         return min(times, default=None)
 
     def _next_sendable(self, queue: PartitionQueue, now: float) -> Batch | None:
@@ -257,14 +257,14 @@ class Sequencer:
                 queue.restart_sequences(producer)
             self._resume_if_resolved(queue)
 
-    def next_stamp(self, partition: TopicPartition) -> Stamp:
+    def next_stamp(self, partition: TopicPartition) -> BatchStamp:
         """Return the likely stamp of a partition's next batch. A batch that is built with it need not be changed."""
         if self.producer.producer_id == NO_PRODUCER_ID:
-            return NOT_STAMPED
+            return NO_STAMP
         queue = self._queues.get(partition, PartitionQueue())
         first = queue.next_sequence if queue.producer == self.producer else 0
         waiting = sum(batch.count for batch in queue.waiting if batch.assigned_stamp is None)
-        return Stamp(self.producer, next_sequence(first, waiting), self.transactional)
+        return BatchStamp(self.producer, next_sequence(first, waiting), self.transactional)
 
     def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
         """Set the sequence of a partition's next batch.
@@ -287,7 +287,7 @@ class Sequencer:
         if batch.assigned_stamp is not None:
             queue.known_producer_id = batch.assigned_stamp.producer.producer_id
             queue.acknowledged_sequence = next_sequence(batch.assigned_stamp.base_sequence, batch.count)
-        self._finish(FinishedBatch(batch, base_offset, append_time))
+        self._finish_batch(FinishedBatch(batch, base_offset, append_time))
         self._resume_if_resolved(queue)
 
     def process_error(self, batch: Batch, error: BrokerError, now: float) -> None:
@@ -298,13 +298,13 @@ class Sequencer:
         if batch.assigned_stamp is not None and code in _SEQUENCE_GAP_ERRORS:
             self._process_out_of_order(queue, batch, error, now)
         else:
-            self._retry(queue, batch, error, now, retriable=code.is_retriable)
+            self._retry_batch(queue, batch, error, now, retriable=code.is_retriable)
 
     def can_divide(self, batch: Batch) -> bool:
         """Return whether a batch may be retried in parts."""
         return batch.count > 1 and not self.must_abort and not batch.is_reported
 
-    def divide(self, batch: Batch, parts: Sequence[Batch]) -> None:
+    def divide_batch(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Replace a batch, which waits or was rejected as too large, with parts that have the same records."""
         sequence_count = 0
         for part in parts:
@@ -314,21 +314,21 @@ class Sequencer:
                 sequence = next_sequence(batch.assigned_stamp.base_sequence, sequence_count)
                 part.assigned_stamp = batch.assigned_stamp._replace(base_sequence=sequence)
             sequence_count += part.count
-        self._queues[batch.partition].replace(batch, parts)
+        self._queues[batch.partition].replace_batch(batch, parts)
         self.open_batches += len(parts) - 1
         self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)
 
     def process_loss(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         """Handle the loss of a connection on which a batch was written: it will get no response."""
         batch.in_doubt = True
-        self._retry(self._queues[batch.partition], batch, error, now, retriable=True)
+        self._retry_batch(self._queues[batch.partition], batch, error, now, retriable=True)
 
-    def fail(self, batch: Batch, error: Exception, *, was_written: bool) -> None:
+    def fail_batch(self, batch: Batch, error: Exception, *, was_written: bool) -> None:
         """Fail a batch that cannot be sent, or that got an undecodable response."""
         queue = self._queues[batch.partition]
         if batch in queue.in_flight:
             batch.in_doubt = batch.in_doubt or was_written
-            self._end(queue, batch, error)
+            self._end_batch(queue, batch, error)
 
     def process_unreachable_leader(
         self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool
@@ -339,24 +339,24 @@ class Sequencer:
             return
         first = queue.waiting[0]
         if not retriable:
-            self._end_waiting(queue, error)
+            self._end_waiting_batches(queue, error)
         elif not self._may_retry(first, now):
-            self._end(queue, first, error)
+            self._end_batch(queue, first, error)
         else:
             self._delay_retry(first, error, now)
 
-    def expire(self, now: float) -> None:
+    def expire_batches(self, now: float) -> None:
         """Fail the batches with an expired ``delivery_timeout_ms``."""
         for queue in self._queues.values():
             for batch in queue.in_flight:
                 if not batch.is_reported and batch.created_at + self._timeout_s <= now:
                     batch.in_doubt = True
                     queue.is_broken = queue.is_broken or batch.assigned_stamp is not None
-                    self._report(batch, self._expiry(batch))
+                    self._report_error(batch, self._to_expiry_error(batch))
             while queue.waiting and queue.waiting[0].created_at + self._timeout_s <= now:
-                self._end(queue, queue.waiting[0], self._expiry(queue.waiting[0]))
+                self._end_batch(queue, queue.waiting[0], self._to_expiry_error(queue.waiting[0]))
 
-    def _expiry(self, batch: Batch) -> BrokerError:
+    def _to_expiry_error(self, batch: Batch) -> BrokerError:
         """Return the error of an expired batch, with the last reason for which it was retried."""
         reason = f"{batch.partition} accepted no batch for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
         reason += str(ErrorCode.REQUEST_TIMED_OUT)
@@ -371,29 +371,29 @@ class Sequencer:
         if self.transactional and not self.must_abort:
             self.must_abort, self.abort_cause = True, cause
 
-    def fail_waiting(self, error: Exception, *, topic: str | None = None) -> None:
+    def fail_waiting_batches(self, error: Exception, *, topic: str | None = None) -> None:
         """Fail all waiting batches, of one topic or of all."""
         for partition, queue in self._queues.items():
             if topic is None or partition.topic == topic:
-                self._end_waiting(queue, error)
+                self._end_waiting_batches(queue, error)
 
-    def fail_all(self, error: Exception) -> None:
+    def fail_all_batches(self, error: Exception) -> None:
         """Fail all batches. No further response will be read."""
         for queue in self._queues.values():
             for batch in list(queue.in_flight):
-                self.fail(batch, error, was_written=True)
-            self._end_waiting(queue, error)
+                self.fail_batch(batch, error, was_written=True)
+            self._end_waiting_batches(queue, error)
 
     # ----------------------------------------------------------------------------------------------------- internal
 
-    def _retry(
+    def _retry_batch(
         self, queue: PartitionQueue, batch: Batch, error: KafkaframesError, now: float, *, retriable: bool
     ) -> None:
         if not retriable or not self._may_retry(batch, now) or self.must_abort:
-            self._end(queue, batch, error)
+            self._end_batch(queue, batch, error)
             return
         self._delay_retry(batch, error, now)
-        queue.requeue(batch)
+        queue.requeue_batch(batch)
         self._resume_if_resolved(queue)
 
     def _delay_retry(self, batch: Batch, error: KafkaframesError, now: float) -> None:
@@ -405,51 +405,51 @@ class Sequencer:
         return not batch.is_reported and batch.attempts < self._retries and now - batch.created_at < self._timeout_s
 
     def _process_out_of_order(self, queue: PartitionQueue, batch: Batch, error: BrokerError, now: float) -> None:
-        if not queue.is_first_open(batch):
-            self._retry(queue, batch, error, now, retriable=True)
+        if not queue.is_first_writable(batch):
+            self._retry_batch(queue, batch, error, now, retriable=True)
             return
-        if queue.has_absent_before(batch):
+        if queue.has_earlier_absent_batch(batch):
             batch.in_doubt = False
         if self.transactional or batch.in_doubt or not self._may_retry(batch, now):
-            self._end(queue, batch, error)
+            self._end_batch(queue, batch, error)
             return
         queue.mark_absent(batch)
-        self._retry(queue, batch, error, now, retriable=True)
+        self._retry_batch(queue, batch, error, now, retriable=True)
 
-    def _end_waiting(self, queue: PartitionQueue, error: Exception) -> None:
+    def _end_waiting_batches(self, queue: PartitionQueue, error: Exception) -> None:
         while queue.waiting:
-            self._end(queue, queue.waiting[0], error)
+            self._end_batch(queue, queue.waiting[0], error)
 
-    def _end(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+    def _end_batch(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         """Fail a batch and apply rules 5, 6 and 8 to the later batches."""
         (queue.in_flight if batch in queue.in_flight else queue.waiting).remove(batch)
         if batch.assigned_stamp is not None:
             queue.is_broken = True
             if not batch.in_doubt:
                 queue.mark_absent(batch)
-        self._report(batch, error)
+        self._report_error(batch, error)
         self._resume_if_resolved(queue)
 
-    def _report(self, batch: Batch, error: Exception) -> None:
+    def _report_error(self, batch: Batch, error: Exception) -> None:
         """Report the error of a batch to the caller, and fail the transaction if there is one."""
         cause = error
         if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
             subject = f"{batch.count} records for {batch.partition}"
             error = MaybeWrittenError(f"{subject} may or may not have been written: {cause}")
             error.__cause__ = cause
-        self._finish(FinishedBatch(batch, error=error))
+        self._finish_batch(FinishedBatch(batch, error=error))
         if self.transactional and not self.must_abort:
             self.must_abort, self.abort_cause = True, cause
             for queue in self._queues.values():
-                self._end_waiting(queue, self._abort_error())
+                self._end_waiting_batches(queue, self._to_abort_error())
 
-    def _abort_error(self) -> BrokerError:
+    def _to_abort_error(self) -> BrokerError:
         """Return the error of a batch that follows the first error of a transaction."""
         error = BrokerError(f"an earlier batch of this transaction was not written: abort it ({self.abort_cause})")
         error.__cause__ = self.abort_cause
         return error
 
-    def _finish(self, finished_batch: FinishedBatch) -> None:
+    def _finish_batch(self, finished_batch: FinishedBatch) -> None:
         batch = finished_batch.batch
         if batch.is_reported:
             return

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-_DURATION: Final = re.compile(
+_DURATION_PATTERN: Final = re.compile(
     r"\+?P(?:\+?(\d+)D)?(T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE | re.ASCII
 )
-_BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_BOOLEAN_BY_TEXT: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,10 +144,10 @@ class ClientSettings:
         >>> ClientSettings(bootstrap_servers="a:1, [::1]:2,b").servers
         [('a', 1), ('::1', 2), ('b', 9092)]
         """
-        names, protocol = _names(self.bootstrap_servers), self.security_protocol
+        names, protocol = _split_names(self.bootstrap_servers), self.security_protocol
         return [parse_address(name, protocol=protocol, protocols=SECURITY_PROTOCOLS) for name in names]
 
-    def message(self, name: str) -> Any:
+    def message_class(self, name: str) -> Any:
         """Return the class of a message: from ``specs`` if they have it, else from the catalog."""
         is_own = self.specs is not None and name in specs_by_name(self.specs)
         return message(name, specs=self.specs if is_own else None)
@@ -155,7 +155,7 @@ class ClientSettings:
     @property
     def tls_versions(self) -> list[str]:
         """The accepted TLS versions, in order; empty for OpenSSL's default."""
-        return sorted(_names(self.ssl_enabled_protocols))
+        return sorted(_split_names(self.ssl_enabled_protocols))
 
     @property
     def uses_tls(self) -> bool:
@@ -281,7 +281,10 @@ class ConsumerSettings(ClientSettings):
     @property
     def strategies(self) -> list[str]:
         """The assignment strategies in order of preference."""
-        return [_ASSIGNORS.get(name.rpartition(".")[2], name) for name in _names(self.partition_assignment_strategy)]
+        return [
+            _JAVA_ASSIGNORS.get(name.rpartition(".")[2], name)
+            for name in _split_names(self.partition_assignment_strategy)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,7 +349,7 @@ _REJECTED_SHARE_SETTINGS: Final = frozenset(  # Java's share consumer rejects th
         "session.timeout.ms",
     }
 )
-_ASSIGNORS: Final = {  # Java's classes
+_JAVA_ASSIGNORS: Final = {  # Java's classes
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "StickyAssignor": "sticky",
@@ -354,7 +357,7 @@ _ASSIGNORS: Final = {  # Java's classes
 }
 
 
-def _names(value: str | Sequence[str]) -> list[str]:
+def _split_names(value: str | Sequence[str]) -> list[str]:
     names = value.split(",") if isinstance(value, str) else [str(name) for name in value]
     return [name.strip() for name in names if name.strip()]
 
@@ -368,7 +371,7 @@ def parse_duration(text: str) -> int:
     Raises:
         OptionError: the text is not a duration, or the duration is negative.
     """
-    match = _DURATION.fullmatch(text)
+    match = _DURATION_PATTERN.fullmatch(text)
     days, clock, hours, minutes, seconds = match.groups() if match is not None else ("", "", "", "", "")
     if match is None or not (days or hours or minutes or seconds) or clock == "T":
         expectation = "a duration of ISO 8601 that is not negative, such as PT1H or P2DT30M"
@@ -430,9 +433,9 @@ def _convert_value(hint: Any, value: Any, name: str) -> Any:
     if str in kinds:
         return value
     if bool in kinds:
-        if value.lower() not in _BOOLEANS:
+        if value.lower() not in _BOOLEAN_BY_TEXT:
             raise OptionError(f"{name} is {value!r}; expected true or false")
-        return _BOOLEANS[value.lower()]
+        return _BOOLEAN_BY_TEXT[value.lower()]
     if int in kinds:
         try:
             return int(value)

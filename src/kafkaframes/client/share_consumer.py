@@ -20,8 +20,14 @@ from kafkaframes.client.loop import wait_for_event
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.metrics import MetricName, PollMetrics
 from kafkaframes.client.settings import ShareConsumerSettings, merge_options
-from kafkaframes.client.share_machine import AcknowledgementResult, AcquiredBatch, Completion, RecordKey, ShareMachine
-from kafkaframes.client.share_session import ACKNOWLEDGEMENTS
+from kafkaframes.client.share_machine import (
+    AcknowledgementResult,
+    AcquiredBatch,
+    PendingResults,
+    RecordKey,
+    ShareMachine,
+)
+from kafkaframes.client.share_session import ACKNOWLEDGEMENT_TYPES
 from kafkaframes.client.share_task import ShareTask
 from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryReporter
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
@@ -137,13 +143,13 @@ class AsyncShareConsumer(TelemetryMethods):
         names = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
         if not names:
             raise OptionError("subscribe needs a topic; unsubscribe ends the subscription")
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         if self._cluster.cluster.updated_at is None:
-            await self._cluster.retry(lambda: self._cluster.refresh(names))
+            await self._cluster.retry_step(lambda: self._cluster.refresh_metadata(names))
         self._on_acknowledge = on_acknowledge
         self._machine.subscribe(names, time.monotonic())
         self._task.start()
-        self._task.send()
+        self._task.send_due_requests()
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -170,10 +176,10 @@ class AsyncShareConsumer(TelemetryMethods):
         """Send pending acknowledgements, release the other records and leave the group."""
         machine, task = self._machine, self._task
         deadline: float | None = time.monotonic() + self.settings.fetch_max_wait_ms / 1000 + _CLOSE_GRACE_S
-        machine.prepare_end()
+        machine.begin_end()
         try:
             while True:  # fetches in flight carry acknowledgements; nodes respond within fetch_max_wait_ms
-                task.send()
+                task.send_due_requests()
                 task.change_event.clear()
                 if machine.has_ended or task.failure is not None:
                     break
@@ -210,7 +216,7 @@ class AsyncShareConsumer(TelemetryMethods):
             BrokerError: the group or a topic cannot be read.
             CorruptRecordError: a batch is damaged. Its records are rejected, so brokers do not deliver them again.
         """
-        return [record for batch in await self._acquire(timeout_ms) for record in records_of(batch)]
+        return [record for batch in await self._acquire_records(timeout_ms) for record in to_share_records(batch)]
 
     async def fetch_arrow(self, timeout_ms: int = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
         """Return acquired records as a table; an empty table if none arrive in time. See ``poll``.
@@ -220,20 +226,20 @@ class AsyncShareConsumer(TelemetryMethods):
             columns: ``topic``, ``partition``, ``delivery_count`` and the record columns of
                 ``kafkaframes.read_records``. ``acknowledge`` needs ``topic``, ``partition`` and ``offset``.
         """
-        _columns_of(columns)  # an unknown column is an error before records are acquired
-        return to_table(await self._acquire(timeout_ms), columns)
+        _select_columns(columns)  # an unknown column is an error before records are acquired
+        return to_table(await self._acquire_records(timeout_ms), columns)
 
-    async def _acquire(self, timeout_ms: int) -> list[AcquiredBatch]:
+    async def _acquire_records(self, timeout_ms: int) -> list[AcquiredBatch]:
         """Return acquired records."""
         machine, task = self._machine, self._task
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         deadline = time.monotonic() + timeout_ms / 1000
         machine.begin_poll(time.monotonic())
         try:
             with self._polls.measure():
                 while True:
                     task.change_event.clear()
-                    task.send()
+                    task.send_due_requests()
                     error = task.failure or machine.take_error()
                     if error is not None:
                         raise error
@@ -271,9 +277,11 @@ class AsyncShareConsumer(TelemetryMethods):
             OptionError: the kind is unknown, a record was not in the last poll, or a record is already acknowledged.
                 In this case no record is acknowledged.
         """
-        if kind not in ACKNOWLEDGEMENTS:
-            raise OptionError(f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENTS)}")
-        self._machine.acknowledge(record_keys(records, mask), ACKNOWLEDGEMENTS[kind])
+        if kind not in ACKNOWLEDGEMENT_TYPES:
+            raise OptionError(
+                f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENT_TYPES)}"
+            )
+        self._machine.acknowledge(keys_of_records(records, mask), ACKNOWLEDGEMENT_TYPES[kind])
         self._collect_results()
 
     async def renew(
@@ -290,9 +298,9 @@ class AsyncShareConsumer(TelemetryMethods):
                 Kafka 4.2.
             BrokerError: a lock has expired (INVALID_RECORD_STATE), or the group does not allow renewals.
         """
-        self._cluster.context.check()
-        completion = self._machine.renew(record_keys(records, mask))
-        await self._wait_for(completion)
+        self._cluster.context.check_context()
+        completion = self._machine.renew(keys_of_records(records, mask))
+        await self._wait_for_results(completion)
         completion.require_success()
 
     async def commit(self) -> None:
@@ -306,19 +314,19 @@ class AsyncShareConsumer(TelemetryMethods):
             NetworkError: it is unknown whether a broker received the acknowledgements. It may deliver the records
                 again.
         """
-        self._cluster.context.check()
+        self._cluster.context.check_context()
         completion = self._machine.commit()
         try:
-            await self._wait_for(completion)
+            await self._wait_for_results(completion)
         finally:
             self._report_results()
         completion.require_success()
 
-    async def _wait_for(self, completion: Completion) -> None:
+    async def _wait_for_results(self, completion: PendingResults) -> None:
         """Send requests until a commit or a renewal has all its results."""
         task = self._task
         while True:
-            task.send()
+            task.send_due_requests()
             task.change_event.clear()
             self._collect_results()
             if completion.is_done:
@@ -345,14 +353,14 @@ class AsyncShareConsumer(TelemetryMethods):
                 self._on_acknowledge(offsets, error)
 
 
-def records_of(batch: AcquiredBatch) -> list[ShareRecord]:
+def to_share_records(batch: AcquiredBatch) -> list[ShareRecord]:
     """Return acquired records as Python values."""
     deliveries = batch.deliveries
-    rows = RecordIterator(batch.batch, batch.partition).take(batch.batch.num_rows)
+    rows = RecordIterator(batch.batch, batch.partition).take_records(batch.batch.num_rows)
     return [ShareRecord(*row, deliveries[row.offset]) for row in rows]
 
 
-def _columns_of(columns: Sequence[str]) -> tuple[tuple[str, ...], pa.Schema]:
+def _select_columns(columns: Sequence[str]) -> tuple[tuple[str, ...], pa.Schema]:
     """Return the columns without the delivery count, and the schema of all columns."""
     record_columns = tuple(name for name in columns if name != _DELIVERY_COUNT)
     _, schema = schema_of(record_columns)
@@ -372,11 +380,11 @@ def _to_arrow(acquired_batch: AcquiredBatch, record_columns: tuple[str, ...], sc
 
 def to_table(batches: Iterable[AcquiredBatch], columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
     """Return acquired records as a table."""
-    record_columns, schema = _columns_of(columns)
+    record_columns, schema = _select_columns(columns)
     return pa.Table.from_batches([_to_arrow(entry, record_columns, schema) for entry in batches], schema=schema)
 
 
-def record_keys(records: Any, mask: Mask | None) -> list[RecordKey]:
+def keys_of_records(records: Any, mask: Mask | None) -> list[RecordKey]:
     """Return (topic, partition, offset) of each record or table row."""
     if isinstance(records, ShareRecord):
         records = [records]

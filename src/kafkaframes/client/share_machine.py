@@ -32,12 +32,12 @@ from kafkaframes.client.share_requests import (
     Acknowledgements,
     NodeRequest,
     ShareAcknowledge,
-    ShareAcknowledgeAnswer,
+    ShareAcknowledgeResponse,
     ShareFetch,
-    ShareFetchAnswer,
+    ShareFetchResponse,
     ShareFetchRow,
     ShareHeartbeat,
-    ShareHeartbeatAnswer,
+    ShareHeartbeatResponse,
     ShareRequest,
 )
 from kafkaframes.client.share_session import (
@@ -47,7 +47,7 @@ from kafkaframes.client.share_session import (
     REJECT,
     RELEASE,
     RENEW,
-    SESSION_LOST,
+    SESSION_LOST_ERRORS,
     PartitionId,
     ShareSession,
 )
@@ -103,7 +103,7 @@ class _RecordLock(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Completion:
+class PendingResults:
     """The results of a commit or a renewal.
 
     Attributes:
@@ -141,11 +141,11 @@ class Completion:
                 raise error
 
 
-class _Renewal(NamedTuple):
+class _LockRenewal(NamedTuple):
     """Records of one node with locks to extend, and the object that collects the results."""
 
     kinds: Acknowledgements
-    completion: Completion
+    completion: PendingResults
 
 
 @dataclass(eq=False, slots=True)
@@ -172,9 +172,9 @@ class _ShareNode:
     not_before: float = 0.0
     failures: int = 0
     must_send: bool = False
-    renewals: deque[_Renewal] = field(default_factory=deque)
-    renewal: _Renewal | None = None
-    commits: list[Completion] = field(default_factory=list)
+    renewals: deque[_LockRenewal] = field(default_factory=deque)
+    renewal: _LockRenewal | None = None
+    commits: list[PendingResults] = field(default_factory=list)
     may_have_session: bool = False
     fetched_at: float = -1.0
 
@@ -231,7 +231,7 @@ class ShareMachine:
         """Set the subscription. Buffered records of other topics are released."""
         self._is_ending = False
         self.member.subscribe(topics, now)
-        self._release([entry for entry in self._buffer if entry.partition.topic not in topics])
+        self._release_batches([entry for entry in self._buffer if entry.partition.topic not in topics])
         self._buffer = [entry for entry in self._buffer if entry.partition.topic in topics]
 
     @property
@@ -298,7 +298,7 @@ class ShareMachine:
             if lock.session_number == state.session.number:
                 state.session.acknowledge(lock.partition_id, offsets, kind)
             else:
-                self._record_unsent(state, {lock.partition_id: dict.fromkeys(offsets, kind)})
+                self._record_unsent_acknowledgements(state, {lock.partition_id: dict.fromkeys(offsets, kind)})
 
     def _locks_of(self, keys: Sequence[RecordKey]) -> dict[_RecordLock, list[int]]:
         """Return the offsets of delivered records, by lock."""
@@ -323,10 +323,10 @@ class ShareMachine:
         for state in self._nodes.values():
             state.send_pending()
 
-    def commit(self) -> Completion:
+    def commit(self) -> PendingResults:
         """Send all acknowledgements. If they are implicit, accept the other records of the last poll first."""
         self._accept_delivered()
-        completion = Completion()
+        completion = PendingResults()
         completion.results.update(self._unsent_errors)
         self._unsent_errors.clear()
         self._send_pending()
@@ -336,7 +336,7 @@ class ShareMachine:
                 completion.node_ids.add(node_id)
         return completion
 
-    def renew(self, keys: Sequence[RecordKey]) -> Completion:
+    def renew(self, keys: Sequence[RecordKey]) -> PendingResults:
         """Extend the locks of delivered records. Pending acknowledgements of the same nodes are sent first.
 
         The locks of buffered records are extended as well, because the caller needs more time than their duration.
@@ -344,7 +344,7 @@ class ShareMachine:
         Raises:
             OptionError: a record was not in the last poll or is already acknowledged.
         """
-        completion = Completion()
+        completion = PendingResults()
         by_node: dict[int, dict[PartitionId, dict[int, int]]] = {}
         for lock, offsets in self._locks_of(keys).items():
             state = self._nodes[lock.node_id]
@@ -355,11 +355,11 @@ class ShareMachine:
         for node_id, kinds in by_node.items():
             state = self._nodes[node_id]
             state.send_pending()
-            state.renewals.append(_Renewal(kinds, completion))
+            state.renewals.append(_LockRenewal(kinds, completion))
             completion.node_ids.add(node_id)
         for entry in self._buffer:
             renewed_offsets = {entry.partition_id: dict.fromkeys(entry.offsets, RENEW)}
-            self._nodes[entry.node_id].renewals.append(_Renewal(renewed_offsets, Completion()))
+            self._nodes[entry.node_id].renewals.append(_LockRenewal(renewed_offsets, PendingResults()))
         return completion
 
     def take_results(self) -> list[AcknowledgementResult]:
@@ -369,7 +369,7 @@ class ShareMachine:
 
     # ------------------------------------------------------------------------------------------------------- the end
 
-    def prepare_end(self) -> None:
+    def begin_end(self) -> None:
         """End the subscription: ``requests`` returns the last requests, until ``has_ended``."""
         self._is_ending = True
         self.member.is_waiting = False
@@ -410,7 +410,7 @@ class ShareMachine:
         self.member.leave()
         self.member.topics, self.assignment, self._partitions = (), {}, {}
 
-    def _end_requests(self, now: float) -> Iterator[ShareRequest]:
+    def _next_end_requests(self, now: float) -> Iterator[ShareRequest]:
         """Yield the requests that end the sessions, then the one that leaves the group."""
         for node_id, state in list(self._nodes.items()):
             if state.request is not None:
@@ -420,41 +420,41 @@ class ShareMachine:
                 continue
             kinds = state.session.take_pending()
             state.may_have_session = False
-            yield self._send(state, ShareAcknowledge(state.node, FINAL_EPOCH, kinds), now)
+            yield self._send_request(state, ShareAcknowledge(state.node, FINAL_EPOCH, kinds), now)
         if not self._nodes and not self.member.is_busy and self.member.topics:
             self._leave_group()
         if not self.member.topics:
-            yield from self.member.requests(now)
+            yield from self.member.next_requests(now)
 
     # ----------------------------------------------------------------------------------------------------- requests
 
-    def requests(self, now: float) -> list[ShareRequest]:
+    def next_requests(self, now: float) -> list[ShareRequest]:
         """Return the requests to send now."""
         if self._is_ending:
-            return list(self._end_requests(now))
+            return list(self._next_end_requests(now))
         self._buffer = [entry for entry in self._buffer if entry.expires_at is None or now < entry.expires_at]
-        result: list[ShareRequest] = [*self.member.requests(now)]
+        result: list[ShareRequest] = [*self.member.next_requests(now)]
         if self.assignment and not self.member.partition_ids:  # the member has left the group
-            self._resolve()
+            self._resolve_topics()
         partitions_by_node = self._assign_to_nodes() if self._must_fetch else {}
-        result += self._metadata_requests(now)
+        result += self._next_metadata_requests(now)
         for state in sorted(self._nodes.values(), key=lambda state: state.fetched_at):
             if state.request is None and now >= state.not_before:
-                request = self._node_request(state, partitions_by_node.get(state.node.node_id), now)
+                request = self._next_node_request(state, partitions_by_node.get(state.node.node_id), now)
                 if request is not None:
-                    result.append(self._send(state, request, now))
+                    result.append(self._send_request(state, request, now))
         return result
 
     @property
     def _must_fetch(self) -> bool:
         return self.member.is_waiting and not self._buffer and not self._errors
 
-    def _send(self, state: _ShareNode, request: NodeRequest, now: float) -> NodeRequest:
+    def _send_request(self, state: _ShareNode, request: NodeRequest, now: float) -> NodeRequest:
         state.request, state.sent_at = request, now
         state.must_send = False
         return request
 
-    def _node_request(
+    def _next_node_request(
         self, state: _ShareNode, assigned_partitions: Sequence[PartitionId] | None, now: float
     ) -> NodeRequest | None:
         """Return the next request to a node."""
@@ -507,7 +507,7 @@ class ShareMachine:
             result.setdefault(leader.node_id, []).append(partition_id)
         return result
 
-    def _metadata_requests(self, now: float) -> list[ShareRequest]:
+    def _next_metadata_requests(self, now: float) -> list[ShareRequest]:
         if self._metadata_request is not None or now < self._metadata_not_before or not self._stale_topics:
             return []
         self._metadata_request = FetchMetadata(self._stale_topics)
@@ -544,19 +544,19 @@ class ShareMachine:
         if isinstance(request, FetchMetadata):
             self._process_metadata_response(request, now)
         elif isinstance(request, ShareHeartbeat):
-            assert isinstance(answer, ShareHeartbeatAnswer)
+            assert isinstance(answer, ShareHeartbeatResponse)
             if self.member.process_response(request, answer, now):
-                self._resolve()
+                self._resolve_topics()
         else:
             state = self._state_of(request)
             if state is None:
                 return
             state.request, state.failures, state.not_before = None, 0, now
             if isinstance(request, ShareFetch):
-                assert isinstance(answer, ShareFetchAnswer)
+                assert isinstance(answer, ShareFetchResponse)
                 self._process_fetch_response(state, request, answer)
             else:
-                assert isinstance(answer, ShareAcknowledgeAnswer)
+                assert isinstance(answer, ShareAcknowledgeResponse)
                 self._process_acknowledge_response(state, request, answer)
             self._finish_commits(state)
 
@@ -574,7 +574,7 @@ class ShareMachine:
             if member_error is not None:
                 self.raise_later(member_error)
             if not self.member.partition_ids:
-                self._resolve()
+                self._resolve_topics()
         else:
             state = self._state_of(request)
             if state is not None:
@@ -600,13 +600,13 @@ class ShareMachine:
             topic = self._cluster.topics.get(name)
             if topic is not None and topic.error and not topic.error.is_retriable:
                 self.raise_later(broker_error(topic.error, f"topic {name}"))
-        self._resolve()
+        self._resolve_topics()
         self._metadata_not_before = now + self._backoff_s(self._metadata_failures)
         self._metadata_failures = self._metadata_failures + 1 if self._stale_topics else 0
         if self._stale_topics:  # a deleted topic is no longer assigned, and one that was created again has another id
             self.member.send_heartbeat_soon(now)
 
-    def _resolve(self) -> None:
+    def _resolve_topics(self) -> None:
         """Look up the names of the assigned topics. Topics without metadata are left out until these are refreshed."""
         names = {topic.topic_id: topic.name for topic in self._cluster.topics.values()}
         self.assignment = {
@@ -632,7 +632,7 @@ class ShareMachine:
 
     # ----------------------------------------------------------------------------------------------- share sessions
 
-    def _process_fetch_response(self, state: _ShareNode, request: ShareFetch, answer: ShareFetchAnswer) -> None:
+    def _process_fetch_response(self, state: _ShareNode, request: ShareFetch, answer: ShareFetchResponse) -> None:
         session = state.session
         session.partitions.update(request.added_partitions)
         session.partitions.difference_update(request.removed_partitions)
@@ -643,7 +643,7 @@ class ShareMachine:
             if row.error is not None:
                 self._process_fetch_error(partition_id, row.error)
             elif row.deliveries:
-                self._take_acquired(state, partition_id, row)
+                self._buffer_acquired_records(state, partition_id, row)
         rows = {partition_id: row.acknowledge_error for partition_id, row in answer.rows.items()}
         self._record_rows(state, request.acknowledgements, rows)
 
@@ -656,7 +656,7 @@ class ShareMachine:
         if partition is not None:
             self._cluster.expire(partition.topic)
 
-    def _take_acquired(self, state: _ShareNode, partition_id: PartitionId, row: ShareFetchRow) -> None:
+    def _buffer_acquired_records(self, state: _ShareNode, partition_id: PartitionId, row: ShareFetchRow) -> None:
         """Buffer acquired records. Acknowledge acquired offsets without a record as gaps."""
         partition, session = self.partition_of(partition_id), state.session
         if self._is_ending:  # the end of the session releases them
@@ -689,7 +689,7 @@ class ShareMachine:
         if missing:
             session.acknowledge(partition_id, missing, kind)
 
-    def _release(self, batches: Iterable[AcquiredBatch]) -> None:
+    def _release_batches(self, batches: Iterable[AcquiredBatch]) -> None:
         for entry in batches:
             session = self._nodes[entry.node_id].session
             if session.number == entry.session_number:
@@ -697,7 +697,7 @@ class ShareMachine:
         self._send_pending()
 
     def _process_acknowledge_response(
-        self, state: _ShareNode, request: ShareAcknowledge, answer: ShareAcknowledgeAnswer
+        self, state: _ShareNode, request: ShareAcknowledge, answer: ShareAcknowledgeResponse
     ) -> None:
         if request.epoch == FINAL_EPOCH:
             self._close_session(state)
@@ -706,7 +706,7 @@ class ShareMachine:
         renewal, state.renewal = state.renewal, None
         if renewal is not None:
             for partition_id in renewal.kinds:
-                error = _row_error(partition_id, answer.rows, state.node)
+                error = _error_of_row(partition_id, answer.rows, state.node)
                 renewal.completion.add(self._partitions[partition_id], error)
                 if error is None:
                     self._extend_locks(state, partition_id, renewal.kinds[partition_id])
@@ -734,7 +734,7 @@ class ShareMachine:
     ) -> None:
         """Record the result of each partition. A partition without a row has failed."""
         for partition_id, offsets in kinds.items():
-            self._record_result({partition_id: offsets}, _row_error(partition_id, rows, state.node), state)
+            self._record_result({partition_id: offsets}, _error_of_row(partition_id, rows, state.node), state)
 
     def _record_result(
         self, kinds: Acknowledgements, error: AcknowledgementError | None, state: _ShareNode | None = None
@@ -776,7 +776,7 @@ class ShareMachine:
             self._fail_renewal(state, renewal, reason)
         self._lose_session(state)
         state.may_have_session = state.may_have_session and not isinstance(error, NetworkError)
-        is_first_loss = code in SESSION_LOST and state.failures == 0
+        is_first_loss = code in SESSION_LOST_ERRORS and state.failures == 0
         state.not_before = now if is_first_loss else now + self._backoff_s(state.failures)
         state.failures += 1
         if isinstance(error, NetworkError):
@@ -789,14 +789,16 @@ class ShareMachine:
 
     def _lose_session(self, state: _ShareNode) -> None:
         """Start over with a new session. Acknowledgements and renewals of the lost session fail."""
-        pending, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)
+        pending_acknowledgements, is_awaited = state.session.take_pending(), state.must_send and bool(state.commits)
         state.session.reset()
         state.must_send = False
-        self._record_unsent(state, pending, is_awaited=is_awaited)
+        self._record_unsent_acknowledgements(state, pending_acknowledgements, is_awaited=is_awaited)
         self._fail_renewals(state, _session_lost(state.node))
         self._buffer = [entry for entry in self._buffer if entry.node_id != state.node.node_id]
 
-    def _record_unsent(self, state: _ShareNode, kinds: Acknowledgements, *, is_awaited: bool = False) -> None:
+    def _record_unsent_acknowledgements(
+        self, state: _ShareNode, kinds: Acknowledgements, *, is_awaited: bool = False
+    ) -> None:
         """Record the failure of acknowledgements of a lost session, for the commit that awaits them or for the next."""
         error = _session_lost(state.node)
         if not is_awaited:
@@ -811,13 +813,13 @@ class ShareMachine:
         while state.renewals:
             self._fail_renewal(state, state.renewals.popleft(), error)
 
-    def _fail_renewal(self, state: _ShareNode, renewal: _Renewal, error: AcknowledgementError) -> None:
+    def _fail_renewal(self, state: _ShareNode, renewal: _LockRenewal, error: AcknowledgementError) -> None:
         for partition_id in renewal.kinds:
             renewal.completion.add(self._partitions[partition_id], error)
         renewal.completion.node_ids.discard(state.node.node_id)
 
 
-def _row_error(
+def _error_of_row(
     partition_id: PartitionId, rows: Mapping[PartitionId, BrokerError | None], node: Node
 ) -> BrokerError | None:
     """Return the error of a partition in a response. A partition without a row has no result, which is an error."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaframes.client.cluster import is_retriable
-from kafkaframes.client.share_requests import JOIN_EPOCH, LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatAnswer
+from kafkaframes.client.share_requests import JOIN_EPOCH, LEAVE_EPOCH, ShareHeartbeat, ShareHeartbeatResponse
 from kafkaframes.client.share_session import PartitionId
 from kafkaframes.errors import COORDINATOR_MOVED, MEMBER_FENCED, BrokerError
 
@@ -78,7 +78,7 @@ class ShareMember:
         if self._awaits_poll:
             self._awaits_poll, self._due = False, now
 
-    def requests(self, now: float) -> list[ShareHeartbeat]:
+    def next_requests(self, now: float) -> list[ShareHeartbeat]:
         """Return the heartbeat to send now, if any."""
         if self._has_expired(now):
             self.leave()
@@ -106,7 +106,7 @@ class ShareMember:
         is_out = not self.topics or self._awaits_poll or self.is_waiting
         return not is_out and now >= self._polled_at + self._max_poll_s
 
-    def process_response(self, request: ShareHeartbeat, answer: ShareHeartbeatAnswer, now: float) -> bool:
+    def process_response(self, request: ShareHeartbeat, answer: ShareHeartbeatResponse, now: float) -> bool:
         """Process the response to a heartbeat. Return whether the assignment may have changed."""
         if request is not self._in_flight:
             return False
@@ -136,11 +136,11 @@ class ShareMember:
         self._due = now + self._backoff_s(self._failures)
         self._failures += 1
         if isinstance(error, BrokerError) and error.code in MEMBER_FENCED:
-            self._forget()
+            self._reset_membership()
             return None
         return None if is_retriable(error) else error
 
-    def _forget(self) -> None:
+    def _reset_membership(self) -> None:
         """Reset the state of a member that is not in the group."""
         self.epoch, self.partition_ids, self._sent_topics = JOIN_EPOCH, [], None
 
@@ -148,7 +148,7 @@ class ShareMember:
         """End the membership. ``requests`` returns the request to send if the coordinator may have the member."""
         self._must_leave, self._is_registered = self._is_registered, False
         self._in_flight, self._leave_failures = None, 0
-        self._forget()
+        self._reset_membership()
 
     def abandon_heartbeat(self) -> None:
         """Stop waiting for the response to the heartbeat in flight."""

@@ -20,12 +20,12 @@ from kafkaframes.client.share_requests import (
     Acknowledgements,
     AcquiredRecords,
     ShareAcknowledge,
-    ShareAcknowledgeAnswer,
+    ShareAcknowledgeResponse,
     ShareFetch,
-    ShareFetchAnswer,
+    ShareFetchResponse,
     ShareFetchRow,
     ShareHeartbeat,
-    ShareHeartbeatAnswer,
+    ShareHeartbeatResponse,
 )
 from kafkaframes.client.share_session import PartitionId, to_batches
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError, broker_error
@@ -59,10 +59,10 @@ class ShareMessages:
 
     # ------------------------------------------------------------------------------------------------------ requests
 
-    def heartbeat_body(self, request: ShareHeartbeat) -> Any:
+    def to_heartbeat_body(self, request: ShareHeartbeat) -> Any:
         """Return the ShareGroupHeartbeat message of a request."""
         settings = self._settings
-        body = settings.message("ShareGroupHeartbeatRequest")(
+        body = settings.message_class("ShareGroupHeartbeatRequest")(
             group_id=settings.required_group_id, member_id=self._member_id, member_epoch=request.epoch
         )
         if request.epoch == JOIN_EPOCH:
@@ -71,7 +71,7 @@ class ShareMessages:
             body.subscribed_topic_names = list(request.topics)
         return body
 
-    def fetch_body(self, request: ShareFetch, version: int) -> Any:
+    def to_fetch_body(self, request: ShareFetch, version: int) -> Any:
         """Return the ShareFetch message of a request.
 
         Raises:
@@ -83,7 +83,7 @@ class ShareMessages:
                 f"share_acquire_mode={settings.share_acquire_mode} is not supported by {describe_node(request.node)}: "
                 "it needs Kafka 4.2 or later (KIP-1206)"
             )
-        cls = settings.message("ShareFetchRequest")
+        cls = settings.message_class("ShareFetchRequest")
         body = cls(
             group_id=settings.required_group_id,
             member_id=self._member_id,
@@ -110,7 +110,7 @@ class ShareMessages:
         ]
         return body
 
-    def acknowledge_body(self, request: ShareAcknowledge, version: int) -> Any:
+    def to_acknowledge_body(self, request: ShareAcknowledge, version: int) -> Any:
         """Return the ShareAcknowledge message of a request.
 
         Raises:
@@ -121,7 +121,7 @@ class ShareMessages:
             raise OptionError(
                 f"renew is not supported by {describe_node(request.node)}: it needs Kafka 4.2 or later (KIP-1222)"
             )
-        cls = settings.message("ShareAcknowledgeRequest")
+        cls = settings.message_class("ShareAcknowledgeRequest")
         body = cls(
             group_id=settings.required_group_id,
             member_id=self._member_id,
@@ -141,19 +141,19 @@ class ShareMessages:
     # ----------------------------------------------------------------------------------------------------- responses
 
     @staticmethod
-    def read_heartbeat(response: Any) -> ShareHeartbeatAnswer:
+    def read_heartbeat(response: Any) -> ShareHeartbeatResponse:
         """Return the values of a ShareGroupHeartbeat response without an error."""
         rows = None if response.assignment is None else response.assignment.topic_partitions
         assignment = None if rows is None else tuple((row.topic_id, tuple(row.partitions)) for row in rows)
-        return ShareHeartbeatAnswer(response.member_epoch, response.heartbeat_interval_ms / 1000, assignment)
+        return ShareHeartbeatResponse(response.member_epoch, response.heartbeat_interval_ms / 1000, assignment)
 
-    def read_fetch(self, request: ShareFetch, response: Any) -> ShareFetchAnswer:
+    def read_fetch(self, request: ShareFetch, response: Any) -> ShareFetchResponse:
         """Return the values of a ShareFetch response, with decoded records.
 
         Raises:
             BrokerError: the node rejects the request.
         """
-        _check(response, f"share fetch from {describe_node(request.node)}")
+        _check_response(response, f"share fetch from {describe_node(request.node)}")
         rows = {
             PartitionId(topic.topic_id, row.partition_index): self._read_row(
                 request.node, PartitionId(topic.topic_id, row.partition_index), row
@@ -161,7 +161,7 @@ class ShareMessages:
             for topic in response.responses
             for row in topic.partitions
         }
-        return ShareFetchAnswer(rows, response.acquisition_lock_timeout_ms / 1000)
+        return ShareFetchResponse(rows, response.acquisition_lock_timeout_ms / 1000)
 
     def _read_row(self, node: Node, partition_id: PartitionId, row: Any) -> ShareFetchRow:
         partition = self._partition_of(partition_id)
@@ -178,12 +178,12 @@ class ShareMessages:
         damage: Exception | None = None
         if deliveries and row.records and partition is not None:
             try:
-                batches.extend(self._decode(partition, row.records, deliveries))
+                batches.extend(self._decode_records(partition, row.records, deliveries))
             except KafkaframesError as error:
                 damage = error
         return ShareFetchRow(None, acknowledge_error, deliveries, batches, damage)
 
-    def _decode(
+    def _decode_records(
         self, partition: TopicPartition, records: Any, deliveries: Mapping[int, int]
     ) -> Iterable[AcquiredRecords]:
         """Yield the acquired records of fetched batches."""
@@ -196,14 +196,14 @@ class ShareMessages:
                 yield AcquiredRecords(int64_values(acquired_batch.column("offset")).tolist(), acquired_batch)
 
     @staticmethod
-    def read_acknowledge(request: ShareAcknowledge, response: Any) -> ShareAcknowledgeAnswer:
+    def read_acknowledge(request: ShareAcknowledge, response: Any) -> ShareAcknowledgeResponse:
         """Return the values of a ShareAcknowledge response.
 
         Raises:
             BrokerError: the node rejects the request.
         """
-        _check(response, f"acknowledgement at {describe_node(request.node)}")
-        return ShareAcknowledgeAnswer(
+        _check_response(response, f"acknowledgement at {describe_node(request.node)}")
+        return ShareAcknowledgeResponse(
             {
                 PartitionId(topic.topic_id, row.partition_index): _row_error(
                     row.error_code, row.error_message, request.node
@@ -214,7 +214,7 @@ class ShareMessages:
         )
 
 
-def _check(response: Any, subject: str) -> None:
+def _check_response(response: Any, subject: str) -> None:
     if response.error_code:
         raise broker_error(response.error_code, subject, response.error_message)
 

@@ -17,7 +17,7 @@ from kafkaframes.errors import BrokerError
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1  # special member epochs
 Acknowledgements = Mapping[PartitionId, Mapping[int, int]]  # acknowledgement types by partition and offset
-_NO_DELIVERIES: Final[Mapping[int, int]] = MappingProxyType({})
+_NO_DELIVERY_COUNTS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class ShareHeartbeat(NamedTuple):
@@ -32,7 +32,7 @@ class ShareHeartbeat(NamedTuple):
     topics: tuple[str, ...] | None = None
 
 
-class ShareHeartbeatAnswer(NamedTuple):
+class ShareHeartbeatResponse(NamedTuple):
     """A ShareGroupHeartbeat response.
 
     Attributes:
@@ -87,12 +87,12 @@ class ShareFetchRow(NamedTuple):
 
     error: BrokerError | None = None
     acknowledge_error: BrokerError | None = None
-    deliveries: Mapping[int, int] = _NO_DELIVERIES
+    deliveries: Mapping[int, int] = _NO_DELIVERY_COUNTS
     batches: Sequence[AcquiredRecords] = ()
     damage: Exception | None = None
 
 
-class ShareFetchAnswer(NamedTuple):
+class ShareFetchResponse(NamedTuple):
     """A ShareFetch response.
 
     Attributes:
@@ -117,7 +117,7 @@ class ShareAcknowledge(NamedTuple):
     is_renewal: bool = False
 
 
-class ShareAcknowledgeAnswer(NamedTuple):
+class ShareAcknowledgeResponse(NamedTuple):
     """A ShareAcknowledge response.
 
     Attributes:

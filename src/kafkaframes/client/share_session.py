@@ -17,9 +17,9 @@ from kafkaframes.wire.integers import MAX_INT32
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)  # acknowledgement types of the protocol
-ACKNOWLEDGEMENTS: Final = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
+ACKNOWLEDGEMENT_TYPES: Final = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
 #: Errors that report that the node does not have this session. The client opens a new one.
-SESSION_LOST: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
+SESSION_LOST_ERRORS: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
 class PartitionId(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriable
 from kafkaframes.client.group_requests import FetchMetadata
-from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
+from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.settings import ShareConsumerSettings
 from kafkaframes.client.share_machine import ShareMachine
@@ -22,7 +22,7 @@ from kafkaframes.client.share_requests import ShareAcknowledge, ShareFetch, Shar
 from kafkaframes.client.share_session import INITIAL_EPOCH
 from kafkaframes.errors import BrokerError
 
-_FIRST_VERSION: Final = 1  # version 0 was an early access of Kafka 4.0
+_MIN_SHARE_VERSION: Final = 1  # version 0 was an early access of Kafka 4.0
 _LOG: Final = logging.getLogger("kafkaframes.client")
 
 
@@ -73,23 +73,23 @@ class ShareTask:
     def start(self) -> None:
         """Start the task if it is not running."""
         if self._task is None:
-            self._task = background(self._run())
+            self._task = start_background_task(self._run_loop())
 
     async def close(self) -> None:
         """Stop the task, and cancel in-flight requests."""
         await cancel_tasks(self._task, *self._requests)
         self._task = None
 
-    def send(self) -> None:
+    def send_due_requests(self) -> None:
         """Send the requests that are due now."""
         self._send_due(time.monotonic())
         self._wake.set()
 
     def _send_due(self, now: float) -> None:
-        for request in self._machine.requests(now):
-            background(self._execute(request), self._requests)
+        for request in self._machine.next_requests(now):
+            start_background_task(self._execute_request(request), self._requests)
 
-    async def _run(self) -> None:
+    async def _run_loop(self) -> None:
         """Send requests until the task is cancelled. Calls of the consumer raise unexpected errors."""
         try:
             while True:
@@ -102,11 +102,11 @@ class ShareTask:
             self.failure = error
             self.change_event.set()
 
-    async def _execute(self, request: ShareRequest) -> None:
+    async def _execute_request(self, request: ShareRequest) -> None:
         machine = self._machine
         try:
             try:
-                answer = await self._answer_of(request)
+                answer = await self._request_once(request)
             except Exception as error:
                 self._log_refusal(request, error)
                 machine.process_failure(request, error, time.monotonic())
@@ -128,25 +128,25 @@ class ShareTask:
             self._logged_refusals.add(str(error))
             _LOG.warning("share group %r: %s; retrying", self._settings.group_id, error)
 
-    async def _answer_of(self, request: ShareRequest) -> object:
+    async def _request_once(self, request: ShareRequest) -> object:
         """Send a request once, and return the response."""
         if isinstance(request, FetchMetadata):
-            await self._cluster.refresh(request.topics)
+            await self._cluster.refresh_metadata(request.topics)
             return None
         if isinstance(request, ShareHeartbeat):
             return await self._send_heartbeat(request)
         if isinstance(request, ShareFetch):
-            return await self._fetch(request)
-        connection = await self._cluster.connection(request.node, Channel.FETCH)
-        cls = self._settings.message("ShareAcknowledgeRequest")
-        version = connection.version_of(cls(), min_version=_FIRST_VERSION)
-        response = await connection.request(self._messages.acknowledge_body(request, version), version=version)
+            return await self._fetch_records(request)
+        connection = await self._cluster.get_connection(request.node, Channel.FETCH)
+        cls = self._settings.message_class("ShareAcknowledgeRequest")
+        version = connection.version_of(cls(), min_version=_MIN_SHARE_VERSION)
+        response = await connection.request(self._messages.to_acknowledge_body(request, version), version=version)
         return self._messages.read_acknowledge(request, response)
 
     async def _send_heartbeat(self, request: ShareHeartbeat) -> object:
         cluster, group_id = self._cluster, self._settings.required_group_id
         start_s = time.monotonic()
-        response = await cluster.send_to_coordinator(group_id, self._messages.heartbeat_body(request), GROUP)
+        response = await cluster.send_to_coordinator(group_id, self._messages.to_heartbeat_body(request), GROUP)
         cluster.check_coordinator(
             response.error_code, f"share group {group_id}", group_id, message=response.error_message
         )
@@ -156,15 +156,15 @@ class ShareTask:
             self._coordination["rebalance"].record(1, self._heartbeat_at)
         return self._messages.read_heartbeat(response)
 
-    async def _fetch(self, request: ShareFetch) -> object:
+    async def _fetch_records(self, request: ShareFetch) -> object:
         settings = self._settings
-        connection = await self._cluster.connection(request.node, Channel.FETCH)
-        cls = settings.message("ShareFetchRequest")
-        version = connection.version_of(cls(), min_version=_FIRST_VERSION)
+        connection = await self._cluster.get_connection(request.node, Channel.FETCH)
+        cls = settings.message_class("ShareFetchRequest")
+        version = connection.version_of(cls(), min_version=_MIN_SHARE_VERSION)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         start_s = time.monotonic()
         response = await connection.request(
-            self._messages.fetch_body(request, version), version=version, timeout_ms=wait_ms
+            self._messages.to_fetch_body(request, version), version=version, timeout_ms=wait_ms
         )
         answer = self._messages.read_fetch(request, response)
         self._fetching["fetch"].record((time.monotonic() - start_s) * 1000)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkaframes.client.batches import Batch, ProducerIdentity
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.producer import AsyncProducer, results_of
+from kafkaframes.client.producer import AsyncProducer, wait_for_results
 from kafkaframes.client.sync import Producer
 
 
@@ -28,13 +28,13 @@ class SequencedBatches(NamedTuple):
     batches: Sequence[tuple[bytes, int]]
 
 
-def share(driver: Producer) -> ProducerIdentity:
+def share_transaction(driver: Producer) -> ProducerIdentity:
     """Return the identity with which tasks join the open transaction. Its end also applies to their records.
 
     Raises:
         OptionError: no transaction is open.
     """
-    return driver._twin._transactions.share()
+    return driver._twin._transactions.share_transaction()
 
 
 def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> None:
@@ -44,38 +44,38 @@ def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> No
         OptionError: no transaction is open.
         BrokerError: the driver was fenced, or a partition does not exist.
     """
-    driver._loop.call(driver._twin._transactions.add(partitions))
+    driver._loop.call(driver._twin._transactions.add_partitions(partitions))
 
 
-def join(task: Producer, identity: ProducerIdentity) -> None:
+def join_transaction(task: Producer, identity: ProducerIdentity) -> None:
     """Join the transaction of another producer with the same ``transactional_id``. That producer will end it.
 
     Args:
-        task: producer that joins. From now on it writes with ``send_numbered`` only.
-        identity: result of ``share``.
+        task: producer that joins. From now on it writes with ``send_sequenced_batches`` only.
+        identity: result of ``share_transaction``.
 
     Raises:
         NetworkError, BrokerError: no broker can be reached, or a broker rejects the client.
     """
-    task._twin._transactions.join(identity)
+    task._twin._transactions.join_transaction(identity)
     task._loop.call(task._twin.start())
 
 
-def send_numbered(task: Producer, parts: Iterable[SequencedBatches]) -> None:
+def send_sequenced_batches(task: Producer, parts: Iterable[SequencedBatches]) -> None:
     """Write built batches with given sequences. Wait until all are acknowledged.
 
     Raises:
         OptionError: batches of a partition are in flight.
         BrokerError, NetworkError: error of the first rejected batch. Other batches may have been written.
     """
-    task._loop.call(_send_numbered(task._twin, parts))
+    task._loop.call(_send_sequenced_batches(task._twin, parts))
 
 
-async def _send_numbered(task: AsyncProducer, parts: Iterable[SequencedBatches]) -> None:
+async def _send_sequenced_batches(task: AsyncProducer, parts: Iterable[SequencedBatches]) -> None:
     batches: list[Batch] = []
     for target, first_sequence, built_batches in parts:
         task._sender.sequencer.set_sequence(target, first_sequence)
         for data, count in built_batches:
             await task._sender.wait_for_space(len(data))
             batches.append(task._queue_batch(target, data, count))
-    await results_of(batches)
+    await wait_for_results(batches)

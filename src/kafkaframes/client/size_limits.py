@@ -42,7 +42,7 @@ class SizeLimits:
         self._max_age_s = max_age_s
         self._limits: dict[str, _TopicLimit] = {}
 
-    def refuse(self, topic: str, size: int, now: float) -> int:
+    def record_rejection(self, topic: str, size: int, now: float) -> int:
         """Record that a leader rejected a batch of ``size`` bytes, and return the size of the parts to send instead."""
         limit = self._limits.get(topic)
         if limit is None or limit.until <= now:
@@ -52,7 +52,7 @@ class SizeLimits:
         new_limit = self._limits[topic] = _TopicLimit(refused_bytes, accepted_bytes, now + self._max_age_s)
         return new_limit.batch_bytes
 
-    def accept(self, topic: str, size: int) -> None:
+    def record_success(self, topic: str, size: int) -> None:
         """Record that a leader accepted a batch of ``size`` bytes."""
         limit = self._limits.get(topic)
         if limit is None:

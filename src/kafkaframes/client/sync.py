@@ -29,11 +29,11 @@ from kafkaframes.client.loop import (
     CLOSE_TIMEOUT_MS,
     CallbackThread,
     LoopThread,
-    call_in_caller,
+    call_in_waiting_thread,
     run_in_thread,
 )
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.producer import AsyncProducer, TransactionRefused
+from kafkaframes.client.producer import AsyncProducer, PartitionRefusedError
 from kafkaframes.client.producer_records import CheckedRecord, Headers, check_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     )
 
 
-def _reading_method(
+def _exclusive_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
     """Return a method as ``sync_method`` does, which only one thread at a time may call."""
     name = method.__name__
 
     @wraps(method)
-    def call(self: Consumer, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        with self._reading(name):
+    def call_exclusively(self: Consumer, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with self._guard_read(name):
             result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
             return result
 
-    return call
+    return call_exclusively
 
 
 class Producer(SyncClient):
@@ -90,7 +90,7 @@ class Producer(SyncClient):
         self._interceptors = self._twin._interceptors
         self._largest = self._twin.settings.max_request_size
         closing = partial(_close_producer, self._twin, self._callbacks)
-        self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
+        self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.reset_after_fork)
         self._accumulator.wake = partial(self._loop.call_soon, self._accumulator.wake)
         callbacks = self._callbacks  # not `self`: a producer without references is closed at once, without a collection
         self._accumulator.is_in_callback = lambda: callbacks.is_current
@@ -118,7 +118,7 @@ class Producer(SyncClient):
             OptionError: it was called in ``on_delivery``.
         """
         self._check_callback("close()")
-        self._loop.end(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
+        self._loop.end_loop(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
 
     def check_wait(self, method: str) -> None:
         """Check that a call may wait for this producer.
@@ -130,7 +130,7 @@ class Producer(SyncClient):
             OptionError: the caller is a child process, or an ``on_delivery``.
         """
         self._check_callback(method)
-        self._loop.check()
+        self._loop.check_can_wait()
 
     def _check_callback(self, method: str) -> None:
         if self._callbacks.is_current:
@@ -182,7 +182,7 @@ class Producer(SyncClient):
         record = check_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
         if self._interceptors is None:
             return self._send(record, on_delivery)
-        record, acknowledgement = self._twin._intercept(self._interceptors, record, timestamp_ms, on_delivery)
+        record, acknowledgement = self._twin._intercept_record(self._interceptors, record, timestamp_ms, on_delivery)
         try:
             return self._send(record, acknowledgement)
         except BaseException as error:
@@ -197,11 +197,11 @@ class Producer(SyncClient):
             record = partitioned_record
         while (future := self._accumulator.add(record, self, on_delivery)) is None:
             try:
-                self._loop.call(self._twin._prepare(record, is_in_callback=self._callbacks.is_current))
-            except TransactionRefused as error:
+                self._loop.call(self._twin._prepare_send(record, is_in_callback=self._callbacks.is_current))
+            except PartitionRefusedError as error:
                 results = ThreadResults(TopicPartition(topic, -1), [], self._callbacks)
-                future = results.future(self, on_delivery)
-                results.fail(error.reason)
+                future = results.create_future(self, on_delivery)
+                results.set_error(error.reason)
                 break
         record_future: RecordFuture = future
         return record_future
@@ -231,10 +231,10 @@ class Producer(SyncClient):
             topic: topic of all rows; None if the table has a column ``topic``.
         """
         if self._interceptors is None:
-            return self._loop.begin(self._twin._send_table(table, topic))
+            return self._loop.start_call(self._twin._send_table(table, topic))
         table = self._twin._intercept_table(self._interceptors, table, topic)
         try:
-            future = self._loop.begin(self._twin._send_table(table, topic))
+            future = self._loop.start_call(self._twin._send_table(table, topic))
         except BaseException as error:
             self._interceptors.on_acknowledgement_table(None, error)
             raise
@@ -286,7 +286,7 @@ async def _time_limit(timeout_ms: int | None) -> AsyncIterator[None]:
 
 async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:
     """Call ``on_assign`` or ``on_revoke`` in the polling thread. It may call the consumer, for example ``seek``."""
-    answer = await call_in_caller(partial(listener, partitions))
+    answer = await call_in_waiting_thread(partial(listener, partitions))
     if inspect.isawaitable(answer):
         await answer
 
@@ -309,18 +309,18 @@ class Consumer(SyncClient):
         """
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
         self._twin._call_listener = _call_listener
-        self._twin._call_interceptors = call_in_caller
+        self._twin._call_interceptors = call_in_waiting_thread
         self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
         self._reader = threading.Lock()
 
     @contextlib.contextmanager
-    def _reading(self, method: str) -> Iterator[None]:
+    def _guard_read(self, method: str) -> Iterator[None]:
         """Reject reads of other threads.
 
         Raises:
             OptionError: another thread reads.
         """
-        self._loop.check()
+        self._loop.check_can_wait()
         if not self._reader.acquire(blocking=False):
             reason = f"{method} of {self._name} was called while another thread reads"
             raise OptionError(f"{reason}; use a consumer from one thread at a time, or one in each thread")
@@ -340,7 +340,7 @@ class Consumer(SyncClient):
             timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
         closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
-        self._loop.end(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)
+        self._loop.end_loop(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)
 
     assign = sync_method(AsyncConsumer.assign)
 
@@ -365,9 +365,9 @@ class Consumer(SyncClient):
     beginning_offsets = sync_method(AsyncConsumer.beginning_offsets)
     end_offsets = sync_method(AsyncConsumer.end_offsets)
     skip_gap = sync_method(AsyncConsumer.skip_gap)
-    fetch = _reading_method(AsyncConsumer.fetch)
-    fetch_arrow = _reading_method(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
-    poll = _reading_method(AsyncConsumer.poll)
+    fetch = _exclusive_method(AsyncConsumer.fetch)
+    fetch_arrow = _exclusive_method(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
+    poll = _exclusive_method(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
     metrics = sync_on_loop(AsyncConsumer.metrics)
@@ -383,8 +383,8 @@ class Consumer(SyncClient):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            with self._reading("iteration"):
-                records = self._loop.call(self._twin._next_iterated())
+            with self._guard_read("iteration"):
+                records = self._loop.call(self._twin._wait_for_iteration())
             if self._twin._interceptors is None:
                 yield from records
             else:
@@ -416,7 +416,7 @@ class ShareConsumer(SyncClient):
 
     def close(self) -> None:
         """Send pending acknowledgements, release the other records, leave the group and close the connections."""
-        self._loop.end(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
+        self._loop.end_loop(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
 
     subscribe = sync_method(AsyncShareConsumer.subscribe)
     unsubscribe = sync_method(AsyncShareConsumer.unsubscribe)
@@ -470,7 +470,7 @@ class Admin(SyncClient):
             timeout_ms: longest duration, in milliseconds. Only a last push of metrics waits for a broker, for at most
                 one second.
         """
-        self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
+        self._loop.end_loop(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
     metrics = sync_on_loop(AsyncAdmin.metrics)
     client_instance_id = sync_method(AsyncAdmin.client_instance_id)

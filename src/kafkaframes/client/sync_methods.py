@@ -41,11 +41,11 @@ def sync_method(
     name = method.__name__
 
     @wraps(method)
-    def call(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+    def call_and_wait(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
         result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
         return result
 
-    return call
+    return call_and_wait
 
 
 def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
@@ -54,11 +54,11 @@ def documented_as(method: Callable[..., Any]) -> Callable[[Method], Method]:
     Type checkers see the signature of the decorated method. ``functools.wraps`` would hide from them that it is bound.
     """
 
-    def document(function: Method) -> Method:
+    def copy_documentation(function: Method) -> Method:
         update_wrapper(function, method)
         return function
 
-    return document
+    return copy_documentation
 
 
 def sync_on_loop(
@@ -66,11 +66,11 @@ def sync_on_loop(
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
     """Return a method that calls a synchronous method of the twin on the loop, which owns the twin's state."""
 
-    async def run(twin: Any, *arguments: Any, **options: Any) -> Result:
+    async def run_on_loop(twin: Any, *arguments: Any, **options: Any) -> Result:
         return method(twin, *arguments, **options)
 
     @wraps(method)
-    def call(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        return self._loop.call(run(self._twin, *arguments, **options))
+    def call_and_wait(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return self._loop.call(run_on_loop(self._twin, *arguments, **options))
 
-    return call
+    return call_and_wait

@@ -51,14 +51,14 @@ class AsyncTopicLookupClient:
         """
         partitions: list[TopicPartition] = []
         for topic in topics:
-            await self._cluster.topic(topic)
+            await self._cluster.ensure_topic(topic)
             # At once: the known metadata can be removed in the meantime.
             partitions += self._cluster.cluster.partitions_of(topic)
         return partitions
 
     async def topics(self) -> list[str]:
         """List the topics that this client may describe, without internal topics."""
-        await self._cluster.retry(self._cluster.refresh)
+        await self._cluster.retry_step(self._cluster.refresh_metadata)
         return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
@@ -71,7 +71,7 @@ class AsyncTopicLookupClient:
             The id of each topic that exists and has one; brokers have topic ids since Kafka 2.8.
         """
         names = frozenset(topics)
-        await self._cluster.retry(lambda: self._cluster.refresh(names))
+        await self._cluster.retry_step(lambda: self._cluster.refresh_metadata(names))
         id_by_name = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
         return {name: topic_id for name, topic_id in id_by_name if topic_id.int}
 
@@ -146,7 +146,7 @@ class TopicLookupClient(SyncClient):
 
     def close(self) -> None:
         """Close the connections."""
-        self._loop.end(self._twin.close)
+        self._loop.end_loop(self._twin.close)
 
     partitions_for = sync_method(AsyncTopicLookupClient.partitions_for)
     topics = sync_method(AsyncTopicLookupClient.topics)

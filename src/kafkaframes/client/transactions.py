@@ -16,7 +16,7 @@ from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
-from kafkaframes.client.response_rows import partition_rows, require_rows
+from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import (
@@ -30,7 +30,7 @@ from kafkaframes.errors import (
 )
 from kafkaframes.protocol.messages.objects import Message
 
-_MAX_VERSIONS_BY_FORM: Final = {
+_MAX_API_VERSIONS: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
@@ -46,7 +46,7 @@ _FENCING_ERRORS: Final = frozenset(
 )
 
 
-class Transactions:
+class TransactionManager:
     """The id and the transactions of one producer."""
 
     def __init__(self, cluster: ClusterClient, sender: Sender, settings: ProducerSettings) -> None:
@@ -68,53 +68,53 @@ class Transactions:
     async def init_producer_id(self) -> None:
         """Get a producer id. With a transactional id, fence earlier producers and end their open transactions."""
         self._sender.sequencer.transactional = self._settings.transactional_id is not None
-        self._sender.set_producer(await self._new_producer(ProducerIdentity()))
+        self._sender.set_producer(await self._request_producer_id(ProducerIdentity()))
 
     async def renew_id(self) -> None:
         """Get a new producer id after the last epoch. In a transaction, its end does so instead."""
         if not self._settings.transactional_id:
-            self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
+            self._sender.set_producer(await self._request_producer_id(self._sender.sequencer.producer))
 
-    async def _new_producer(self, current_producer: ProducerIdentity) -> ProducerIdentity:
-        cls = self._settings.message("InitProducerIdRequest")
+    async def _request_producer_id(self, current_producer: ProducerIdentity) -> ProducerIdentity:
+        cls = self._settings.message_class("InitProducerIdRequest")
         transactional_id = self._settings.transactional_id
 
-        async def ask(connection: Connection) -> ProducerIdentity:
+        async def send_init_request(connection: Connection) -> ProducerIdentity:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
             version = connection.version_of(body)
             if version >= _EPOCH_BUMP_VERSION:
                 body.producer_id, body.producer_epoch = current_producer
             response = await connection.request(body, version=version)
-            self._check(response.error_code, "InitProducerId")
+            self._check_error(response.error_code, "InitProducerId")
             if transactional_id is not None:
                 self._coordinators_form = min(max(connection.features.get(_TRANSACTION_FEATURE, 1), 1), 2)
             return ProducerIdentity(response.producer_id, response.producer_epoch)
 
-        async def step() -> ProducerIdentity:
+        async def request_once() -> ProducerIdentity:
             if transactional_id is None:
-                return await ask(await self._cluster.any_connection())
+                return await send_init_request(await self._cluster.get_any_connection())
             async with self._cluster.coordinator_connection(transactional_id, TRANSACTION) as connection:
-                return await ask(connection)
+                return await send_init_request(connection)
 
-        return await self._cluster.retry(step)
+        return await self._cluster.retry_step(request_once)
 
     # ---------------------------------------------------------------------------------------------- transactions
 
-    def join(self, producer: ProducerIdentity) -> None:
+    def join_transaction(self, producer: ProducerIdentity) -> None:
         """Join a transaction that another producer has begun and will end."""
         self._sender.sequencer.transactional = True
         self._sender.set_producer(producer)
         self._is_open = self.has_joined = True
 
-    def share(self) -> ProducerIdentity:
+    def share_transaction(self) -> ProducerIdentity:
         """Let other producers join the open transaction. Its end is sent even if this producer has written nothing."""
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
-        self._use_form(1)
+        self._set_protocol_form(1)
         return self._sender.sequencer.producer
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """Begin a transaction.
 
         Raises:
@@ -128,9 +128,9 @@ class Transactions:
         if self._fence_error is not None:
             raise self._fence_error
         self._is_open = True
-        self._use_form(self._coordinators_form)
+        self._set_protocol_form(self._coordinators_form)
 
-    def _use_form(self, form: int) -> None:
+    def _set_protocol_form(self, form: int) -> None:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
@@ -151,9 +151,9 @@ class Transactions:
             raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
         if self.has_joined:
             raise OptionError("a producer that has joined a transaction can only write batches with given sequences")
-        await self.add([partition])
+        await self.add_partitions([partition])
 
-    async def add(self, partitions: Iterable[TopicPartition]) -> None:
+    async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the open transaction, with one request for those that it does not have yet.
 
         Raises:
@@ -162,13 +162,13 @@ class Transactions:
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
-        new = [entry for entry in partitions if entry not in self._added_partitions]
-        if new and self._form == 1:
-            await self._add(new)
-        self._added_partitions.update(new)
+        new_partitions = [entry for entry in partitions if entry not in self._added_partitions]
+        if new_partitions and self._form == 1:
+            await self._add_partitions(new_partitions)
+        self._added_partitions.update(new_partitions)
 
-    async def _add(self, partitions: list[TopicPartition]) -> None:
-        cls = self._settings.message("AddPartitionsToTxnRequest")
+    async def _add_partitions(self, partitions: list[TopicPartition]) -> None:
+        cls = self._settings.message_class("AddPartitionsToTxnRequest")
         producer_id, epoch = self._sender.sequencer.producer
         body = cls(
             v3_and_below_transactional_id=self._settings.transactional_id,
@@ -179,7 +179,7 @@ class Transactions:
             ],
         )
 
-        async def step() -> None:
+        async def add_once() -> None:
             response = await self._send_to_coordinator(body)
             results = [
                 (result.partition_error_code, f"adding {entry.name}-{result.partition_index} to the transaction")
@@ -187,7 +187,7 @@ class Transactions:
                 for result in entry.results_by_partition
             ]
             for number, action in sorted(results, key=lambda entry: entry[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
-                self._check(number, action)
+                self._check_error(number, action)
             rows = {
                 TopicPartition(entry.name, result.partition_index)
                 for entry in response.results_by_topic_v3_and_below
@@ -195,9 +195,9 @@ class Transactions:
             }
             require_rows(partitions, rows, "adding partitions to the transaction")
 
-        await self._cluster.retry(step)
+        await self._cluster.retry_step(add_once)
 
-    async def end(self, *, commit: bool) -> None:
+    async def end_transaction(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
 
         Raises:
@@ -212,12 +212,12 @@ class Transactions:
         if commit:
             self._check_commit()
         if self._added_partitions or self._groups or self._is_shared:
-            await self._end(commit)
+            await self._send_end(commit)
         self._is_open = self._is_shared = False
         self._added_partitions.clear()
         self._groups.clear()
         if self._sender.sequencer.must_abort:  # the second form has already bumped the epoch
-            self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
+            self._sender.set_producer(await self._request_producer_id(self._sender.sequencer.producer))
 
     def _check_commit(self) -> None:
         """Check that all records of the transaction were written.
@@ -236,24 +236,24 @@ class Transactions:
             raise broker_error(code, "committing the transaction") from cause
         raise BrokerError(f"a batch of this transaction was not written: abort it ({cause})") from cause
 
-    async def _end(self, commit: bool) -> None:
+    async def _send_end(self, commit: bool) -> None:
         body = self._make_request("EndTxnRequest", committed=commit)
         in_doubt = False
         action = "committing the transaction" if commit else "aborting the transaction"
 
-        async def step() -> None:
+        async def end_once() -> None:
             nonlocal in_doubt
             try:
                 response = await self._send_to_coordinator(body)
             except NetworkError:
                 in_doubt = True
                 raise
-            self._check(response.error_code, action)
+            self._check_error(response.error_code, action)
             if self._form > 1:
                 self._sender.set_producer(ProducerIdentity(response.producer_id, response.producer_epoch))
 
         try:
-            await self._cluster.retry(step)
+            await self._cluster.retry_step(end_once)
         except KafkaframesError as error:
             if in_doubt:
                 raise MaybeWrittenError(f"{action} may or may not have succeeded: {error}") from error
@@ -280,11 +280,11 @@ class Transactions:
     async def _add_group(self, group_id: str) -> None:
         body = self._make_request("AddOffsetsToTxnRequest", group_id=group_id)
 
-        async def step() -> None:
+        async def add_once() -> None:
             response = await self._send_to_coordinator(body)
-            self._check(response.error_code, f"adding the offsets of group {group_id} to the transaction")
+            self._check_error(response.error_code, f"adding the offsets of group {group_id} to the transaction")
 
-        await self._cluster.retry(step)
+        await self._cluster.retry_step(add_once)
 
     async def _commit_offsets(
         self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: GroupMember | str, group_id: str
@@ -292,7 +292,7 @@ class Transactions:
         body = self._make_request("TxnOffsetCommitRequest", group_id=group_id)
         cls = type(body)
 
-        def entry_of(partition: TopicPartition) -> Any:
+        def to_entry(partition: TopicPartition) -> Any:
             offset = to_committed_offset(offsets[partition])
             return cls.TxnOffsetCommitRequestPartition(
                 partition_index=partition.partition,
@@ -301,20 +301,20 @@ class Transactions:
                 committed_metadata=offset.metadata,
             )
 
-        topics = by_topic(offsets, entry_of)
+        topics = by_topic(offsets, to_entry)
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         if not isinstance(group, str):
             body.member_id, body.generation_id_or_member_epoch = group.member_id, group.generation_id
             body.group_instance_id = group.group_instance_id
 
-        async def step() -> None:
+        async def commit_once() -> None:
             response = await self._send_to_coordinator(body, coordinator_of=group_id)
-            rows = list(partition_rows(response.topics))
+            rows = list(iterate_partition_rows(response.topics))
             for partition, row in rows:
-                self._check(row.error_code, f"offsets of {partition}", group_id)
+                self._check_error(row.error_code, f"offsets of {partition}", group_id)
             require_rows(offsets, dict(rows), f"offsets of group {group_id} in the transaction")
 
-        await self._cluster.retry(step)
+        await self._cluster.retry_step(commit_once)
 
     # ---------------------------------------------------------------------------------------------------- requests
 
@@ -322,7 +322,7 @@ class Transactions:
         """Return a request with the transactional id, the producer id and the epoch."""
         producer_id, epoch = self._sender.sequencer.producer
         transactional_id = self._settings.transactional_id
-        message = self._settings.message(name)
+        message = self._settings.message_class(name)
         return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
     def _coordinator_of(self, group_id: str | None) -> tuple[str, int]:
@@ -332,10 +332,10 @@ class Transactions:
     async def _send_to_coordinator(self, body: Message, *, coordinator_of: str | None = None) -> Any:
         """Send a request to the transaction's coordinator, or to a group's."""
         key, kind = self._coordinator_of(coordinator_of)
-        max_version = _MAX_VERSIONS_BY_FORM[self._form].get(body.spec.name)
+        max_version = _MAX_API_VERSIONS[self._form].get(body.spec.name)
         return await self._cluster.send_to_coordinator(key, body, kind, max_version=max_version)
 
-    def _check(self, code: int, action: str, group_id: str | None = None) -> None:
+    def _check_error(self, code: int, action: str, group_id: str | None = None) -> None:
         """Raise the error of an error code, and remember whether this producer was fenced."""
         key, kind = self._coordinator_of(group_id)
         try:

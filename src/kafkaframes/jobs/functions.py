@@ -997,7 +997,7 @@ def mirror_topics(
         CorruptRecordError: a batch is damaged. ``on_damage="drop"`` omits damaged batches.
         OptionError: a topic does not exist, or a setting is unknown or invalid.
     """
-    from kafkaframes.client.loop import run_alone
+    from kafkaframes.client.loop import run_in_new_loop
     from kafkaframes.jobs.mirror.job import mirror as run
 
     settings = MirrorSettings(
@@ -1017,7 +1017,7 @@ def mirror_topics(
         group_interval_s=group_interval_s,
         topic_interval_s=topic_interval_s,
     )
-    return run_alone(run(os.fspath(source), os.fspath(target), settings))
+    return run_in_new_loop(run(os.fspath(source), os.fspath(target), settings))
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers

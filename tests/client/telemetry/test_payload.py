@@ -50,7 +50,9 @@ def make_builder(metrics, **labels):
 
 
 def build(builder, prefixes=ALL, *, is_delta=True, max_bytes=1 << 20, seconds=1):
-    return builder.build(prefixes, is_delta=is_delta, max_bytes=max_bytes, time_ns=STARTED_NS + seconds * SECOND_NS)
+    return builder.build_payload(
+        prefixes, is_delta=is_delta, max_bytes=max_bytes, time_ns=STARTED_NS + seconds * SECOND_NS
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ encoding
@@ -180,7 +182,7 @@ def test_differences_are_from_the_last_accepted_payload():
     assert total_of(first) == (1, 0)
     metrics.client["request"].record(1)
     assert total_of(build(builder, seconds=2)) == (2, 0)  # the first was not accepted: nothing is lost
-    builder.accept(first)
+    builder.store_accepted_totals(first)
     metrics.client["request"].record(1)
     assert total_of(build(builder, seconds=3)) == (2, 1)
 
@@ -189,7 +191,7 @@ def test_cumulative_totals_are_from_the_start():
     metrics = make_metrics()
     builder = make_builder(metrics)
     metrics.client["request"].record(1)
-    builder.accept(build(builder, seconds=1))
+    builder.store_accepted_totals(build(builder, seconds=1))
     metrics.client["request"].record(1)
     payload = build(builder, is_delta=False, seconds=2)
     assert total_of(payload) == (2, 0)
@@ -223,5 +225,5 @@ def test_omitted_totals_are_not_taken_for_sent():
     metrics = make_metrics()
     builder = make_builder(metrics)
     metrics.client["request"].record(1)
-    builder.accept(build(builder, max_bytes=1))
+    builder.store_accepted_totals(build(builder, max_bytes=1))
     assert total_of(build(builder, seconds=2)) == (1, 0)

@@ -29,9 +29,9 @@ def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
     (directory / f"{100:020d}.log").write_bytes(b"")
     task = TopicTask("t-0", 1, 0, "t", 0, first_offset=0, end_offset=100, client={})
     with Broker(serve=tmp_path) as broker, Consumer(broker.bootstrap_servers) as consumer:
-        assert [fetched_batches.next_offset for fetched_batches in iter(_range_reader(consumer, task).next, None)] == [
-            1
-        ]
+        assert [
+            fetched_batches.next_offset for fetched_batches in iter(_range_reader(consumer, task).read_next, None)
+        ] == [1]
 
 
 def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_to_do():
@@ -46,7 +46,7 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
         message = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=message):
-            list(iter(_range_reader(consumer, task).next, None))
+            list(iter(_range_reader(consumer, task).read_next, None))
 
 
 def test_an_open_transaction_that_ends_the_read_is_named():

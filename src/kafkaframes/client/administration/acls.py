@@ -9,10 +9,10 @@ from typing import Any, Final
 from kafkaframes.client.administration.base import (
     OPERATIONS_NOT_REQUESTED,
     AdminRequests,
-    protocol_name,
-    protocol_number,
+    error_of_row,
     raise_response_error,
-    row_error,
+    to_protocol_name,
+    to_protocol_number,
 )
 from kafkaframes.client.response_rows import require_one_row, require_success
 from kafkaframes.errors import BrokerError, OptionError
@@ -21,13 +21,13 @@ RESOURCE_TYPES: Final = {
     "any": 1, "topic": 2, "group": 3, "cluster": 4, "transactional_id": 5, "delegation_token": 6, "user": 7,
 }  # fmt: skip
 PATTERN_TYPES: Final = {"any": 1, "match": 2, "literal": 3, "prefixed": 4}
-OPERATIONS: Final = {
+ACL_OPERATIONS: Final = {
     "any": 1, "all": 2, "read": 3, "write": 4, "create": 5, "delete": 6, "alter": 7, "describe": 8,
     "cluster_action": 9, "describe_configs": 10, "alter_configs": 11, "idempotent_write": 12, "create_tokens": 13,
     "describe_tokens": 14, "two_phase_commit": 15,
 }  # fmt: skip
-PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
-CLUSTER_NAME: Final = "kafka-cluster"  # the name of the only resource of type cluster
+PERMISSION_TYPES: Final = {"any": 1, "deny": 2, "allow": 3}
+CLUSTER_RESOURCE_NAME: Final = "kafka-cluster"  # the name of the only resource of type cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class AclBinding:
         resource_name: name of the resource, or a prefix of names. ``*`` matches every resource of the type. The name of
             a ``cluster`` is ``kafka-cluster``.
         principal: principal such as ``User:alice``. ``User:*`` matches every principal.
-        operation: key of ``OPERATIONS``, such as ``read``, ``write``, ``create`` or ``all``.
+        operation: key of ``ACL_OPERATIONS``, such as ``read``, ``write``, ``create`` or ``all``.
         permission: ``allow`` or ``deny``.
         host: address that the principal connects from. ``*`` matches every address.
         pattern_type: ``literal`` or ``prefixed``.
@@ -111,7 +111,7 @@ class AclMethods(AdminRequests):
             BrokerError: the principal may not describe the cluster, or the brokers have no authorizer
                 (SECURITY_DISABLED).
         """
-        body = self.settings.message("DescribeAclsRequest")(**_to_filter_fields(condition))
+        body = self.settings.message_class("DescribeAclsRequest")(**_to_filter_fields(condition))
         response = await self._send_to_any_broker(body, "access rules")
         bindings = [_to_binding(row, resource) for resource in response.resources for row in resource.acls]
         return sorted(
@@ -129,12 +129,12 @@ class AclMethods(AdminRequests):
             BrokerError: a broker rejected a rule. The error is a ``PartialFailureError`` if several rules were sent.
         """
         distinct_bindings = list(dict.fromkeys(bindings))
-        cls = self.settings.message("CreateAclsRequest")
+        cls = self.settings.message_class("CreateAclsRequest")
         body = cls(creations=[cls.AclCreation(**_to_creation_fields(binding)) for binding in distinct_bindings])
         response = await self._send_to_controller(body, "access rules", lambda response: response.results)
         require_success(
             {
-                binding: row_error(row, f"access rule {binding}")
+                binding: error_of_row(row, f"access rule {binding}")
                 for binding, row in zip(distinct_bindings, response.results, strict=False)
             },
             distinct_bindings,
@@ -151,18 +151,18 @@ class AclMethods(AdminRequests):
             BrokerError: a broker rejected a filter, or could not delete a rule.
         """
         distinct_conditions = list(dict.fromkeys(conditions))
-        cls = self.settings.message("DeleteAclsRequest")
+        cls = self.settings.message_class("DeleteAclsRequest")
         body = cls(filters=[cls.DeleteAclsFilter(**_to_filter_fields(condition)) for condition in distinct_conditions])
         response = await self._send_to_controller(body, "access rules", lambda response: response.filter_results)
         results: dict[AclFilter, list[AclBinding] | BrokerError] = {}
         for condition, row in zip(distinct_conditions, response.filter_results, strict=False):
-            errors = [row_error(row, f"access rules ({condition})")]
-            errors += [row_error(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
+            errors = [error_of_row(row, f"access rules ({condition})")]
+            errors += [error_of_row(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
             first_error = next((error for error in errors if error is not None), None)
             results[condition] = first_error or [_to_binding(match, match) for match in row.matching_acls]
         return require_success(results, distinct_conditions)
 
-    async def authorized_operations(self, resource_type: str, name: str = CLUSTER_NAME) -> frozenset[str]:
+    async def authorized_operations(self, resource_type: str, name: str = CLUSTER_RESOURCE_NAME) -> frozenset[str]:
         """Return the operations that this client's principal may execute (KIP-430).
 
         Args:
@@ -174,15 +174,15 @@ class AclMethods(AdminRequests):
             BrokerError: the resource does not exist, or the principal may not describe it.
         """
         if resource_type == "cluster":
-            body = self.settings.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
+            body = self.settings.message_class("DescribeClusterRequest")(include_cluster_authorized_operations=True)
             return _operations_of_bits((await self._send_to_any_broker(body, "cluster")).cluster_authorized_operations)
         if resource_type == "topic":
-            cls = self.settings.message("MetadataRequest")
+            cls = self.settings.message_class("MetadataRequest")
             body = cls(topics=[cls.MetadataRequestTopic(name=name)], include_topic_authorized_operations=True)
             body.allow_auto_topic_creation = False
             row = require_one_row((await self._send_to_any_broker(body, f"topic {name}")).topics, f"topic {name}")
         elif resource_type == "group":
-            cls = self.settings.message("DescribeGroupsRequest")
+            cls = self.settings.message_class("DescribeGroupsRequest")
             body = cls(groups=[name], include_authorized_operations=True)
             row = await self._send_about_group(name, body)
         else:
@@ -196,7 +196,7 @@ def _operations_of_bits(bits: int) -> frozenset[str]:
     """Return the names of the operations with a set bit. Bit N stands for the operation with number N."""
     if bits == OPERATIONS_NOT_REQUESTED:
         return frozenset()
-    return frozenset(name for name, number in OPERATIONS.items() if bits >> number & 1)
+    return frozenset(name for name, number in ACL_OPERATIONS.items() if bits >> number & 1)
 
 
 def _to_creation_fields(binding: AclBinding) -> dict[str, Any]:
@@ -206,35 +206,35 @@ def _to_creation_fields(binding: AclBinding) -> dict[str, Any]:
     if "any" in (binding.operation, binding.permission):
         raise OptionError("'any' is only valid in filters; an access rule specifies one operation and one permission")
     return {
-        "resource_type": protocol_number("resource type", binding.resource_type, RESOURCE_TYPES),
+        "resource_type": to_protocol_number("resource type", binding.resource_type, RESOURCE_TYPES),
         "resource_name": binding.resource_name,
-        "resource_pattern_type": protocol_number("pattern type", binding.pattern_type, PATTERN_TYPES),
+        "resource_pattern_type": to_protocol_number("pattern type", binding.pattern_type, PATTERN_TYPES),
         "principal": binding.principal,
         "host": binding.host,
-        "operation": protocol_number("operation", binding.operation, OPERATIONS),
-        "permission_type": protocol_number("permission", binding.permission, PERMISSIONS),
+        "operation": to_protocol_number("operation", binding.operation, ACL_OPERATIONS),
+        "permission_type": to_protocol_number("permission", binding.permission, PERMISSION_TYPES),
     }
 
 
 def _to_filter_fields(condition: AclFilter) -> dict[str, Any]:
     return {
-        "resource_type_filter": protocol_number("resource type", condition.resource_type, RESOURCE_TYPES),
+        "resource_type_filter": to_protocol_number("resource type", condition.resource_type, RESOURCE_TYPES),
         "resource_name_filter": condition.resource_name,
-        "pattern_type_filter": protocol_number("pattern type", condition.pattern_type, PATTERN_TYPES),
+        "pattern_type_filter": to_protocol_number("pattern type", condition.pattern_type, PATTERN_TYPES),
         "principal_filter": condition.principal,
         "host_filter": condition.host,
-        "operation": protocol_number("operation", condition.operation, OPERATIONS),
-        "permission_type": protocol_number("permission", condition.permission, PERMISSIONS),
+        "operation": to_protocol_number("operation", condition.operation, ACL_OPERATIONS),
+        "permission_type": to_protocol_number("permission", condition.permission, PERMISSION_TYPES),
     }
 
 
 def _to_binding(row: Any, resource: Any) -> AclBinding:
     return AclBinding(
-        resource_type=protocol_name(resource.resource_type, RESOURCE_TYPES),
+        resource_type=to_protocol_name(resource.resource_type, RESOURCE_TYPES),
         resource_name=resource.resource_name,
         principal=row.principal,
-        operation=protocol_name(row.operation, OPERATIONS),
-        permission=protocol_name(row.permission_type, PERMISSIONS),
+        operation=to_protocol_name(row.operation, ACL_OPERATIONS),
+        permission=to_protocol_name(row.permission_type, PERMISSION_TYPES),
         host=row.host,
-        pattern_type=protocol_name(resource.pattern_type, PATTERN_TYPES),
+        pattern_type=to_protocol_name(resource.pattern_type, PATTERN_TYPES),
     )

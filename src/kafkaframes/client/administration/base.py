@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kafkaframes.client.administration.item_requests import (
-    RETRIABLE,
+    RETRIABLE_CODES,
     BrokerLookup,
     NodeLookup,
     no_response_error,
@@ -37,7 +37,7 @@ class AdminRequests:
     settings: ClientSettings
     _cluster: ClusterClient
 
-    async def _retry(self, step: Callable[[], Awaitable[Value]], retriable: Collection[ErrorCode] = ()) -> Value:
+    async def _retry_step(self, step: Callable[[], Awaitable[Value]], retriable: Collection[ErrorCode] = ()) -> Value:
         """Run a step until it succeeds, for at most ``default_api_timeout_ms``, and return its result.
 
         Args:
@@ -50,7 +50,7 @@ class AdminRequests:
         limit_ms = self.settings.default_api_timeout_ms
         error: ItemError = no_response_error(self._cluster)
 
-        async def attempt() -> Value:
+        async def attempt_step() -> Value:
             nonlocal error
             try:
                 return await step()
@@ -60,8 +60,8 @@ class AdminRequests:
 
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                return await self._cluster.retry(
-                    attempt,
+                return await self._cluster.retry_step(
+                    attempt_step,
                     can_retry=lambda error: is_retriable(error) or getattr(error, "code", None) in retriable,
                 )
         except TimeoutError:
@@ -82,7 +82,7 @@ class AdminRequests:
         body: Message,
         subject: str,
         *,
-        retriable: Collection[ErrorCode] = RETRIABLE,
+        retriable: Collection[ErrorCode] = RETRIABLE_CODES,
         get_rows: Callable[[Any], Iterable[Any]] | None = None,
     ) -> Any:
         """Send a request to any broker and return the response.
@@ -100,7 +100,7 @@ class AdminRequests:
             BrokerError: the response or one of the rows has an error code.
         """
 
-        async def step() -> Any:
+        async def send_once() -> Any:
             response = await self._cluster.request(None, body)
             rows = [response, *(get_rows(response) if get_rows else ())]
             for row in rows:
@@ -108,7 +108,7 @@ class AdminRequests:
                     raise_response_error(row, subject)
             return response, rows
 
-        response, rows = await self._retry(step)
+        response, rows = await self._retry_step(send_once)
         for row in rows:
             raise_response_error(row, subject)
         return response
@@ -127,14 +127,14 @@ class AdminRequests:
             check_version: function that raises an error if a broker's version of the request lacks a field.
         """
 
-        async def ask(broker: Node) -> Any:
-            check_version(broker, (await self._cluster.connection(broker)).version_of(body))
+        async def send_to_broker(broker: Node) -> Any:
+            check_version(broker, (await self._cluster.get_connection(broker)).version_of(body))
             return await self._cluster.request(broker, body)
 
-        async def step() -> list[tuple[Node, Any]]:
-            await self._cluster.refresh([])
+        async def send_to_all() -> list[tuple[Node, Any]]:
+            await self._cluster.refresh_metadata([])
             brokers = [broker for _, broker in sorted(self._cluster.cluster.brokers.items())]
-            results = await asyncio.gather(*map(ask, brokers), return_exceptions=True)
+            results = await asyncio.gather(*map(send_to_broker, brokers), return_exceptions=True)
             failures = [result for result in results if isinstance(result, BaseException)]
             for failure in sorted(failures, key=is_retriable):
                 raise failure
@@ -144,7 +144,7 @@ class AdminRequests:
                     raise_response_error(response, f"{subject} of broker {broker.node_id}")
             return responses
 
-        responses = await self._retry(step)
+        responses = await self._retry_step(send_to_all)
         for broker, response in responses:
             raise_response_error(response, f"{subject} of broker {broker.node_id}")
         return responses
@@ -163,7 +163,7 @@ class AdminRequests:
                 NOT_CONTROLLER, the request is sent again.
         """
 
-        async def step() -> Any:
+        async def send_once() -> Any:
             response = await self._cluster.request(await self._cluster.find_controller(), body)
             rows = get_rows(response) if get_rows else ()
             codes = {getattr(response, "error_code", 0), *(row.error_code for row in rows)}
@@ -172,7 +172,7 @@ class AdminRequests:
                 raise broker_error(ErrorCode.NOT_CONTROLLER, subject)
             return response
 
-        response = await self._retry(step)
+        response = await self._retry_step(send_once)
         raise_response_error(response, subject)
         return response
 
@@ -195,14 +195,14 @@ class AdminRequests:
             retriable: error codes after which the request is sent again.
         """
 
-        async def step() -> Any:
+        async def send_once() -> Any:
             response = await self._cluster.send_to_coordinator(key, body)
             code = get_error_code(response)
             if code in retriable:
                 self._cluster.check_coordinator(code, subject, key)
             return response
 
-        return await self._retry(step, retriable)
+        return await self._retry_step(send_once, retriable)
 
     async def _send_about_group(self, group_id: str, body: Message) -> Any:
         """Send a request that describes one group to its coordinator, and return the group's response row."""
@@ -215,14 +215,14 @@ class AdminRequests:
     async def _send_to_broker(self, node_id: int, body: Message, subject: str) -> Any:
         """Send a request to one broker and return the response."""
 
-        async def step() -> Any:
-            return await self._cluster.request(await self._broker(node_id), body)
+        async def send_once() -> Any:
+            return await self._cluster.request(await self._find_broker(node_id), body)
 
-        response = await self._retry(step)
+        response = await self._retry_step(send_once)
         raise_response_error(response, subject)
         return response
 
-    async def _broker(self, node_id: int) -> Node:
+    async def _find_broker(self, node_id: int) -> Node:
         """Return the broker with this id.
 
         Raises:
@@ -233,11 +233,11 @@ class AdminRequests:
             raise node
         return node
 
-    async def _broker_ids(self, broker_ids: Iterable[int] | None = None) -> list[int]:
+    async def _resolve_broker_ids(self, broker_ids: Iterable[int] | None = None) -> list[int]:
         """Return the given broker ids, or (None) the ids of all brokers in the metadata."""
         if broker_ids is not None:
             return list(broker_ids)
-        await self._retry(lambda: self._cluster.refresh([]))
+        await self._retry_step(lambda: self._cluster.refresh_metadata([]))
         return sorted(self._cluster.cluster.brokers)
 
     async def _call_for_each(
@@ -264,14 +264,14 @@ def raise_response_error(response: Any, subject: str) -> None:
         raise broker_error(number, subject, getattr(response, "error_message", None))
 
 
-def row_error(row: Any, subject: str) -> BrokerError | None:
+def error_of_row(row: Any, subject: str) -> BrokerError | None:
     """Return the error in a row of a response; None if the row has no error."""
     if not row.error_code:
         return None
     return broker_error(row.error_code, subject, getattr(row, "error_message", None))
 
 
-def protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:
+def to_protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:
     """Return the number that the protocol uses for a name.
 
     Raises:
@@ -282,6 +282,6 @@ def protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:
     return numbers[name]
 
 
-def protocol_name(number: int, numbers: Mapping[str, int]) -> str:
+def to_protocol_name(number: int, numbers: Mapping[str, int]) -> str:
     """Return the name of a protocol number, or ``unknown(N)`` if this version does not know the number."""
     return next((name for name, candidate in numbers.items() if candidate == number), f"unknown({number})")

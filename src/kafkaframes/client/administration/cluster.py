@@ -10,9 +10,9 @@ from uuid import UUID
 from kafkaframes._version import __version__
 from kafkaframes.client.administration.base import (
     AdminRequests,
-    protocol_name,
-    protocol_number,
-    row_error,
+    error_of_row,
+    to_protocol_name,
+    to_protocol_number,
 )
 from kafkaframes.client.response_rows import require_one_row, require_success
 from kafkaframes.errors import ErrorCode, OptionError, broker_error
@@ -156,7 +156,7 @@ class ClusterMethods(AdminRequests):
         Args:
             include_fenced: also return brokers that are registered but fenced (KIP-1073, Kafka 4.0 and later).
         """
-        body = self.settings.message("DescribeClusterRequest")(include_fenced_brokers=include_fenced)
+        body = self.settings.message_class("DescribeClusterRequest")(include_fenced_brokers=include_fenced)
         response = await self._send_to_any_broker(body, "cluster")
         nodes = [BrokerNode(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
         return sorted(nodes)
@@ -170,7 +170,7 @@ class ClusterMethods(AdminRequests):
         Raises:
             BrokerError: no broker with this id is registered, or the principal may not alter the cluster.
         """
-        body = self.settings.message("UnregisterBrokerRequest")(broker_id=broker_id)
+        body = self.settings.message_class("UnregisterBrokerRequest")(broker_id=broker_id)
         await self._send_to_any_broker(body, f"broker {broker_id}", retriable={ErrorCode.REQUEST_TIMED_OUT})
 
     async def describe_features(self, *, broker_id: int | None = None) -> Features:
@@ -179,7 +179,7 @@ class ClusterMethods(AdminRequests):
         Args:
             broker_id: id of the broker that reports its supported features; None is any broker.
         """
-        body = self.settings.message("ApiVersionsRequest")(
+        body = self.settings.message_class("ApiVersionsRequest")(
             client_software_name="kafkaframes", client_software_version=__version__
         )
         if broker_id is None:
@@ -206,15 +206,15 @@ class ClusterMethods(AdminRequests):
             OptionError: an upgrade type is unknown, or the brokers are too old for ``validate_only``.
             BrokerError: a node does not support a level, or ``upgrade_type`` is ``upgrade`` for a lower level.
         """
-        cls = self.settings.message("UpdateFeaturesRequest")
+        cls = self.settings.message_class("UpdateFeaturesRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms)
-        connection = await self._retry(self._cluster.any_connection)
+        connection = await self._retry_step(self._cluster.get_any_connection)
         has_upgrade_types = connection.version_of(body) >= _UPGRADE_TYPE_VERSION
         if validate_only and not has_upgrade_types:
             raise OptionError("validate_only needs brokers of Kafka 3.3 or later (KIP-584)")
         body.validate_only = validate_only
         for name, update in updates.items():
-            number = protocol_number("upgrade type", update.upgrade_type, UPGRADE_TYPES)
+            number = to_protocol_number("upgrade type", update.upgrade_type, UPGRADE_TYPES)
             row = cls.FeatureUpdateKey(feature=name, max_version_level=update.level)
             if has_upgrade_types:
                 row.upgrade_type = number
@@ -225,7 +225,8 @@ class ClusterMethods(AdminRequests):
         # Version 2 has no results of single features (KIP-1022).
         expected_features = updates if response.results else ()
         require_success(
-            {row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()}, expected_features
+            {row.feature: error_of_row(row, f"feature {row.feature}") for row in response.results or ()},
+            expected_features,
         )
 
     async def describe_quorum(self) -> QuorumInfo:
@@ -234,7 +235,7 @@ class ClusterMethods(AdminRequests):
         Raises:
             BrokerError: the cluster has no KRaft quorum, or the principal may not describe the cluster.
         """
-        cls = self.settings.message("DescribeQuorumRequest")
+        cls = self.settings.message_class("DescribeQuorumRequest")
         topic = cls.TopicData(topic_name=_METADATA_TOPIC, partitions=[cls.PartitionData(partition_index=0)])
         response = await self._send_to_any_broker(cls(topics=[topic]), "quorum", get_rows=_quorum_rows)
         row = require_one_row(_quorum_rows(response), "quorum")
@@ -261,7 +262,7 @@ class ClusterMethods(AdminRequests):
         Raises:
             BrokerError: the controller already is a voter, or ``kraft.version`` is 0.
         """
-        cls = self.settings.message("AddRaftVoterRequest")
+        cls = self.settings.message_class("AddRaftVoterRequest")
         body = cls(
             cluster_id=cluster_id,
             timeout_ms=self.settings.request_timeout_ms,
@@ -282,7 +283,7 @@ class ClusterMethods(AdminRequests):
         Raises:
             BrokerError: the controller is not a voter, it is the last voter, or ``kraft.version`` is 0.
         """
-        body = self.settings.message("RemoveRaftVoterRequest")(
+        body = self.settings.message_class("RemoveRaftVoterRequest")(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
         )
         await self._send_to_any_broker(body, f"voter {voter_id}", retriable={ErrorCode.NOT_CONTROLLER})
@@ -299,17 +300,17 @@ class ClusterMethods(AdminRequests):
                 (UNSUPPORTED_VERSION).
         """
         kinds = list(kinds)
-        numbers = [protocol_number("kind", kind, CONFIG_RESOURCES) for kind in kinds]
-        cls = self.settings.message("ListConfigResourcesRequest")
+        numbers = [to_protocol_number("kind", kind, CONFIG_RESOURCES) for kind in kinds]
+        cls = self.settings.message_class("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)
-        connection = await self._retry(self._cluster.any_connection)
+        connection = await self._retry_step(self._cluster.get_any_connection)
         if connection.version_of(body) == 0:
             body.resource_types = []  # version 0 lists only client metrics subscriptions
         if connection.version_of(body) == 0 and kinds not in ([], ["client-metrics"]):
             raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
         response = await self._send_to_any_broker(body, "configuration resources")
         rows = [
-            ConfigResource(protocol_name(r.resource_type, CONFIG_RESOURCES), r.resource_name)
+            ConfigResource(to_protocol_name(r.resource_type, CONFIG_RESOURCES), r.resource_name)
             for r in response.config_resources
         ]
         return sorted(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, raise_response_error, row_error
+from kafkaframes.client.administration.base import AdminRequests, error_of_row, raise_response_error
 from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
@@ -18,7 +18,7 @@ from kafkaframes.client.metadata import (
 from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode
 
-_SHARE_OFFSET_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS}
+_RETRIABLE_OFFSET_CODES: Final = COORDINATOR_MOVED | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class GroupMethods(AdminRequests):
             BrokerError: an instance id is not a member of the group, or the principal may not read the group.
         """
         subject = f"group {group_id}"
-        cls = self.settings.message("LeaveGroupRequest")
+        cls = self.settings.message_class("LeaveGroupRequest")
         if instance_ids is None:
-            describe = self.settings.message("DescribeGroupsRequest")(groups=[group_id])
+            describe = self.settings.message_class("DescribeGroupsRequest")(groups=[group_id])
             group = await self._send_about_group(group_id, describe)
             raise_response_error(group, subject)
             members = [
@@ -203,7 +203,7 @@ class GroupMethods(AdminRequests):
         raise_response_error(response, subject)
         require_success(
             {
-                row.group_instance_id or row.member_id: row_error(
+                row.group_instance_id or row.member_id: error_of_row(
                     row, f"member {row.group_instance_id or row.member_id} of {subject}"
                 )
                 for row in response.members
@@ -259,7 +259,7 @@ class GroupMethods(AdminRequests):
         )
 
     async def _describe_group(self, request: str, group_id: str) -> Any:
-        body = self.settings.message(request)(group_ids=[group_id])
+        body = self.settings.message_class(request)(group_ids=[group_id])
         row = await self._send_about_group(group_id, body)
         raise_response_error(row, f"group {group_id}")
         return row
@@ -276,7 +276,7 @@ class GroupMethods(AdminRequests):
         Raises:
             BrokerError: the group does not exist, or the principal may not describe it or a topic.
         """
-        cls = self.settings.message("DescribeShareGroupOffsetsRequest")
+        cls = self.settings.message_class("DescribeShareGroupOffsetsRequest")
         partition_list = None if partitions is None else to_partitions(partitions)
         topics = None
         if partition_list is not None:
@@ -293,7 +293,7 @@ class GroupMethods(AdminRequests):
             for row in topic.partitions:
                 partition = TopicPartition(topic.topic_name, row.partition_index)
                 numbers = (None if number < 0 else number for number in (row.start_offset, row.leader_epoch, row.lag))
-                results[partition] = row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
+                results[partition] = error_of_row(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
         return require_success(results, partition_list or ())
 
     async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
@@ -307,7 +307,7 @@ class GroupMethods(AdminRequests):
             BrokerError: the group has members (NON_EMPTY_GROUP), a partition does not exist, or the principal may not
                 read the group.
         """
-        cls = self.settings.message("AlterShareGroupOffsetsRequest")
+        cls = self.settings.message_class("AlterShareGroupOffsetsRequest")
         starts = to_partition_mapping(offsets)
         rows = by_topic(
             starts,
@@ -322,7 +322,7 @@ class GroupMethods(AdminRequests):
         response = await self._send_share_offsets(cls(group_id=group_id, topics=topics), group_id)
         require_success(
             {
-                partition: row_error(row, f"offset of {partition}")
+                partition: error_of_row(row, f"offset of {partition}")
                 for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.topic_name, row.partition_index)]
@@ -340,19 +340,20 @@ class GroupMethods(AdminRequests):
         Raises:
             BrokerError: the group has members (NON_EMPTY_GROUP), or it has no offsets for a topic.
         """
-        cls = self.settings.message("DeleteShareGroupOffsetsRequest")
+        cls = self.settings.message_class("DeleteShareGroupOffsetsRequest")
         names = list(dict.fromkeys(topics))
         rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
         response = await self._send_share_offsets(cls(group_id=group_id, topics=rows), group_id)
         require_success(
-            {row.topic_name: row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses}, names
+            {row.topic_name: error_of_row(row, f"offsets of topic {row.topic_name}") for row in response.responses},
+            names,
         )
 
     async def _send_share_offsets(self, body: Any, group_id: str) -> Any:
         """Send a change of a share group's offsets to its coordinator and return the response."""
         subject = f"group {group_id}"
         response = await self._send_to_coordinator(
-            group_id, body, subject, lambda entry: int(entry.error_code), retriable=_SHARE_OFFSET_CODES
+            group_id, body, subject, lambda entry: int(entry.error_code), retriable=_RETRIABLE_OFFSET_CODES
         )
         raise_response_error(response, subject)
         return response

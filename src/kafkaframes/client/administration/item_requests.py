@@ -28,8 +28,8 @@ from kafkaframes.errors import (
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-RETRIABLE: Final = frozenset(code for code in ErrorCode if code.is_retriable)
-CONTROLLER_CODES: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+RETRIABLE_CODES: Final = frozenset(code for code in ErrorCode if code.is_retriable)
+RETRIABLE_CONTROLLER_CODES: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 """Retriable error codes of changes. After any other code, the change may have taken effect."""
 
 
@@ -98,7 +98,7 @@ class BrokerLookup:
         """Return the broker of each item."""
         node_ids = {item: self.get_id(item) for item in items}
         if not self._cluster.cluster.brokers.keys() >= set(node_ids.values()):
-            await self._cluster.refresh([])
+            await self._cluster.refresh_metadata([])
         brokers = self._cluster.cluster.brokers
         return {
             item: brokers.get(node_id) or broker_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id}")
@@ -159,22 +159,26 @@ async def request_items(
         for item, node in nodes.items():
             if isinstance(node, Node):
                 groups.setdefault(node, []).append(item)
-        for part in await asyncio.gather(*(_request_node(send, *group, deadline) for group in groups.items())):
-            results.update(part)
+        for node_results in await asyncio.gather(*(_request_node(send, *group, deadline) for group in groups.items())):
+            results.update(node_results)
         now = time.monotonic()
-        is_patient = now - start < UNKNOWN_TOPIC_TIMEOUT_MS / 1000
+        retries_unknown_topics = now - start < UNKNOWN_TOPIC_TIMEOUT_MS / 1000
         pending = [
             item
             for item in pending
-            if (_is_temporary(errors[item], is_patient) if item in errors else _can_retry(results[item], retriable))
+            if (
+                _is_temporary(errors[item], retries_unknown_topics)
+                if item in errors
+                else _can_retry(results[item], retriable)
+            )
         ]
         for item in pending:
             lookup.forget_node(item)
         quota_errors = [error for error in map(results.get, pending) if isinstance(error, QuotaExceededError)]
-        pause = max([cluster.backoff_s(attempt), *(error.throttle_time_ms / 1000 for error in quota_errors)])
-        if not pending or cluster.is_closed or attempt >= cluster.settings.retries or now + pause >= deadline:
+        delay_s = max([cluster.backoff_s(attempt), *(error.throttle_time_ms / 1000 for error in quota_errors)])
+        if not pending or cluster.is_closed or attempt >= cluster.settings.retries or now + delay_s >= deadline:
             return results
-        await asyncio.sleep(pause)
+        await asyncio.sleep(delay_s)
     raise AssertionError  # count() does not end
 
 
@@ -214,6 +218,6 @@ def _can_retry(result: object, retriable: Collection[ErrorCode]) -> bool:
     return isinstance(result, BrokerError) and result.code in retriable
 
 
-def _is_temporary(error: ItemError, is_patient: bool) -> bool:
+def _is_temporary(error: ItemError, retries_unknown_topics: bool) -> bool:
     """Return whether a look-up can succeed later. Brokers learn of a new topic one after the other."""
-    return is_retriable(error) and (is_patient or not isinstance(error, UnknownTopicError))
+    return is_retriable(error) and (retries_unknown_topics or not isinstance(error, UnknownTopicError))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, protocol_number, row_error
+from kafkaframes.client.administration.base import AdminRequests, error_of_row, to_protocol_number
 from kafkaframes.client.administration.item_requests import BrokerLookup
 from kafkaframes.client.metadata import (
     Node,
@@ -17,7 +17,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
-from kafkaframes.client.response_rows import partition_rows, require_success
+from kafkaframes.client.response_rows import iterate_partition_rows, require_success
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
@@ -106,8 +106,8 @@ class ReplicaMethods(AdminRequests):
         Raises:
             BrokerError: a replica is not available, or the principal may not alter the cluster.
         """
-        number = protocol_number("election type", election_type, ELECTION_TYPES)
-        cls = self.settings.message("ElectLeadersRequest")
+        number = to_protocol_number("election type", election_type, ELECTION_TYPES)
+        cls = self.settings.message_class("ElectLeadersRequest")
         partition_list = None if partitions is None else to_partitions(partitions)
         topics = None
         if partition_list is not None:
@@ -127,7 +127,7 @@ class ReplicaMethods(AdminRequests):
             for row in topic.partition_result:
                 partition = TopicPartition(topic.topic, row.partition_id)
                 is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
-                error = row_error(row, f"election of {partition}") if is_needed else None
+                error = error_of_row(row, f"election of {partition}") if is_needed else None
                 results[partition] = is_needed if error is None else error
         return require_success(results, partition_list or ())
 
@@ -149,13 +149,13 @@ class ReplicaMethods(AdminRequests):
             BrokerError: a partition or a broker does not exist, or a reassignment to cancel does not exist
                 (NO_REASSIGNMENT_IN_PROGRESS).
         """
-        cls = self.settings.message("AlterPartitionReassignmentsRequest")
+        cls = self.settings.message_class("AlterPartitionReassignmentsRequest")
         body = cls(
             timeout_ms=self.settings.request_timeout_ms,
             allow_replication_factor_change=allow_replication_factor_change,
         )
         if not allow_replication_factor_change:
-            connection = await self._retry(self._cluster.any_connection)
+            connection = await self._retry_step(self._cluster.get_any_connection)
             if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
@@ -176,8 +176,8 @@ class ReplicaMethods(AdminRequests):
         )
         require_success(
             {
-                partition: row_error(row, f"reassignment of {partition}")
-                for partition, row in partition_rows(response.responses)
+                partition: error_of_row(row, f"reassignment of {partition}")
+                for partition, row in iterate_partition_rows(response.responses)
             },
             replicas_by_partition,
         )
@@ -196,7 +196,7 @@ class ReplicaMethods(AdminRequests):
         Raises:
             BrokerError: the principal may not describe the cluster.
         """
-        cls = self.settings.message("ListPartitionReassignmentsRequest")
+        cls = self.settings.message_class("ListPartitionReassignmentsRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms)
         if partitions is not None:
             body.topics = [
@@ -208,7 +208,7 @@ class ReplicaMethods(AdminRequests):
             partition: PartitionReassignment(
                 tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
             )
-            for partition, row in partition_rows(response.topics)
+            for partition, row in iterate_partition_rows(response.topics)
         }
 
     async def describe_log_dirs(
@@ -222,20 +222,24 @@ class ReplicaMethods(AdminRequests):
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
         """
-        body = self.settings.message("DescribeLogDirsRequest")(topics=None)
+        body = self.settings.message_class("DescribeLogDirsRequest")(topics=None)
 
-        async def send(broker: Node, node_ids: list[int]) -> dict[int, dict[str, LogDirDescription] | BrokerError]:
-            connection = await self._cluster.connection(broker)
+        async def describe_at_broker(
+            broker: Node, node_ids: list[int]
+        ) -> dict[int, dict[str, LogDirDescription] | BrokerError]:
+            connection = await self._cluster.get_connection(broker)
             response = await connection.request(body)
             subject = f"log directories of broker {broker.node_id}"
-            error = row_error(response, subject) if connection.version_of(body) >= _LOG_DIRS_ERROR_VERSION else None
+            error = error_of_row(response, subject) if connection.version_of(body) >= _LOG_DIRS_ERROR_VERSION else None
             if not error and not response.results:  # older brokers respond to an unauthorized request in this way
                 error = broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, subject)
             directories = {row.log_dir: _to_log_dir_description(row) for row in response.results}
             return dict.fromkeys(node_ids, error or directories)
 
         lookup = BrokerLookup(self._cluster, int)
-        return require_success(await self._request_items(await self._broker_ids(broker_ids), lookup, send, ()))
+        return require_success(
+            await self._request_items(await self._resolve_broker_ids(broker_ids), lookup, describe_at_broker, ())
+        )
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
         """Return the log directories of replicas, by path. A replica that is being moved has two (KIP-113).
@@ -267,9 +271,9 @@ class ReplicaMethods(AdminRequests):
         Raises:
             BrokerError: a broker does not exist, lacks the log directory (LOG_DIR_NOT_FOUND), or lacks the replica.
         """
-        cls = self.settings.message("AlterReplicaLogDirsRequest")
+        cls = self.settings.message_class("AlterReplicaLogDirsRequest")
 
-        async def send(broker: Node, replicas: list[Replica]) -> dict[Replica, BrokerError | None]:
+        async def move_at_broker(broker: Node, replicas: list[Replica]) -> dict[Replica, BrokerError | None]:
             body = cls()
             for path in dict.fromkeys(paths[replica] for replica in replicas):
                 partitions = [
@@ -282,20 +286,22 @@ class ReplicaMethods(AdminRequests):
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
             response = await self._cluster.request(broker, body)
             return {
-                replica: row_error(row, f"replica {replica}")
+                replica: error_of_row(row, f"replica {replica}")
                 for topic in response.results
                 for row in topic.partitions
                 for replica in [Replica(topic.topic_name, row.partition_index, broker.node_id)]
             }
 
         lookup = BrokerLookup(self._cluster, lambda replica: int(replica.broker_id))
-        require_success(await self._request_items(paths, lookup, send, ()))
+        require_success(await self._request_items(paths, lookup, move_at_broker, ()))
 
 
 def _to_log_dir_description(row: Any) -> LogDirDescription:
     replicas = {
         partition: ReplicaInfo(entry.partition_size, entry.offset_lag, entry.is_future_key)
-        for partition, entry in partition_rows(row.topics)
+        for partition, entry in iterate_partition_rows(row.topics)
     }
     total, usable = (None if size < 0 else size for size in (row.total_bytes, row.usable_bytes))
-    return LogDirDescription(row_error(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned)
+    return LogDirDescription(
+        error_of_row(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned
+    )

@@ -7,16 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, row_error
+from kafkaframes.client.administration.base import AdminRequests, error_of_row
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
-from kafkaframes.client.response_rows import ItemError, partition_rows, require_success
+from kafkaframes.client.response_rows import ItemError, iterate_partition_rows, require_success
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
 
-_PRODUCER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-_ABORT_CODES: Final = _PRODUCER_CODES | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE}
-_FENCE_CODES: Final = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+_RETRIABLE_PRODUCER_CODES: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_RETRIABLE_ABORT_CODES: Final = _RETRIABLE_PRODUCER_CODES | {
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+}
+_RETRIABLE_FENCE_CODES: Final = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
 
 
@@ -118,7 +121,7 @@ class TransactionMethods(AdminRequests):
             OptionError: a broker does not know a state, or does not support a filter.
             BrokerError: a coordinator rejected the request.
         """
-        cls = self.settings.message("ListTransactionsRequest")
+        cls = self.settings.message_class("ListTransactionsRequest")
         body = cls(state_filters=list(states), producer_id_filters=list(producer_ids))
         required_versions = {"min_duration_ms": _DURATION_VERSION} if min_duration_ms is not None else {}
         required_versions |= (
@@ -154,18 +157,22 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: no coordinator knows an id (TRANSACTIONAL_ID_NOT_FOUND), or the principal may not describe it.
         """
-        cls = self.settings.message("DescribeTransactionsRequest")
+        cls = self.settings.message_class("DescribeTransactionsRequest")
 
-        async def send(coordinator: Node, ids: list[str]) -> dict[str, TransactionDescription | BrokerError]:
+        async def describe_at_coordinator(
+            coordinator: Node, ids: list[str]
+        ) -> dict[str, TransactionDescription | BrokerError]:
             response = await self._cluster.request(coordinator, cls(transactional_ids=ids))
             return {
-                row.transactional_id: row_error(row, f"transactional id {row.transactional_id!r}")
+                row.transactional_id: error_of_row(row, f"transactional id {row.transactional_id!r}")
                 or _to_transaction_description(row, coordinator.node_id)
                 for row in response.transaction_states
             }
 
         coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
-        return require_success(await self._request_items(transactional_ids, coordinators, send, COORDINATOR_MOVED))
+        return require_success(
+            await self._request_items(transactional_ids, coordinators, describe_at_coordinator, COORDINATOR_MOVED)
+        )
 
     async def describe_producers(
         self, partitions: Iterable[PartitionLike], *, broker_id: int | None = None
@@ -179,9 +186,9 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: a partition does not exist, or the principal may not read the topic.
         """
-        cls = self.settings.message("DescribeProducersRequest")
+        cls = self.settings.message_class("DescribeProducersRequest")
 
-        async def send(
+        async def describe_at_broker(
             broker: Node, entries: list[TopicPartition]
         ) -> dict[TopicPartition, list[ProducerState] | BrokerError]:
             topics = [
@@ -189,19 +196,21 @@ class TransactionMethods(AdminRequests):
             ]
             response = await self._cluster.request(broker, cls(topics=topics))
             return {
-                partition: row_error(row, f"producers of {partition}")
+                partition: error_of_row(row, f"producers of {partition}")
                 or sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
-                for partition, row in partition_rows(response.topics)
+                for partition, row in iterate_partition_rows(response.topics)
             }
 
         partition_list = to_partitions(partitions)
         if broker_id is not None:
             broker = BrokerLookup(self._cluster, lambda _: broker_id)
-            return require_success(await self._request_items(partition_list, broker, send, ()))
+            return require_success(await self._request_items(partition_list, broker, describe_at_broker, ()))
         for partition in partition_list:  # a former leader answers as a replica, with states that may be older
             self._cluster.cluster.expire(partition.topic)
         leaders = LeaderLookup(self._cluster)
-        return require_success(await self._request_items(partition_list, leaders, send, _PRODUCER_CODES))
+        return require_success(
+            await self._request_items(partition_list, leaders, describe_at_broker, _RETRIABLE_PRODUCER_CODES)
+        )
 
     async def abort_transaction(
         self, partition: PartitionLike, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
@@ -221,7 +230,7 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: the producer has another epoch, or the principal may not alter the cluster.
         """
-        cls = self.settings.message("WriteTxnMarkersRequest")
+        cls = self.settings.message_class("WriteTxnMarkersRequest")
         target = to_partition(partition)
         topic = cls.WritableTxnMarkerTopic(name=target.topic, partition_indexes=[target.partition])
         marker = cls.WritableTxnMarker(
@@ -232,16 +241,16 @@ class TransactionMethods(AdminRequests):
             coordinator_epoch=coordinator_epoch,
         )
 
-        async def send(leader: Node, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
+        async def send_abort_marker(leader: Node, _: list[TopicPartition]) -> dict[TopicPartition, BrokerError | None]:
             response = await self._cluster.request(leader, cls(markers=[marker]))
             return {
-                partition: row_error(row, f"abort of producer {producer_id} in {partition}")
+                partition: error_of_row(row, f"abort of producer {producer_id} in {partition}")
                 for entry in response.markers
-                for partition, row in partition_rows(entry.topics)
+                for partition, row in iterate_partition_rows(entry.topics)
             }
 
         leaders = LeaderLookup(self._cluster)
-        require_success(await self._request_items([target], leaders, send, _ABORT_CODES))
+        require_success(await self._request_items([target], leaders, send_abort_marker, _RETRIABLE_ABORT_CODES))
 
     async def force_terminate_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id by fencing its producers (KIP-939).
@@ -266,24 +275,26 @@ class TransactionMethods(AdminRequests):
         Raises:
             BrokerError: the principal may not write with a transactional id.
         """
-        cls = self.settings.message("InitProducerIdRequest")
+        cls = self.settings.message_class("InitProducerIdRequest")
         timeout_ms = self.settings.request_timeout_ms
 
-        async def fence(coordinator: Node, transactional_id: str) -> FencedProducer | ItemError:
+        async def fence_producer(coordinator: Node, transactional_id: str) -> FencedProducer | ItemError:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
             response = await self._cluster.request(coordinator, body)
             subject = f"transactional id {transactional_id!r}"
             if response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 limit = "transaction.max.timeout.ms"
                 subject += f": request_timeout_ms={timeout_ms} exceeds the brokers' {limit}"
-            return row_error(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
+            return error_of_row(response, subject) or FencedProducer(response.producer_id, response.producer_epoch)
 
-        async def send(coordinator: Node, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
-            results = await asyncio.gather(*(fence(coordinator, transactional_id) for transactional_id in ids))
+        async def fence_at_coordinator(coordinator: Node, ids: list[str]) -> dict[str, FencedProducer | ItemError]:
+            results = await asyncio.gather(*(fence_producer(coordinator, transactional_id) for transactional_id in ids))
             return dict(zip(ids, results, strict=True))
 
         coordinators = CoordinatorLookup(self._cluster, TRANSACTION)
-        return require_success(await self._request_items(transactional_ids, coordinators, send, _FENCE_CODES))
+        return require_success(
+            await self._request_items(transactional_ids, coordinators, fence_at_coordinator, _RETRIABLE_FENCE_CODES)
+        )
 
 
 def _to_transaction_description(row: Any, coordinator_id: int) -> TransactionDescription:

@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.administration.base import (
     AdminRequests,
-    protocol_name,
-    protocol_number,
-    row_error,
+    error_of_row,
+    to_protocol_name,
+    to_protocol_number,
 )
 from kafkaframes.client.response_rows import require_success
 from kafkaframes.errors import BrokerError, OptionError
 
-MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _HASH_BY_MECHANISM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _SALT_BYTES: Final = 32
-DEFAULT_ITERATIONS: Final = 4096  # Kafka's minimum for both mechanisms
+DEFAULT_SCRAM_ITERATIONS: Final = 4096  # Kafka's minimum for both mechanisms
 
 
 class ScramCredentialInfo(NamedTuple):
@@ -51,7 +51,7 @@ class ScramCredential:
     user: str
     password: str = field(repr=False)
     mechanism: str = "SCRAM-SHA-512"
-    iterations: int = DEFAULT_ITERATIONS
+    iterations: int = DEFAULT_SCRAM_ITERATIONS
     salt: bytes = field(default=b"", repr=False)
 
 
@@ -112,15 +112,15 @@ class UserMethods(AdminRequests):
         Raises:
             BrokerError: a user has no credential (RESOURCE_NOT_FOUND), or the principal may not describe the cluster.
         """
-        cls = self.settings.message("DescribeUserScramCredentialsRequest")
+        cls = self.settings.message_class("DescribeUserScramCredentialsRequest")
         names = None if users is None else list(users)
         body = cls(users=None if names is None else [cls.UserName(name=name) for name in names])
         response = await self._send_to_any_broker(body, "SCRAM credentials")
         return require_success(
             {
-                row.user: row_error(row, f"SCRAM credentials of {row.user!r}")
+                row.user: error_of_row(row, f"SCRAM credentials of {row.user!r}")
                 or tuple(
-                    ScramCredentialInfo(protocol_name(info.mechanism, MECHANISMS), info.iterations)
+                    ScramCredentialInfo(to_protocol_name(info.mechanism, SCRAM_MECHANISMS), info.iterations)
                     for info in row.credential_infos
                 )
                 for row in response.results
@@ -143,17 +143,19 @@ class UserMethods(AdminRequests):
             OptionError: a mechanism is unknown. No credential is changed.
             BrokerError: a broker rejected the changes of a user (DUPLICATE_RESOURCE: there are several).
         """
-        cls = self.settings.message("AlterUserScramCredentialsRequest")
+        cls = self.settings.message_class("AlterUserScramCredentialsRequest")
         body = cls(
             upsertions=[cls.ScramCredentialUpsertion(**_to_upsertion_fields(entry)) for entry in credentials],
             deletions=[
-                cls.ScramCredentialDeletion(name=user, mechanism=protocol_number("mechanism", mechanism, MECHANISMS))
+                cls.ScramCredentialDeletion(
+                    name=user, mechanism=to_protocol_number("mechanism", mechanism, SCRAM_MECHANISMS)
+                )
                 for user, mechanism in delete
             ],
         )
         response = await self._send_to_controller(body, "SCRAM credentials", lambda response: response.results)
         require_success(
-            {row.user: row_error(row, f"SCRAM credentials of {row.user!r}") for row in response.results},
+            {row.user: error_of_row(row, f"SCRAM credentials of {row.user!r}") for row in response.results},
             dict.fromkeys(row.name for row in [*body.upsertions, *body.deletions]),
         )
 
@@ -176,7 +178,7 @@ class UserMethods(AdminRequests):
         Raises:
             BrokerError: the principal may not describe the cluster's configuration.
         """
-        cls = self.settings.message("DescribeClientQuotasRequest")
+        cls = self.settings.message_class("DescribeClientQuotasRequest")
         components = []
         for name, value in zip(_ENTITY_TYPES.values(), (user, client_id, ip), strict=True):
             if value is not None:
@@ -204,7 +206,7 @@ class UserMethods(AdminRequests):
             OptionError: an entity is empty or has ``ANY_ENTITY``. No quota is changed.
             BrokerError: a broker rejected the changes of an entity.
         """
-        cls = self.settings.message("AlterClientQuotasRequest")
+        cls = self.settings.message_class("AlterClientQuotasRequest")
         entries = [
             cls.EntryData(
                 entity=[cls.EntityData(**row) for row in _to_entity_rows(entity)],
@@ -220,12 +222,12 @@ class UserMethods(AdminRequests):
         results: dict[QuotaEntity, BrokerError | None] = {}
         for row in response.entries:
             entity = _to_quota_entity(row.entity)
-            results[entity] = row_error(row, f"quotas of {entity}")
+            results[entity] = error_of_row(row, f"quotas of {entity}")
         require_success(results, changes)
 
 
 def _to_upsertion_fields(credential: ScramCredential) -> dict[str, Any]:
-    mechanism = protocol_number("mechanism", credential.mechanism, MECHANISMS)
+    mechanism = to_protocol_number("mechanism", credential.mechanism, SCRAM_MECHANISMS)
     salt = credential.salt or secrets.token_bytes(_SALT_BYTES)
     if credential.iterations < 1:
         raise OptionError(f"iterations {credential.iterations} is not positive; brokers require at least 4096")

@@ -14,7 +14,7 @@ from typing import Final
 
 from kafkaframes.errors import DecodeError, OptionError
 
-MAGIC: Final = b"\xfe\xed\xfe\xed"
+JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _DIGEST_BYTES: Final = 20
 _SALT_BYTES: Final = 20
 _DIGEST_PHRASE: Final = b"Mighty Aphrodite"  # the digest starts with the password and these words
@@ -46,7 +46,7 @@ class _StoreReader:
         self.raw = raw
         self.position = position
 
-    def take(self, count: int) -> bytes:
+    def take_bytes(self, count: int) -> bytes:
         if count > len(self.raw) - self.position:
             raise DecodeError(
                 f"expected {count} more bytes, found {len(self.raw) - self.position} left", position=self.position
@@ -55,16 +55,16 @@ class _StoreReader:
         return self.raw[start : self.position]
 
     def number(self, width: int) -> int:
-        return int.from_bytes(self.take(width), "big")
+        return int.from_bytes(self.take_bytes(width), "big")
 
     def text(self) -> str:
-        return self.take(self.number(2)).decode("utf-8", "replace")
+        return self.take_bytes(self.number(2)).decode("utf-8", "replace")
 
     def read_sized(self) -> bytes:
-        return self.take(self.number(4))
+        return self.take_bytes(self.number(4))
 
 
-def read(raw: bytes, password: str | None) -> KeyStore:
+def read_key_store(raw: bytes, password: str | None) -> KeyStore:
     """Read a store.
 
     Args:
@@ -75,28 +75,28 @@ def read(raw: bytes, password: str | None) -> KeyStore:
         OptionError: the password is wrong, or the file was changed.
         DecodeError: the file is not a JKS store, or is damaged at the byte ``position``.
     """
-    if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(MAGIC):
+    if len(raw) < len(JKS_MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(JKS_MAGIC):
         raise DecodeError("not a JKS keystore", position=0)
     body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
     if password is not None:
         computed_digest = hashlib.sha1(_utf16(password) + _DIGEST_PHRASE + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(computed_digest, digest):
             raise OptionError("the store's password is wrong, or the store was changed")
-    reader = _StoreReader(body, len(MAGIC))
+    reader = _StoreReader(body, len(JKS_MAGIC))
     version = reader.number(4)
     if version not in (1, 2):
-        raise DecodeError(f"unsupported JKS version {version}; expected 1 or 2", position=len(MAGIC))
+        raise DecodeError(f"unsupported JKS version {version}; expected 1 or 2", position=len(JKS_MAGIC))
     keys, certificates = [], []
     for _ in range(reader.number(4)):
         start = reader.position
         kind, alias = reader.number(4), reader.text()
-        reader.take(8)  # creation time
+        reader.take_bytes(8)  # creation time
         if kind == _PRIVATE_KEY:
             encrypted_key = reader.read_sized()
-            chain = tuple(_certificate(reader, version) for _ in range(reader.number(4)))
+            chain = tuple(_read_certificate(reader, version) for _ in range(reader.number(4)))
             keys.append(PrivateKey(alias, encrypted_key, chain))
         elif kind == _CERTIFICATE:
-            certificates.append(_certificate(reader, version))
+            certificates.append(_read_certificate(reader, version))
         else:
             raise DecodeError(f"unknown entry type {kind}", position=start)
     return KeyStore(tuple(keys), tuple(certificates))
@@ -109,9 +109,9 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
         OptionError: the key's password is wrong.
         DecodeError: the entry is damaged.
     """
-    outer = _StoreReader(_value(_StoreReader(encrypted_key), _SEQUENCE))
-    _value(outer, _SEQUENCE)  # the algorithm: JKS has only one
-    salted_bytes = _value(outer, _OCTETS)
+    outer = _StoreReader(_read_der_value(_StoreReader(encrypted_key), _SEQUENCE))
+    _read_der_value(outer, _SEQUENCE)  # the algorithm: JKS has only one
+    salted_bytes = _read_der_value(outer, _OCTETS)
     if len(salted_bytes) < _SALT_BYTES + _DIGEST_BYTES:
         raise DecodeError("the encrypted key is too short for its salt and digest", position=0)
     salt, secret, digest = (
@@ -129,7 +129,7 @@ def decrypt_key(encrypted_key: bytes, password: str) -> bytes:
     return plain
 
 
-def _certificate(reader: _StoreReader, version: int) -> bytes:
+def _read_certificate(reader: _StoreReader, version: int) -> bytes:
     start = reader.position
     kind = reader.text() if version > 1 else "X.509"
     if kind not in ("X.509", "X509"):
@@ -137,7 +137,7 @@ def _certificate(reader: _StoreReader, version: int) -> bytes:
     return reader.read_sized()
 
 
-def _value(reader: _StoreReader, tag: int) -> bytes:
+def _read_der_value(reader: _StoreReader, tag: int) -> bytes:
     """Return the contents of a DER value."""
     start = reader.position
     if reader.number(1) != tag:
@@ -148,7 +148,7 @@ def _value(reader: _StoreReader, tag: int) -> bytes:
         if not 1 <= width <= 4:
             raise DecodeError("the DER length is too large for a key", position=start)
         length = reader.number(width)
-    return reader.take(length)
+    return reader.take_bytes(length)
 
 
 def _utf16(password: str) -> bytes:

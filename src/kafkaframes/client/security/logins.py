@@ -12,7 +12,7 @@ from kafkaframes.client.security.sasl import (
     authenticate_oauthbearer,
     authenticate_plain,
     authenticate_scram,
-    unsecured_token,
+    create_unsecured_token,
 )
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
@@ -35,18 +35,18 @@ def resolve_logins(settings: Any) -> dict[str, Any]:
         _check_handler(settings.sasl_login_callback_handler_class)
     login = None if settings.sasl_jaas_config is None else jaas.parse(settings.sasl_jaas_config)
     if _is_kerberos(settings, login):
-        return _kerberos(settings, login)
+        return _resolve_kerberos(settings, login)
     if login is not None and settings.uses_sasl and settings.sasl_mechanism not in login.mechanisms:
         mechanisms = " or ".join(login.mechanisms)
         raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} requires {mechanisms}")
     options = {} if login is None else dict(login.options)
     if is_iam:
-        from kafkaframes.client.security.tokens import iam_token
+        from kafkaframes.client.security.tokens import create_iam_provider
 
-        token = iam_token([host for host, _ in settings.servers], options)
+        token = create_iam_provider([host for host, _ in settings.servers], options)
         return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": token}
     if settings.sasl_mechanism == "OAUTHBEARER":
-        provider = _token_provider(settings, options)
+        provider = _create_token_provider(settings, options)
         return {} if provider is None else {"sasl_oauthbearer_token": provider}
     if login is None:
         return {}
@@ -69,7 +69,7 @@ def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
     return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS
 
 
-def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
+def _resolve_kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
     if login is None:
         login = jaas.Login(jaas.KERBEROS, {})
     if login.module != jaas.KERBEROS:
@@ -86,7 +86,7 @@ def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
     }
 
 
-def exchange_for(settings: Any, host: str, token: str) -> Exchange:
+def create_exchange(settings: Any, host: str, token: str) -> Exchange:
     """Return an exchange of the mechanism in resolved settings.
 
     Args:
@@ -105,7 +105,7 @@ def exchange_for(settings: Any, host: str, token: str) -> Exchange:
     )
 
 
-def _token_provider(settings: Any, options: dict[str, str]) -> Any:
+def _create_token_provider(settings: Any, options: dict[str, str]) -> Any:
     """Return a provider of tokens; None if the settings have a token itself or no login for OAUTHBEARER."""
     from kafkaframes.client.security.tokens import ClientCredentials, load_provider
 
@@ -113,9 +113,9 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
         return load_provider(settings.sasl_oauthbearer_token_provider)
     url = settings.sasl_oauthbearer_token_endpoint_url
     if url is not None:
-        own = "sasl_oauthbearer_client_credentials_client_"
-        client_id = options.get("clientId") or getattr(settings, f"{own}id")
-        secret = options.get("clientSecret") or getattr(settings, f"{own}secret")
+        own_token = "sasl_oauthbearer_client_credentials_client_"
+        client_id = options.get("clientId") or getattr(settings, f"{own_token}id")
+        secret = options.get("clientSecret") or getattr(settings, f"{own_token}secret")
         if not client_id or not secret:
             raise OptionError(
                 "sasl.oauthbearer.token.endpoint.url needs clientId and clientSecret in sasl.jaas.config, or "
@@ -123,18 +123,18 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
             )
         scope = options.get("scope") or settings.sasl_oauthbearer_scope
         return ClientCredentials(
-            url, client_id, secret, scope, settings.sasl_oauthbearer_header_urlencode, _endpoint_authorities(options)
+            url, client_id, secret, scope, settings.sasl_oauthbearer_header_urlencode, _endpoint_trust_store(options)
         )
     if f"{_CLAIM_PREFIX}sub" in options:
         return UnsecuredToken(options[f"{_CLAIM_PREFIX}sub"])
     return None
 
 
-def _endpoint_authorities(options: dict[str, str]) -> str | None:
+def _endpoint_trust_store(options: dict[str, str]) -> str | None:
     """Return the trust store of the token endpoint's certificate: the login module's own ``ssl.truststore``."""
     from kafkaframes.client.security import tls
 
-    store = tls.Store(
+    store = tls.StoreSettings(
         "sasl.jaas.config ssl.truststore",
         location=options.get("ssl.truststore.location"),
         kind=options.get("ssl.truststore.type", "JKS"),
@@ -160,4 +160,4 @@ class UnsecuredToken:
 
     def __call__(self) -> str:
         """Return a token that is valid for an hour."""
-        return unsecured_token(self.principal, now_s=time.time())
+        return create_unsecured_token(self.principal, now_s=time.time())

@@ -23,9 +23,9 @@ Exchange = Generator[bytes, bytes, None]
 _SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
 _MIN_ITERATIONS: Final = 4096
 _MAX_ITERATIONS: Final = 10_000_000  # more iterations, which a broker can request, would take minutes
-_KVSEP: Final = b"\x01"
-_NO_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
-_LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
+_KEY_VALUE_SEPARATOR: Final = b"\x01"
+_NO_SECURITY_LAYER: Final = 1  # bit of the only security layer that Kafka supports: none
+_LAYER_OFFER_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
 _KDC_UNREACHABLE_CODE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
@@ -40,13 +40,20 @@ def authenticate_oauthbearer(token: str) -> Exchange:
     Raises:
         BrokerError: the broker rejects the token. The error has its reason.
     """
-    answer = yield b"n,," + _KVSEP + b"auth=Bearer " + token.encode() + _KVSEP + _KVSEP
+    answer = (
+        yield b"n,,"
+        + _KEY_VALUE_SEPARATOR
+        + b"auth=Bearer "
+        + token.encode()
+        + _KEY_VALUE_SEPARATOR
+        + _KEY_VALUE_SEPARATOR
+    )
     if answer:
-        yield _KVSEP
+        yield _KEY_VALUE_SEPARATOR
         raise BrokerError(f"the broker rejected the token: {answer.decode(errors='replace')}")
 
 
-def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
+def create_unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
     """Return an unsigned JSON web token, for development brokers with listeners that accept these (KIP-255)."""
     claims = {"sub": principal, "iat": now_s, "exp": now_s + lifetime_s}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
@@ -121,23 +128,23 @@ def authenticate_gssapi(settings: Any, host: str) -> Exchange:
     """
     library = import_extra("sasl.mechanism GSSAPI", "kerberos", "gssapi")
     try:
-        context = _security_context(library, settings, host)
+        context = _create_security_context(library, settings, host)
         token = context.step(None)
     except library.exceptions.GSSError as error:
-        raise _ticket_error(error) from None
+        raise _to_ticket_error(error) from None
     try:
         while not context.complete:
             token = context.step((yield token or b""))
         offered_layers = context.unwrap((yield token or b"")).message
-        if len(offered_layers) != _LAYERS_BYTES or not offered_layers[0] & _NO_LAYER:
+        if len(offered_layers) != _LAYER_OFFER_BYTES or not offered_layers[0] & _NO_SECURITY_LAYER:
             raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
-        answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
+        answer = context.wrap(bytes([_NO_SECURITY_LAYER, 0, 0, 0]), False).message
     except library.exceptions.GSSError as error:
         raise BrokerError(f"the broker's response is not a valid GSSAPI message: {error.gen_message()}") from None
     yield answer
 
 
-def _security_context(library: Any, settings: Any, host: str) -> Any:
+def _create_security_context(library: Any, settings: Any, host: str) -> Any:
     kerberos, keytab, principal = library.MechType.kerberos, settings.sasl_kerberos_keytab, None
     if settings.sasl_kerberos_principal is not None:
         principal = library.Name(settings.sasl_kerberos_principal, library.NameType.kerberos_principal)
@@ -153,7 +160,7 @@ def _security_context(library: Any, settings: Any, host: str) -> Any:
     return library.SecurityContext(name=service, creds=credentials, usage="initiate", mech=kerberos, flags=flags)
 
 
-def _ticket_error(error: Any) -> Exception:
+def _to_ticket_error(error: Any) -> Exception:
     reason = f"GSSAPI: {error.gen_message()}"
     minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
     return NetworkError(reason) if minor == _KDC_UNREACHABLE_CODE else OptionError(reason)

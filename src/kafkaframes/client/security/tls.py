@@ -20,9 +20,9 @@ from typing import Any, Final
 from kafkaframes.client.security import jks
 from kafkaframes.errors import DecodeError, MissingExtraError, OptionError
 
-TYPES: Final = ("PEM", "JKS", "PKCS12")
+STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
 _MAX_STORE_BYTES: Final = 64 << 20
-_JCEKS: Final = b"\xce\xce\xce\xce"
+_JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -37,7 +37,7 @@ def create_ssl_context(settings: Any) -> ssl.SSLContext:
         context: ssl.SSLContext = settings.ssl_context
         return context
     trust = _store_from_settings(settings, "truststore", settings.ssl_truststore_certificates)
-    key_store = _store_from_settings(settings, "keystore", _key_and_certificates(settings))
+    key_store = _store_from_settings(settings, "keystore", _join_key_and_certificates(settings))
     try:
         context = ssl.create_default_context(
             cafile=settings.ssl_cafile, cadata=load_trusted_certificates(trust) if trust.is_present else None
@@ -61,12 +61,12 @@ def _limit_versions(context: ssl.SSLContext, names: list[str]) -> None:
         context.minimum_version, context.maximum_version = _TLS_VERSIONS[names[0]], _TLS_VERSIONS[names[-1]]
 
 
-def _store_from_settings(settings: Any, name: str, text: str | None) -> Store:
+def _store_from_settings(settings: Any, name: str, text: str | None) -> StoreSettings:
     location, kind, password = (getattr(settings, f"ssl_{name}_{field}") for field in ("location", "type", "password"))
-    return Store(f"ssl.{name}", location, kind, password, text)
+    return StoreSettings(f"ssl.{name}", location, kind, password, text)
 
 
-def _key_and_certificates(settings: Any) -> str | None:
+def _join_key_and_certificates(settings: Any) -> str | None:
     """Return the key and certificates that the settings have as text (KIP-651)."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if (key is None) != (chain is None):
@@ -75,7 +75,7 @@ def _key_and_certificates(settings: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreSettings:
     """A store in the settings.
 
     Attributes:
@@ -105,7 +105,7 @@ class StoreContent:
     key_password: str | None = field(default=None, repr=False)
 
 
-def load_trusted_certificates(store: Store) -> str:
+def load_trusted_certificates(store: StoreSettings) -> str:
     """Return the certificates of a trust store, as PEM.
 
     Raises:
@@ -114,11 +114,11 @@ def load_trusted_certificates(store: Store) -> str:
     """
     result = _open_store(store, None).certificates
     if "-----BEGIN CERTIFICATE" not in result:
-        raise _store_error(store, "contains no certificates")
+        raise _to_store_error(store, "contains no certificates")
     return result
 
 
-def load_identity(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
+def load_identity(context: ssl.SSLContext, store: StoreSettings, key_password: str | None) -> None:
     """Load a client's certificate and key into a context.
 
     Args:
@@ -132,25 +132,25 @@ def load_identity(context: ssl.SSLContext, store: Store, key_password: str | Non
     """
     result = _open_store(store, key_password)
     if result.key is None:
-        raise _store_error(store, "contains no private key")
-    with _private_file(result.key + result.certificates) as path:
+        raise _to_store_error(store, "contains no private key")
+    with _write_private_file(result.key + result.certificates) as path:
         try:
             # With an empty password OpenSSL reports an error for an encrypted key. With None it would prompt for one.
             context.load_cert_chain(path, password=result.key_password or "")
         except (ssl.SSLError, ValueError) as error:
-            raise _store_error(store, f"key and certificate cannot be used: {error}") from None
+            raise _to_store_error(store, f"key and certificate cannot be used: {error}") from None
 
 
-def _open_store(store: Store, key_password: str | None) -> StoreContent:
-    if store.kind.upper() not in TYPES:
-        raise OptionError(f"{store.option}.type is {store.kind!r}; expected one of {', '.join(TYPES)}")
+def _open_store(store: StoreSettings, key_password: str | None) -> StoreContent:
+    if store.kind.upper() not in STORE_TYPES:
+        raise OptionError(f"{store.option}.type is {store.kind!r}; expected one of {', '.join(STORE_TYPES)}")
     if store.text is not None:
         return _read_pem(store.text, key_password)
-    raw = _read(store)
-    if raw.startswith(jks.MAGIC):
+    raw = _read_file(store)
+    if raw.startswith(jks.JKS_MAGIC):
         return _read_jks(store, raw, key_password)
-    if raw.startswith(_JCEKS):
-        raise _store_error(
+    if raw.startswith(_JCEKS_MAGIC):
+        raise _to_store_error(
             store,
             "is a JCEKS store, which is not supported; convert it with keytool -importkeystore -deststoretype PKCS12",
         )
@@ -158,43 +158,43 @@ def _open_store(store: Store, key_password: str | None) -> StoreContent:
         return _read_pkcs12(store, raw)
     if b"-----BEGIN " in raw:
         return _read_pem(raw.decode("utf-8", "replace"), key_password)
-    raise _store_error(store, "is not a PEM, JKS or PKCS#12 store")
+    raise _to_store_error(store, "is not a PEM, JKS or PKCS#12 store")
 
 
-def _read(store: Store) -> bytes:
+def _read_file(store: StoreSettings) -> bytes:
     path = Path(store.location or "")
     try:
         if path.stat().st_size > _MAX_STORE_BYTES:
-            raise _store_error(store, "is too large for a store")
+            raise _to_store_error(store, "is too large for a store")
         return path.read_bytes()
     except OSError as error:
-        raise _store_error(store, f"cannot be read: {error.strerror or error}") from None
+        raise _to_store_error(store, f"cannot be read: {error.strerror or error}") from None
 
 
 def _read_pem(text: str, key_password: str | None) -> StoreContent:
-    parts = list(_pem_parts(text))
+    parts = list(_iterate_pem_sections(text))
     keys = [part for part in parts if "PRIVATE KEY" in part.partition("\n")[0]]
     certificates = [part for part in parts if part not in keys]
     return StoreContent("".join(certificates), keys[0] if keys else None, key_password)
 
 
-def _pem_parts(text: str) -> Iterator[str]:
+def _iterate_pem_sections(text: str) -> Iterator[str]:
     """Yield each section from BEGIN to END, also from text in one line, as settings may have it."""
     for part in text.split("-----BEGIN ")[1:]:
         label, _, rest = part.partition("-----")
         body, end, _ = rest.partition("-----END ")
         if end:
-            yield _pem(label, body)
+            yield _to_pem(label, body)
 
 
-def _pem(label: str, body: str) -> str:
+def _to_pem(label: str, body: str) -> str:
     lines = body.strip() if "\n" in body.strip() else body.replace(" ", "\n").strip()
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
 
 
-def _read_jks(store: Store, raw: bytes, key_password: str | None) -> StoreContent:
+def _read_jks(store: StoreSettings, raw: bytes, key_password: str | None) -> StoreContent:
     try:
-        result = jks.read(raw, store.password)
+        result = jks.read_key_store(raw, store.password)
         if len(result.keys) > 1:
             raise OptionError(f"has {len(result.keys)} private keys; expected one")
         if not result.keys:
@@ -204,11 +204,11 @@ def _read_jks(store: Store, raw: bytes, key_password: str | None) -> StoreConten
             raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
         key = jks.decrypt_key(result.keys[0].encrypted_key, password)
     except (DecodeError, OptionError) as error:
-        raise _store_error(store, str(error)) from None
+        raise _to_store_error(store, str(error)) from None
     return StoreContent(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
 
 
-def _read_pkcs12(store: Store, raw: bytes) -> StoreContent:
+def _read_pkcs12(store: StoreSettings, raw: bytes) -> StoreContent:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError as error:
@@ -217,7 +217,7 @@ def _read_pkcs12(store: Store, raw: bytes) -> StoreContent:
     try:
         result = pkcs12.load_pkcs12(raw, password)
     except ValueError as error:
-        raise _store_error(store, f"the password is wrong, or the store is damaged ({error})") from None
+        raise _to_store_error(store, f"the password is wrong, or the store is damaged ({error})") from None
     own_certificates = [] if result.cert is None else [result.cert]
     certificates = [
         entry.certificate.public_bytes(Encoding.DER) for entry in (*own_certificates, *result.additional_certs)
@@ -232,11 +232,11 @@ def _certificates(all_: Iterable[bytes]) -> str:
 
 
 def _der(label: str, raw: bytes) -> str:
-    return _pem(label, encodebytes(raw).decode())
+    return _to_pem(label, encodebytes(raw).decode())
 
 
 @contextmanager
-def _private_file(text: str) -> Iterator[str]:
+def _write_private_file(text: str) -> Iterator[str]:
     """Yield a file that only this user can read, and delete it afterwards. OpenSSL reads keys from files only."""
     descriptor, path = tempfile.mkstemp(prefix="kafkaframes-", suffix=".pem")
     try:
@@ -247,6 +247,6 @@ def _private_file(text: str) -> Iterator[str]:
         os.unlink(path)
 
 
-def _store_error(store: Store, reason: str) -> OptionError:
+def _to_store_error(store: StoreSettings, reason: str) -> OptionError:
     name = store.option if store.location is None else f"{store.option}.location={store.location}"
     return OptionError(f"{name}: {reason}")

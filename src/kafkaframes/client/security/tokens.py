@@ -33,7 +33,7 @@ _MAX_RESPONSE_BYTES: Final = 1 << 20
 _MAX_ATTEMPTS: Final = 3
 _TOKEN_REUSE_FRACTION: Final = 0.8  # fraction of its lifetime for which a token is reused
 _UNKNOWN_LIFETIME_S: Final = 60.0
-_REGION_OF_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
+_REGION_PATTERN: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$")
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _SIGNER_NAME: Final = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
 _DEFAULT_SESSION_NAME: Final = "MSKSASLDefaultSession"
@@ -72,7 +72,7 @@ class ClientCredentials:
             cached_token = _tokens.get(self)
             if cached_token is not None and time.monotonic() < cached_token[1]:
                 return cached_token[0]
-            token, life = self._fetch()
+            token, life = self._fetch_token()
             _tokens[self] = token, time.monotonic() + life * _TOKEN_REUSE_FRACTION
             return token
 
@@ -80,7 +80,7 @@ class ClientCredentials:
     def _shown(self) -> str:
         return redact_text(self.url)
 
-    def _fetch(self) -> tuple[str, float]:
+    def _fetch_token(self) -> tuple[str, float]:
         for attempt in range(_MAX_ATTEMPTS):
             try:
                 return self._request_token()
@@ -162,11 +162,11 @@ class IamToken:
             MissingExtraError: Amazon's signer is not installed.
         """
         if time.time() >= self._fresh_until:
-            self._token, expires_ms = self._sign()
+            self._token, expires_ms = self._sign_token()
             self._fresh_until = time.time() + (expires_ms / 1000 - time.time()) * _TOKEN_REUSE_FRACTION
         return self._token
 
-    def _sign(self) -> tuple[str, int]:
+    def _sign_token(self) -> tuple[str, int]:
         signer = import_extra("sasl.mechanism AWS_MSK_IAM", "msk", _SIGNER_NAME)
         signed_token: tuple[str, int]
         if self.role is not None:
@@ -178,7 +178,9 @@ class IamToken:
         return signed_token
 
 
-def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> IamToken:
+def create_iam_provider(
+    hosts: list[str], options: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> IamToken:
     """Return a provider of tokens.
 
     Args:
@@ -189,7 +191,7 @@ def iam_token(hosts: list[str], options: Mapping[str, str], environ: Mapping[str
     Raises:
         OptionError: the region is unknown.
     """
-    regions = [match[1] for host in hosts if (match := _REGION_OF_HOST.search(host)) is not None]
+    regions = [match[1] for host in hosts if (match := _REGION_PATTERN.search(host)) is not None]
     regions += [environ[name] for name in _REGION_VARIABLES if environ.get(name)]
     if not regions:
         raise OptionError(

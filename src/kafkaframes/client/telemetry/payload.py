@@ -21,14 +21,14 @@ from kafkaframes.client.telemetry.otlp import (
     size_in_parent,
 )
 
-_DOMAIN: Final = "org.apache.kafka"
+_METRIC_DOMAIN: Final = "org.apache.kafka"
 _ALL_METRICS: Final = "*"
-_UCUM: Final = {"bytes": "By", "bytes/s": "By/s"}  # other units have the same name there
+_UCUM_UNITS: Final = {"bytes": "By", "bytes/s": "By/s"}  # other units have the same name there
 _EXCLUDED_LABELS: Final = frozenset({"client-id"})  # in the header of each request
 _MAX_OVERHEAD_BYTES: Final = 64  # tags and lengths of the messages around metrics, and of a metric around its points
 
 
-class Payload(NamedTuple):
+class TelemetryPayload(NamedTuple):
     """Metrics at one time, ready to be compressed.
 
     Attributes:
@@ -60,7 +60,9 @@ class PayloadBuilder:
         self._started_ns = started_ns
         self._accepted_totals: dict[MetricName, tuple[float, int]] = {}  # total and time of the last accepted push
 
-    def build(self, prefixes: Sequence[str], *, is_delta: bool, max_bytes: int, time_ns: int) -> Payload:
+    def build_payload(
+        self, prefixes: Sequence[str], *, is_delta: bool, max_bytes: int, time_ns: int
+    ) -> TelemetryPayload:
         """Return the current metrics. Metrics of the whole client come first; those of partitions come last.
 
         NaN, the average of no values, is omitted (KIP-714, sparse metrics).
@@ -74,16 +76,18 @@ class PayloadBuilder:
         labels = [(name, value) for name, value in self._labels().items() if value]
         points: dict[MetricHeader, list[bytes]] = {}
         totals: dict[MetricName, float] = {}
-        left_bytes = max_bytes - len(encode_metrics_data([b""], labels)) - _MAX_OVERHEAD_BYTES
+        remaining_bytes = max_bytes - len(encode_metrics_data([b""], labels)) - _MAX_OVERHEAD_BYTES
         is_complete = True
-        for reading in self._metrics.readings(lambda group, name: is_requested(full_name(group, name), prefixes)):
+        for reading in self._metrics.iterate_readings(
+            lambda group, name: is_requested(full_name(group, name), prefixes)
+        ):
             if math.isnan(reading.value):
                 continue
-            header, point = self._encode(reading, is_delta=is_delta, time_ns=time_ns)
-            left_bytes -= size_in_parent(len(point))
+            header, point = self._encode_reading(reading, is_delta=is_delta, time_ns=time_ns)
+            remaining_bytes -= size_in_parent(len(point))
             if header not in points:
-                left_bytes -= len(header.name) + len(header.unit) + _MAX_OVERHEAD_BYTES
-            if left_bytes < 0:
+                remaining_bytes -= len(header.name) + len(header.unit) + _MAX_OVERHEAD_BYTES
+            if remaining_bytes < 0:
                 is_complete = False
                 break
             points.setdefault(header, []).append(point)
@@ -92,9 +96,9 @@ class PayloadBuilder:
         data = encode_metrics_data(
             (encode_metric(header, encoded_points) for header, encoded_points in points.items()), labels
         )
-        return Payload(data, time_ns, totals, is_complete)
+        return TelemetryPayload(data, time_ns, totals, is_complete)
 
-    def _encode(self, reading: MetricReading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
+    def _encode_reading(self, reading: MetricReading, *, is_delta: bool, time_ns: int) -> tuple[MetricHeader, bytes]:
         name, unit = reading.name, reading.unit
         kind, value, start_ns = MetricKind.GAUGE, reading.value, None
         if reading.is_total:
@@ -104,10 +108,10 @@ class PayloadBuilder:
                 before, start_ns = self._accepted_totals.get(name, (0.0, self._started_ns))
                 value -= before
         labels = [(tag.replace("-", "_"), text) for tag, text in name.tags if tag not in _EXCLUDED_LABELS]
-        header = MetricHeader(full_name(name.group, name.name), _UCUM.get(unit, unit), kind)
+        header = MetricHeader(full_name(name.group, name.name), _UCUM_UNITS.get(unit, unit), kind)
         return header, encode_point(value, labels, start_ns=start_ns, time_ns=time_ns)
 
-    def accept(self, payload: Payload) -> None:
+    def store_accepted_totals(self, payload: TelemetryPayload) -> None:
         """Remember the totals of a payload that a broker has accepted."""
         self._accepted_totals.update((name, (total, payload.time_ns)) for name, total in payload.totals.items())
 
@@ -119,7 +123,7 @@ def full_name(group: str, name: str) -> str:
     'org.apache.kafka.consumer.fetch.manager.fetch.latency.avg'
     """
     dotted_group = group.replace("-", ".").replace(".metrics", "")
-    return f"{_DOMAIN}.{dotted_group}.{name.replace('-', '.')}"
+    return f"{_METRIC_DOMAIN}.{dotted_group}.{name.replace('-', '.')}"
 
 
 def is_requested(name: str, prefixes: Sequence[str]) -> bool:

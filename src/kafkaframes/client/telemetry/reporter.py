@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from kafkaframes.client.cluster import Channel, ClusterClient
-from kafkaframes.client.loop import background, cancel_tasks, wait_for_event
+from kafkaframes.client.loop import cancel_tasks, start_background_task, wait_for_event
 from kafkaframes.client.metadata import Node
 from kafkaframes.client.network import Connection
 from kafkaframes.client.telemetry.payload import PayloadBuilder
@@ -29,8 +29,8 @@ from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, OptionError
 from kafkaframes.protocol.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kafkaframes.records.codecs import compress
 
-_API_KEYS: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
-_MAX_CLOSING_S: Final = 1.0  # longest time that telemetry adds to closing a client
+_TELEMETRY_API_KEYS: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
+_MAX_CLOSE_DELAY_S: Final = 1.0  # longest time that telemetry adds to closing a client
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _RANDOM: Final = random.Random()
 
@@ -61,7 +61,7 @@ class TelemetryReporter:
     def _notice_connection(self) -> None:
         self._connected_event.set()
         if self._task is None and not self._is_closing:
-            self._task = background(self._run())
+            self._task = start_background_task(self._run_loop())
 
     async def client_instance_id(self, timeout_ms: int | None) -> UUID:
         """Return the id that a broker has assigned to this client.
@@ -82,9 +82,9 @@ class TelemetryReporter:
         if timeout_ms is None:
             timeout_ms = cluster.settings.default_api_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
-        if self._schedule.subscription is None and self._target() is None:
-            connection = await cluster.retry(cluster.any_connection, timeout_ms=timeout_ms)
-            if self._target() is None:
+        if self._schedule.subscription is None and self._select_broker() is None:
+            connection = await cluster.retry_step(cluster.get_any_connection, timeout_ms=timeout_ms)
+            if self._select_broker() is None:
                 reason = "brokers of Kafka 3.7 and later serve it if they have a plugin for client telemetry"
                 subject = f"{connection.host_port} does not support GetTelemetrySubscriptions; {reason}"
                 raise broker_error(ErrorCode.UNSUPPORTED_VERSION, subject)
@@ -107,20 +107,20 @@ class TelemetryReporter:
         self._wake.set()
         self._connected_event.set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_MAX_CLOSING_S if timeout_s is None else min(timeout_s, _MAX_CLOSING_S)):
+            async with asyncio.timeout(_MAX_CLOSE_DELAY_S if timeout_s is None else min(timeout_s, _MAX_CLOSE_DELAY_S)):
                 if self._task is not None:  # a push without a response would be repeated by the last one
                     await asyncio.shield(self._task)
-                await self._push_last()
+                await self._push_last_metrics()
         await cancel_tasks(self._task)
 
-    async def _push_last(self) -> None:
+    async def _push_last_metrics(self) -> None:
         node = self._node
-        connection = None if node is None else self._cluster.open_connection(node, Channel.TELEMETRY)
+        connection = None if node is None else self._cluster.find_open_connection(node, Channel.TELEMETRY)
         if connection is not None and self._schedule.can_push:
             with contextlib.suppress(BrokerError, NetworkError):
-                await self._push(connection, is_terminating=True)
+                await self._push_metrics(connection, is_terminating=True)
 
-    async def _run(self) -> None:
+    async def _run_loop(self) -> None:
         """Send requests when they are due, until the client is closed or telemetry is disabled."""
         try:
             while not self._is_closing and self._schedule.disabling_error is None:
@@ -137,34 +137,34 @@ class TelemetryReporter:
     async def _send_next(self) -> None:
         """Send the request that is due. Without a broker that serves it, wait for the next connection."""
         self._connected_event.clear()
-        node = self._node = self._target()
+        node = self._node = self._select_broker()
         if node is None:
             await self._connected_event.wait()
             return
         try:
-            connection = await self._cluster.connection(node, Channel.TELEMETRY)
+            connection = await self._cluster.get_connection(node, Channel.TELEMETRY)
             if self._schedule.needs_subscription:
                 await self._request_subscription(connection)
             else:
-                await self._push(connection, is_terminating=False)
+                await self._push_metrics(connection, is_terminating=False)
         except (BrokerError, NetworkError) as error:
             _LOG.debug("client %r: telemetry: %s", self._cluster.settings.client_id, error)
             self._node = None
             self._schedule.handle_failure(time.monotonic())
 
-    def _target(self) -> Node | None:
+    def _select_broker(self) -> Node | None:
         """Return the broker of the last push, else another connected one that advertises the telemetry APIs."""
         nodes = [
             broker
-            for broker, connection in self._cluster.open_brokers()
-            if all(key in connection.ranges for key in _API_KEYS)
+            for broker, connection in self._cluster.connected_brokers()
+            if all(key in connection.ranges for key in _TELEMETRY_API_KEYS)
         ]
         if self._node in nodes:
             return self._node
         return _RANDOM.choice(nodes) if nodes else None
 
     async def _request_subscription(self, connection: Connection) -> None:
-        message = self._cluster.settings.message
+        message = self._cluster.settings.message_class
         body = message("GetTelemetrySubscriptionsRequest")(client_instance_id=self._schedule.client_instance_id)
         response = await connection.request(body)
         self._schedule.handle_subscription(response, time.monotonic())
@@ -172,11 +172,11 @@ class TelemetryReporter:
         if self._schedule.subscription is not None:
             self._subscribed_event.set()
 
-    async def _push(self, connection: Connection, *, is_terminating: bool) -> None:
+    async def _push_metrics(self, connection: Connection, *, is_terminating: bool) -> None:
         schedule = self._schedule
         subscription = schedule.subscription
         assert subscription is not None
-        payload = self._payloads.build(
+        payload = self._payloads.build_payload(
             subscription.prefixes,
             is_delta=subscription.is_delta,
             max_bytes=schedule.max_payload_bytes,
@@ -187,7 +187,7 @@ class TelemetryReporter:
             reason = f"they need more than {schedule.max_payload_bytes} bytes; subscribe to fewer metrics"
             _LOG.warning("client %r pushes a part of its metrics: %s", self._cluster.settings.client_id, reason)
         codec = schedule.codec
-        body = self._cluster.settings.message("PushTelemetryRequest")(
+        body = self._cluster.settings.message_class("PushTelemetryRequest")(
             client_instance_id=subscription.client_instance_id,
             subscription_id=subscription.subscription_id,
             terminating=is_terminating,
@@ -196,7 +196,7 @@ class TelemetryReporter:
         )
         response = await connection.request(body)
         if schedule.handle_push(response, len(payload.data), codec, time.monotonic()):
-            self._payloads.accept(payload)
+            self._payloads.store_accepted_totals(payload)
         self._warn_if_disabled("PushTelemetry", connection)
 
     def _warn_if_disabled(self, api: str, connection: Connection) -> None:

@@ -18,11 +18,11 @@ from kafkaframes.wire.primitives import NIL_UUID
 DEFAULT_INTERVAL_S: Final = 300.0
 MAX_PAYLOAD_BYTES: Final = 262_144  # encoded in 30 ms of the event loop; the default of telemetry.max.bytes is 1 MiB
 _MIN_JITTER, _MAX_JITTER = 0.5, 1.5
-_REFRESHING_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-_WAITING_ERRORS: Final = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+_RESUBSCRIBE_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_WAIT_INTERVAL_ERRORS: Final = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """The metrics that a broker requests of this client.
 
     Attributes:
@@ -44,7 +44,7 @@ class Subscription(NamedTuple):
     prefixes: tuple[str, ...]
 
     @classmethod
-    def from_response(cls, response: Any) -> Subscription:
+    def from_response(cls, response: Any) -> TelemetrySubscription:
         """Return the subscription in a response of GetTelemetrySubscriptions. An invalid interval becomes 5 minutes."""
         return cls(
             response.client_instance_id,
@@ -74,7 +74,7 @@ class TelemetrySchedule:
             uniform: returns a random number between two bounds.
         """
         self._uniform = uniform
-        self.subscription: Subscription | None = None
+        self.subscription: TelemetrySubscription | None = None
         self.due_s = 0.0
         self.needs_subscription = True
         self.disabling_error: ErrorCode | None = None
@@ -118,7 +118,7 @@ class TelemetrySchedule:
         if response.client_instance_id == NIL_UUID:
             self.disabling_error = ErrorCode.INVALID_REQUEST
             return
-        subscription = self.subscription = Subscription.from_response(response)
+        subscription = self.subscription = TelemetrySubscription.from_response(response)
         self.needs_subscription = not subscription.prefixes
         if self.needs_subscription:
             self.due_s = now_s + max(subscription.interval_s, throttle_s)
@@ -147,7 +147,7 @@ class TelemetrySchedule:
             self._rejected_codecs.add(codec)
         if code == ErrorCode.TELEMETRY_TOO_LARGE:
             self._max_bytes = max(payload_bytes // 2, 1)
-        self._handle_error(code, now_s, 0.0 if code in _REFRESHING_ERRORS else self._interval_s, throttle_s)
+        self._handle_error(code, now_s, 0.0 if code in _RESUBSCRIBE_ERRORS else self._interval_s, throttle_s)
         return False
 
     def handle_failure(self, now_s: float) -> None:
@@ -162,5 +162,5 @@ class TelemetrySchedule:
     def _handle_error(self, code: ErrorCode, now_s: float, delay_s: float, throttle_s: float) -> None:
         self.needs_subscription = True
         self.due_s = now_s + max(delay_s, throttle_s)
-        if not (code in _REFRESHING_ERRORS or code in _WAITING_ERRORS or code.is_retriable):
+        if not (code in _RESUBSCRIBE_ERRORS or code in _WAIT_INTERVAL_ERRORS or code.is_retriable):
             self.disabling_error = code

@@ -59,7 +59,7 @@ class TopicTask(ExportTask):
             BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
         """
         with Consumer(**{**_READER, **self.client}) as consumer:
-            for fetched_batches in iter(_range_reader(consumer, self).next, None):
+            for fetched_batches in iter(_range_reader(consumer, self).read_next, None):
                 if look is not None:
                     look(fetched_batches.batches)
                 result.tally.begin_source()

@@ -116,7 +116,7 @@ def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
                 consumer, TopicPartition(*name), first, end, on_loss=lambda problem: None, silence_ms=silence_ms
             )
             collect = collector(rows, result[name])
-            for fetched_batches in iter(range_reader.next, None):
+            for fetched_batches in iter(range_reader.read_next, None):
                 for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
                     collect(batch)
         consumer.assign({})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafkaframes.client import Admin, Consumer, TopicPartition
-from kafkaframes.client.range_reader import sample
+from kafkaframes.client.range_reader import fetch_sample
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
@@ -328,6 +328,6 @@ def _tasks(
 
 def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
     """Estimate the average record size from the partition's first records."""
-    result = sample(consumer, partition, first)
+    result = fetch_sample(consumer, partition, first)
     consumer.assign({})
     return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

@@ -31,7 +31,7 @@ from typing import NamedTuple, Self
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import ProducerIdentity
-from kafkaframes.client.shared_transaction import add_partitions, share
+from kafkaframes.client.shared_transaction import add_partitions, share_transaction
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.markers import (
@@ -171,7 +171,7 @@ class Sink:
 
     def share_transaction(self, producer: Producer, ledger: Ledger) -> Shared:
         """Return the transaction of ``producer``, in the form in which tasks share it."""
-        return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share(producer))
+        return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer))
 
     def name_of(self, batch: StreamBatch | None) -> str:
         """Return the name of a batch for messages."""

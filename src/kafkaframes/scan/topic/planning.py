@@ -346,10 +346,10 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
     """Return the bytes per offset at ``offset``; 0 if no batch follows it."""
-    from kafkaframes.client.range_reader import sample
+    from kafkaframes.client.range_reader import fetch_sample
 
     try:
-        result = sample(consumer, partition, offset)
+        result = fetch_sample(consumer, partition, offset)
     except BrokerError:
         return 0.0
     return 0.0 if result is None else result.bytes_per_offset

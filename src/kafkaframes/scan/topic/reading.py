@@ -153,7 +153,7 @@ def read_fetched(
             silence_ms=at_most,
             silence_setting=_POLL_TIMEOUT_OPTION,
         )
-        while range_reader.next_offset < work.end and (fetched_batches := range_reader.next()) is not None:
+        while range_reader.next_offset < work.end and (fetched_batches := range_reader.read_next()) is not None:
             yield from read(fetched_batches, memory)
     except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})

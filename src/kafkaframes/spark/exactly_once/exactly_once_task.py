@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.client.shared_transaction import SequencedBatches, join, send_numbered
+from kafkaframes.client.shared_transaction import SequencedBatches, join_transaction, send_sequenced_batches
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
@@ -102,7 +102,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
             return counts
         producer = open_producer(work.options, transactional_id=leases.transaction.transactional_id)
         stack.callback(producer.close, flush=False)
-        join(producer, leases.transaction.identity)
+        join_transaction(producer, leases.transaction.identity)
         under_way: Future[None] | None = None
         for parts in _create_packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:
@@ -126,7 +126,7 @@ def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
             SequencedBatches(partition, first, waiting.pop(partition).batches)
             for partition, first in granted_leases.items()
         ]
-        send_numbered(producer, numbered_batches)
+        send_sequenced_batches(producer, numbered_batches)
         write_counts = list(granted_leases)
     leases.give_back(write_counts)
 

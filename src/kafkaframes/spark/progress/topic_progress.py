@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.range_reader import PartitionSample, sample
+from kafkaframes.client.range_reader import PartitionSample, fetch_sample
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.scan.ranges import flat
@@ -156,6 +156,6 @@ def estimate_lags(
 def _fetch_sample(consumer: Consumer, lag: PartitionLag) -> PartitionSample | None:
     """Return a sample of the batches at the query's next offset; None if they cannot be fetched."""
     try:
-        return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
+        return fetch_sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
     except KafkaframesError:
         return None
