@@ -88,7 +88,7 @@ def main() -> None:
                     for window in scan_segment(
                         read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
                     ):
-                        assert check_crcs(window.data, window.in_data()).all()
+                        assert check_crcs(window.data, window.batches_in_data()).all()
 
         read()  # kernels are loaded, the page cache is filled
         figures = {"read with CRC": time_best(read)}

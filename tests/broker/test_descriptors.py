@@ -161,7 +161,7 @@ def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
         free[0] += 4
         return len(made_room) < 2
 
-    monkeypatch.setattr("kafkaframes.broker.network.acceptor.free_descriptors", lambda: free[0])
+    monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_free_descriptors", lambda: free[0])
     budget = DescriptorBudget(make_room)
     assert [budget.take() for _ in range(2)] == [True, True]
     free[0] = count_reserved_descriptors() - 100

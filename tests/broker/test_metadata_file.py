@@ -17,7 +17,7 @@ from kafkaframes.broker.lifecycle.opening import write_snapshot
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.files.disk import online
+from kafkaframes.storage.files.disk import to_online_disk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 WRITTEN = sorted((Path(__file__).parents[1] / "data" / "broker_metadata").glob("*.json"))
@@ -50,8 +50,8 @@ def rewrite_metadata(text: str) -> dict:
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
 def test_what_earlier_versions_have_written_is_read(path):
     values = json.loads(path.read_bytes())
-    metadata = read_metadata(online(disk_with(path.read_text())), "/data")
-    disk = online(MemoryDisk())
+    metadata = read_metadata(to_online_disk(disk_with(path.read_text())), "/data")
+    disk = to_online_disk(MemoryDisk())
     disk.make_directory("/data")
     write_metadata(disk, "/data", metadata)
     assert json.loads(disk.read(f"/data/{FILE_NAME}")) == values
@@ -132,5 +132,5 @@ def test_what_a_crash_left_of_it_is_not_readable_to_others_either(tmp_path):
     unfinished_file = tmp_path / (FILE_NAME + ".tmp")
     unfinished_file.write_text("half")
     unfinished_file.chmod(0o666)
-    write_metadata(online(None), str(tmp_path), StoredMetadata())
+    write_metadata(to_online_disk(None), str(tmp_path), StoredMetadata())
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600

@@ -15,7 +15,7 @@ from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 from kafkaframes.records.batch import read_values
-from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.storage.partition.segment import FileRange
 
 _HELD_BYTES = 1 << 16
 VALUES = [bytes([number]) * 150_000 for number in range(1, 21)]
@@ -92,7 +92,7 @@ def test_a_directory_that_is_served_is_sent_from_its_files_too(tmp_path):
         expected_answer = take(peer)
     with Broker(serve=tmp_path, journal=False) as broker, connect_peer(broker) as peer:
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
-        read = broker.call(lambda state: log.read(0, max_bytes=2 << 20, stretch_bytes=1))
+        read = broker.call(lambda state: log.read(0, max_bytes=2 << 20, min_range_bytes=1))
         assert read.stretch is not None
         read.stretch.close()
         peer.sendall(fetch_frame(11))
@@ -181,7 +181,7 @@ def test_a_session_gets_files_too(tmp_path):
 
 def test_short_buffers_are_joined_and_long_ones_are_not_copied(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
-    stretch = Stretch(os.open(tmp_path / "file", os.O_RDONLY), 2, 5)
+    stretch = FileRange(os.open(tmp_path / "file", os.O_RDONLY), 2, 5)
     long = bytes(10_000)
     buffers = join_short_parts([b"a", b"b", long, b"c", stretch, b"", b"d"])
     assert buffers[0] == b"ab"
@@ -206,12 +206,12 @@ def test_a_stretch_is_encoded_as_its_bytes_wherever_it_is_not_sent_as_it_is(tmp_
         return types(responses=[types.FetchableTopicResponse(topic="t", partitions=rows)])
 
     def stretch():
-        return Stretch(os.open(tmp_path / "file", os.O_RDONLY), 50, 200)
+        return FileRange(os.open(tmp_path / "file", os.O_RDONLY), 50, 200)
 
     expected_bytes = answer(b"x" * 200).encode(version)
     assert answer(stretch()).encode(version) == expected_bytes
     parts = answer(stretch()).encode_parts(version)
-    assert any(isinstance(part, Stretch) for part in parts)
+    assert any(isinstance(part, FileRange) for part in parts)
     assert b"".join(map(bytes, parts)) == expected_bytes
     odd = answer(stretch(), bytearray(b"y")).encode_parts(version)  # for the plain interpreter
     assert b"".join(odd) == answer(b"x" * 200, b"y").encode(version)

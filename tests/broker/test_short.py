@@ -30,7 +30,7 @@ from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.files import headers
 from kafkaframes.storage.partition import appending
-from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.storage.partition.segment import FileRange
 
 IDS = [f"{number:032x}" for number in range(1, 100)]
 PRODUCE, FETCH = message("ProduceRequest"), message("FetchRequest")
@@ -318,9 +318,9 @@ def test_long_records_come_from_their_file(tmp_path, version):
     frame = fetch_frame(version, [("orders", [(0, 0), (1, 0)])])
     assert pair.ask(frame, sends_files=True)[0]
     parts = pair.short(memoryview(frame), Session(sends_files=True))
-    assert [len(part) for part in parts if isinstance(part, Stretch)] == [log.size_bytes]
+    assert [len(part) for part in parts if isinstance(part, FileRange)] == [log.size_bytes]
     assert log.size_bytes > MAX_COPIED_BYTES
-    assert not any(isinstance(part, Stretch) for part in pair.short(memoryview(frame), Session()))
+    assert not any(isinstance(part, FileRange) for part in pair.short(memoryview(frame), Session()))
     pair.quick.logs.abandon()
     pair.plain.logs.abandon()
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.files.atomic import reject_nested_destination
 
 BASE = f"{0:020}.log"
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "share-groups-broker43.pcap.zst"
@@ -90,8 +90,8 @@ def test_a_destination_in_the_source_is_refused(log, command, place):
 def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, monkeypatch, source, place):
     monkeypatch.chdir(log / "orders-0")
     with pytest.raises(OptionError, match="only read"):
-        refuse_inside(Path(place), [source])
-    refuse_inside(log.parent / "new", [source])
+        reject_nested_destination(Path(place), [source])
+    reject_nested_destination(log.parent / "new", [source])
 
 
 def test_redact_writes_beside_captures_not_among_them(tmp_path):
@@ -104,8 +104,8 @@ def test_redact_writes_beside_captures_not_among_them(tmp_path):
 def test_a_link_is_no_way_around(log, tmp_path):
     (tmp_path / "way").symlink_to(log)
     with pytest.raises(OptionError, match="only read"):
-        refuse_inside(tmp_path / "way" / "out", [str(log)])
-    refuse_inside(tmp_path / "out", [str(log)])
+        reject_nested_destination(tmp_path / "way" / "out", [str(log)])
+    reject_nested_destination(tmp_path / "out", [str(log)])
 
 
 @pytest.fixture

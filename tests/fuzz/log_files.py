@@ -22,7 +22,7 @@ from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
+from kafkaframes.storage.log.transactions import ISOLATION_LEVELS, read_transactions
 from kafkaframes.storage.recovery.plan import plan_recovery
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -64,8 +64,8 @@ def ask_everything(path: Path) -> bool:
             files = directory.filesystem
             for partition in directory.partitions:
                 plan_recovery(directory, partition)
-                state = transactions_of(files, partition)
-                for isolation in ISOLATIONS:
+                state = read_transactions(files, partition)
+                for isolation in ISOLATION_LEVELS:
                     sum(1 for _ in delivered_offsets(files, partition, isolation=isolation, state=state))
                 log_end_offset(files, partition)
                 find_offset(files, partition, 100)

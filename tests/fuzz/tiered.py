@@ -29,7 +29,7 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.lineage import custom_metadata, decode_entry
+from kafkaframes.storage.tiered.lineage import decode_custom_metadata, decode_entry
 from kafkaframes.storage.tiered.manifest import parse_manifest, unpack_sizes
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
@@ -85,7 +85,7 @@ def parse_all(choose: random.Random) -> None:
         (parse_manifest, choose.choice(MANIFESTS)),
         (parse_manifest, choose.choice(MANIFESTS)),
         (unpack_sizes, choose.randbytes(choose.randint(0, 40))),
-        (custom_metadata, CUSTOM),
+        (decode_custom_metadata, CUSTOM),
         (lambda raw: decode_entry(raw, partition=0, offset=0), choose.choice(ENTRIES)),
     )
     for parse, raw in tries:

@@ -23,7 +23,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 
 VERSIONS = ("3.9.1", "4.3.1")
 SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in lines that call it an error
@@ -127,8 +127,8 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     import kafkaframes
 
     columns = ["offset", "timestamp", "timestamp_type", "key", "value", "headers", "base_offset", "producer_id"]
-    state = transactions_of(LocalFileSystem(), partition, use_indexes=False)
-    end = state.end_offset(isolation)
+    state = read_transactions(LocalFileSystem(), partition, use_indexes=False)
+    end = state.end_offset_for(isolation)
     paths = [segment.path for segment in partition.segments]
     batches = kafkaframes.read_records(
         paths, columns=[*columns, "transactional"], control_records=False, start=partition.log_start_offset, end=end

@@ -13,7 +13,7 @@ import pytest
 from tests.interop import brokers
 from tests.storage.copies.cluster import checks
 
-from kafkaframes.storage.copies.one_log import copies_of, merge_copies
+from kafkaframes.storage.copies.one_log import merge_copies, select_copies
 from kafkaframes.storage.copies.reading import group_by_partition
 from kafkaframes.storage.log.discover import discover
 
@@ -125,7 +125,7 @@ def test_what_survived_is_what_the_directories_merge_to(cluster):
     rows_by_topic = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
     assert {len(rows_by_topic[CLEAN]), len(rows_by_topic[UNCLEAN])} == {65, 45}
     cluster.kill()
-    copies = group_by_partition(copies_of(discover(cluster.paths())))
+    copies = group_by_partition(select_copies(discover(cluster.paths())))
     for check in (True, False):
         merged_copies = {name.topic: merge_copies(ones, check=check) for name, ones in copies.items() if len(ones) > 1}
         assert merged_rows(merged_copies[CLEAN]) == rows_by_topic[CLEAN]

@@ -30,7 +30,7 @@ from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstr
 from kafkaframes.storage.files.checkpoints import MetaProperties, write_meta_properties
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 
 LOGS_PER_STATE = int(os.environ.get("KAFKAFRAMES_CRASH_LOGS", "3"))
 SEED = os.environ.get("KAFKAFRAMES_CRASH_SEED", "1")
@@ -220,7 +220,7 @@ def write_log(choose: random.Random, directory: Path) -> None:
         file_of(directory, bases(directory)[-1], "index").write_bytes(b"")
         file_of(directory, bases(directory)[-1], "timeindex").write_bytes(b"")
     (log_dir,) = discover(str(directory))
-    aborted_transactions = transactions_of(log_dir.filesystem, log_dir.partitions[0]).aborted_transactions
+    aborted_transactions = read_transactions(log_dir.filesystem, log_dir.partitions[0]).aborted_transactions
     boundaries = [*bases(directory), writer.offset]
     for base, end in itertools.pairwise(boundaries):
         entries = [transaction for transaction in aborted_transactions if base <= transaction.last_offset < end]

@@ -24,7 +24,7 @@ from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_parti
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.wire.primitives import uuid_to_text
 
 CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
@@ -92,7 +92,7 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
                 continue
             name = TopicPartition(f"{job}.{one.topic}", one.partition)
             shutil.copytree(one.directory, data / str(name))
-            end = transactions_of(LocalFileSystem(), one).log_end_offset
+            end = read_transactions(LocalFileSystem(), one).log_end_offset
             logs[name] = Ends(one.log_start_offset, one.segments[0].base_offset, end)
             latest = max((epoch.leader_epoch for epoch in one.leader_epochs or ()), default=0)
             epochs.setdefault(name.topic, {})[name.partition] = latest

@@ -83,8 +83,8 @@ def hash_keys(keys: list[bytes]) -> Any:
     positions = np.cumsum(sizes, dtype=np.int64) - sizes
     outs = [np.zeros(2 * len(keys), np.int64) for _ in range(3)]
     report_kernels.hash_keys(buf, positions, sizes, outs[0])
-    cleaner_kernels.hash_all(buf, positions, sizes, outs[1])
-    cleaner_kernels.digest_all(buf, positions, sizes, *NUMBERS[:2], outs[2])
+    cleaner_kernels.hash_keys(buf, positions, sizes, outs[1])
+    cleaner_kernels.digest_keys(buf, positions, sizes, *NUMBERS[:2], outs[2])
     ledger = np.zeros(len(keys), np.uint16)
     cleaner_kernels.fill_ledger(outs[2], sizes, np.ones(len(keys), np.uint8), 50, np.zeros(8, np.int64), ledger)
     return [out.tolist() for out in (*outs, ledger)]

@@ -17,10 +17,10 @@ from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.files.segment_file import ByteCounter
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir())
@@ -74,8 +74,8 @@ def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolat
     rows = read(case / "store", "topic", "partition", "offset", isolation=isolation, **keys_of(case))
     truth = {(one["topic"], one["partition"]): one["live"][isolation]["ranges"] for one in index["partitions"]}
     for partition in directory.partitions:
-        walked_state = transactions_of(directory.filesystem, partition, use_indexes=False)
-        indexed_state = transactions_of(directory.filesystem, partition)
+        walked_state = read_transactions(directory.filesystem, partition, use_indexes=False)
+        indexed_state = read_transactions(directory.filesystem, partition)
         assert (indexed_state.aborted_transactions, indexed_state.open, indexed_state.log_end_offset) == (
             walked_state.aborted_transactions,
             walked_state.open,
@@ -84,7 +84,7 @@ def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolat
         name = partition.topic, partition.partition
         consumed_offsets = [n for first, last in truth[name] for n in range(first, last + 1)]
         got = [row["offset"] for row in rows if (row["topic"], row["partition"]) == name]
-        assert got == [n for n in consumed_offsets if n < walked_state.end_offset(isolation)]
+        assert got == [n for n in consumed_offsets if n < walked_state.end_offset_for(isolation)]
 
 
 # ------------------------------------------------------------------------------------------------- a store of our own
@@ -131,7 +131,7 @@ def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
     for base in range(0, 10_000, 2000):
         upload(store, tmp_path, base)
     read_options = bounds(first, end) | ({"keyFile": f"{tmp_path}/k.pem"} if pair else {})
-    meter = Meter()
+    meter = ByteCounter()
     rows = read(store.root, "offset", "value", meter=meter, **read_options)
     assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
     plan = plan_log(log_options({"path": str(store.root), **read_options}), cores=1)

@@ -90,7 +90,7 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
                     for window in scan_segment(
                         read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
                     ):
-                        sizes.add(window.data, window.in_data())
+                        sizes.add(window.data, window.batches_in_data())
     return sizes
 
 

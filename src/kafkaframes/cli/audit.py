@@ -16,7 +16,7 @@ from kafkaframes.jobs.audit import audit_text
 from kafkaframes.jobs.audit.audit import Uses, audit, target_release
 from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.storage.files.atomic import open_output, refuse_inside
+from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 
 
 @click.command("audit")
@@ -44,7 +44,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     settings, kind = AuditSettings(**flags), format_of(output, as_json, default=TEXT)
     release = target_release(settings.target)
     if output is not None:
-        refuse_inside(Path(output), paths)
+        reject_nested_destination(Path(output), paths)
     listening = ports_in(settings.ports)
     uses, apis = Uses(), Apis(settings.specs)
     traffic = [path for path in paths if not _is_log_directory(path)]

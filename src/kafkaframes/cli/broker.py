@@ -145,7 +145,7 @@ def command(
     from kafkaframes.broker.faults.journal import open_request_log
     from kafkaframes.broker.security.from_settings import security_of, token_of_file
     from kafkaframes.broker.settings.listeners import listeners_of
-    from kafkaframes.storage.files.atomic import refuse_inside
+    from kafkaframes.storage.files.atomic import reject_nested_destination
     from kafkaframes.storage.files.descriptors import raise_descriptor_limit
 
     raise_descriptor_limit()
@@ -170,7 +170,7 @@ def command(
     with ExitStack() as stack:
         write = None
         if request_log is not None:
-            refuse_inside(Path(request_log), filter(None, (*serve, flags["data_dir"])))
+            reject_nested_destination(Path(request_log), filter(None, (*serve, flags["data_dir"])))
             file = stack.enter_context(open_request_log(request_log))
             write = partial(print, file=file, flush=True)
         broker = Broker(

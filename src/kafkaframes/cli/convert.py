@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import print_table, printable, say, size_text
+from kafkaframes.cli.text import escape_unprintable, print_table, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.settings import (
@@ -233,12 +233,12 @@ def compact(
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
     from kafkaframes.jobs.compact import compaction
-    from kafkaframes.storage.files.atomic import refuse_inside
+    from kafkaframes.storage.files.atomic import reject_nested_destination
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
         raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")
     if scratch is not None:
-        refuse_inside(Path(scratch), sources)
+        reject_nested_destination(Path(scratch), sources)
     report, proof = None, None
     with workers.runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
@@ -289,7 +289,7 @@ def _say_notes(partitions: Sequence[ConvertedPartition | CompactedPartition]) ->
     """Print the notes of partitions on standard error."""
     for partition in partitions:
         for note in partition.notes:
-            say(f"kafkaframes: {printable(note)}", err=True)
+            say(f"kafkaframes: {escape_unprintable(note)}", err=True)
 
 
 def _show_compaction(report: CompactionReport) -> None:

@@ -25,8 +25,8 @@ from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, log_bound, offset_of_bound, time_of_bound
-from kafkaframes.storage.files.atomic import open_output, refuse_inside
-from kafkaframes.storage.log.discover import content_of
+from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
+from kafkaframes.storage.log.discover import describe_file
 
 EXIT_FAULT = 1
 Part = bytes | memoryview
@@ -71,7 +71,7 @@ class _Options:
             raise OptionError("one of --format, -f and -J can be given")
         self.printer = printers[0] if printers else flags["form"]
         if flags["output"] is not None:
-            refuse_inside(Path(flags["output"]), self.paths)
+            reject_nested_destination(Path(flags["output"]), self.paths)
         self.conditions = _conditions(flags)
         names = TextOptions.__slots__
         self.text = TextOptions(**{name: flags[name] for name in names if name in flags}, decoder=_decoder(flags))
@@ -87,7 +87,7 @@ class _Options:
                 say(f"kafkaframes: {line}", err=True)
         for entry in result:
             if not entry.kind:
-                content = content_of(entry.filesystem, entry.path)
+                content = describe_file(entry.filesystem, entry.path)
                 raise LogDirError(f"neither a segment, an index nor a snapshot, but {content}", file=entry.path)
         conditions = self.conditions if control else replace(self.conditions, control=False)
         return select_files_in_range(result, conditions, limit=self.flags["count"])

@@ -20,7 +20,7 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.outcome_text import WIDTH_IN_A_PIPE, say_problems, tables_of
-from kafkaframes.cli.text import console, note, printable, size_text
+from kafkaframes.cli.text import console, escape_unprintable, note, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.export.settings import ExportSettings
@@ -113,7 +113,7 @@ def _print(outcome: Outcome) -> None:
     resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
         f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
-        f"{size_text(outcome.output_bytes)}, in {printable(str(summary.output))}; "
+        f"{size_text(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
         f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed_text}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",

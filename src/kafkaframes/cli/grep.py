@@ -20,7 +20,7 @@ from kafkaframes.cli.options import (
     selection_options,
     with_options,
 )
-from kafkaframes.cli.text import base64_text, printable, say, time_text
+from kafkaframes.cli.text import base64_text, escape_unprintable, say, time_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 
@@ -160,7 +160,7 @@ def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:
 
 
 def _text(raw: bytes | None) -> str:
-    return "(null)" if raw is None else printable(raw.decode("utf-8", "backslashreplace"))
+    return "(null)" if raw is None else escape_unprintable(raw.decode("utf-8", "backslashreplace"))
 
 
 def _object(

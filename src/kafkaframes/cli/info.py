@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, printable, show, size_text, time_text
+from kafkaframes.cli.text import console, escape_unprintable, show, size_text, time_text
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
@@ -167,7 +167,7 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
         table.add_column(_HEADINGS[column], justify=justify, no_wrap=column < 8, style="bold" if column == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
-        table.add_row(*(Text(printable(cells[column])) for column in used_columns), style=style)
+        table.add_row(*(Text(escape_unprintable(cells[column])) for column in used_columns), style=style)
     show(to, _heading(directory), style="bold cyan")
     to.print(table)
     show(to, _footing(partitions, is_deep=is_deep))

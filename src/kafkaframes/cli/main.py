@@ -23,7 +23,7 @@ from kafkaframes import __version__
 from kafkaframes.cli.text import if_anybody_reads, quiet_option, say
 from kafkaframes.errors import KafkaframesError, PartialFailureError, path_error_text
 from kafkaframes.errors.exceptions import rename_settings
-from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.names import escape_unprintable
 
 
 def flags_of(command: click.Command | None) -> Mapping[str, str]:
@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
         if args and args[0] not in self._table and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
-            ctx.fail(f"no command {printable(args[0])}: {hint}")
+            ctx.fail(f"no command {escape_unprintable(args[0])}: {hint}")
         name, command, remaining_args = super().resolve_command(ctx, args)
         ctx.meta[_COMMAND] = command
         return name, command, remaining_args

@@ -303,9 +303,9 @@ MAX_LINKS = 10  # largest number of listed links, so that a following error stay
 
 def name_links(paths: Sequence[str]) -> None:
     """List the symbolic links below local paths. They are not followed."""
-    from kafkaframes.storage.log.discover import links_under
+    from kafkaframes.storage.log.discover import find_links
 
-    links = links_under(paths)
+    links = find_links(paths)
     for path in links[:MAX_LINKS]:
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
     if len(links) > MAX_LINKS:
@@ -340,14 +340,14 @@ def one_log(
 
     Directories that are not copies of one log are not merged. The reason is printed on standard error.
     """
-    from kafkaframes.storage.copies.one_log import OneLog, merge_error, one_log_of
+    from kafkaframes.storage.copies.one_log import OneLog, find_merge_error, open_one_log
 
     plain_paths = _plain_paths(paths)
-    reason = merge_error(directories, plain_paths)
+    reason = find_merge_error(directories, plain_paths)
     if reason is not None:
         say(f"kafkaframes: not merged: {reason}", err=True)
         return OneLog(tuple(directories))
-    return one_log_of(directories, partition_paths=plain_paths, options=options, check=check)
+    return open_one_log(directories, partition_paths=plain_paths, options=options, check=check)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from kafkaframes.cli.text import printable, say, size_text, time_text
+from kafkaframes.cli.text import escape_unprintable, say, size_text, time_text
 from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def say_problems(outcome: Outcome, *, failure: str) -> None:
     for result in outcome.failed:
         say(f"kafkaframes: {failure}: {result.failed}", err=True)
     for line in outcome.notes:
-        say(f"kafkaframes: {printable(line)}", err=True)
+        say(f"kafkaframes: {escape_unprintable(line)}", err=True)
     if outcome.notes.hidden_records:
         say("kafkaframes: --isolation read_uncommitted includes these records", err=True)
 
@@ -53,7 +53,7 @@ def tables_of(summary: Summary) -> Iterable[Any]:
 
 
 def _plain(text: str) -> str:
-    return escape(printable(text))
+    return escape(escape_unprintable(text))
 
 
 def _table(title: str, *columns: str) -> Table:

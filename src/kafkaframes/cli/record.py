@@ -226,12 +226,12 @@ def redact(
     from kafkaframes.capture.coverage import summary
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
-    from kafkaframes.storage.files.atomic import new_file, refuse_inside
+    from kafkaframes.storage.files.atomic import new_file, reject_nested_destination
 
     target = Path(output)
     if target.exists():
         raise OptionError(f"-o {output}: exists already")
-    refuse_inside(target, paths)
+    reject_nested_destination(target, paths)
     listening, files, apis = ports_in(ports), find_files(paths), Apis(specs)
     with new_file(target, durable=False) as file:
         redaction = redact(

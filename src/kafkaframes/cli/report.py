@@ -29,7 +29,7 @@ from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import PartitionSettings
-from kafkaframes.storage.files.atomic import open_output, refuse_inside
+from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 from kafkaframes.storage.log.discover import discover, select_partitions
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _check_arguments(output: str, sources: Sequence[str]) -> None:
         problem = "is a directory" if target.is_dir() else "its directory does not exist"
         raise OptionError(f"-o {output}: {problem}")
     if output != _STANDARD_OUTPUT:
-        refuse_inside(target, sources)
+        reject_nested_destination(target, sources)
 
 
 def _report_text(report: LogReport, output: str) -> str:

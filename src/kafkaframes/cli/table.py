@@ -26,7 +26,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.outcome_text import lines_of, say_problems
 from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
-from kafkaframes.cli.text import note, printable, say, size_text
+from kafkaframes.cli.text import escape_unprintable, note, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings
@@ -152,11 +152,11 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
         rows = f"{count_text(outcome.summary.records - dead, 'record')}, {size_text(outcome.output_bytes)}"
         say(f"{rows}, in {outcome.summary.seconds:.1f} s")
     for line in lines_of(facts):
-        say(printable(line))
+        say(escape_unprintable(line))
     if dead:
         path = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
         say(
             f"{count_text(dead, 'record')} {verb_text(dead, 'does', 'do')} "
-            f"not fit the schema: see {printable(str(path))}, "
+            f"not fit the schema: see {escape_unprintable(str(path))}, "
             "with the reason"
         )

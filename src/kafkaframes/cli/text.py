@@ -1,7 +1,7 @@
 """Output of the commands for people: sizes, times, and text from logs, which could control the terminal.
 
-Names of topics and files, ids, and all other text from a log are untrusted. Commands print it ``printable``: no escape
-sequence reaches the terminal, and names that are not UTF-8 do not stop a command.
+Names of topics and files, ids, and all other text from a log are untrusted. ``escape_unprintable`` makes it safe to
+print: no escape sequence reaches the terminal, and names that are not UTF-8 do not stop a command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.report.words import size_text, time_text
-from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.names import escape_unprintable
 from kafkaframes.storage.files.units import parse_time
 
 if TYPE_CHECKING:
@@ -30,8 +30,20 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "base64_text", "console", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table",
-    "printable", "quiet_option", "records_out", "say", "show", "size_text", "time_text",
+    "base64_text",
+    "console",
+    "escape_unprintable",
+    "if_anybody_reads",
+    "is_quiet",
+    "milliseconds",
+    "note",
+    "print_table",
+    "quiet_option",
+    "records_out",
+    "say",
+    "show",
+    "size_text",
+    "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own
 _QUIET = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
@@ -40,7 +52,7 @@ _CONTROL_CHARACTERS = re.compile(r"[^\n\t]+")
 
 def say(text: object = "", *, err: bool = False) -> None:
     """Print text after making each line printable."""
-    click.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
+    click.echo("\n".join(map(escape_unprintable, str(text).split("\n"))), err=err)
 
 
 def _be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -124,7 +136,9 @@ class _Shown(RawIOBase):
     def write(self, data: Buffer) -> int:
         text = self._decoder.decode(data)
         self._terminal.write(
-            _CONTROL_CHARACTERS.sub(lambda result: printable(result[0]), text).encode("utf-8", "backslashreplace")
+            _CONTROL_CHARACTERS.sub(lambda result: escape_unprintable(result[0]), text).encode(
+                "utf-8", "backslashreplace"
+            )
         )
         return memoryview(data).nbytes
 
@@ -138,7 +152,7 @@ def _end_closed_output() -> NoReturn:
 
 def show(to: Console, text: object, **options: Any) -> None:
     """Print a line on a console in a style, without markup and printable."""
-    to.print("\n".join(map(printable, str(text).split("\n"))), highlight=False, markup=False, **options)
+    to.print("\n".join(map(escape_unprintable, str(text).split("\n"))), highlight=False, markup=False, **options)
 
 
 def milliseconds(text: str) -> int:
@@ -170,5 +184,5 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: S
         table.add_column(columns[index], no_wrap=not is_last, style="bold" if index == bold else "")
     for number, row in enumerate(rows):
         style = "dim" if number < len(dim) and dim[number] else ""
-        table.add_row(*(Text(printable(row[index])) for index in used_columns), style=style)
+        table.add_row(*(Text(escape_unprintable(row[index])) for index in used_columns), style=style)
     console().print(table)

@@ -39,7 +39,7 @@ from kafkaframes.client.metadata import (
     PartitionMapping,
     TopicMetadata,
     TopicPartition,
-    by_topic,
+    group_by_topic,
     to_partition_mapping,
     to_partitions,
 )
@@ -389,7 +389,7 @@ class AsyncAdmin(
         async def delete_at_leader(
             leader: Node, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, int | ItemError]:
-            topics = by_topic(
+            topics = group_by_topic(
                 partitions,
                 lambda entry: cls.DeleteRecordsPartition(
                     partition_index=entry.partition, offset=offsets_by_partition[entry]
@@ -687,7 +687,9 @@ class AsyncAdmin(
         """
         cls = self.settings.message_class("OffsetDeleteRequest")
         partition_list = to_partitions(partitions)
-        topics = by_topic(partition_list, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
+        topics = group_by_topic(
+            partition_list, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition)
+        )
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)

@@ -154,9 +154,9 @@ class FetchedBatches:
     @property
     def transactions(self) -> TransactionState:
         """The transactions in ``data`` that read_committed excludes."""
-        from kafkaframes.storage.log.transactions import transactions_of_fetched  # takes 15 ms; few tasks need it
+        from kafkaframes.storage.log.transactions import transactions_of_fetch  # takes 15 ms; few tasks need it
 
-        return transactions_of_fetched(self.data, self.batches, self.aborted_transactions or ())
+        return transactions_of_fetch(self.data, self.batches, self.aborted_transactions or ())
 
 
 class ConsumerRecord(NamedTuple):

@@ -17,7 +17,7 @@ from kafkaframes.client.group_requests import (
     LeaveGroup,
     SyncGroup,
 )
-from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
@@ -89,7 +89,7 @@ class GroupMessages:
         cls = self._settings.message_class("ConsumerProtocolSubscription")
         owned_rows = [
             cls.TopicPartition(topic=topic, partitions=sorted(partitions))
-            for topic, partitions in sorted(by_topic(request.owned_partitions).items())
+            for topic, partitions in sorted(group_by_topic(request.owned_partitions).items())
         ]
         body = cls(topics=list(request.topics), owned_partitions=owned_rows, generation_id=request.generation)
         return encode_versioned(body, _SUBSCRIPTION_VERSION)
@@ -119,7 +119,7 @@ class GroupMessages:
 
     def _encode_assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
         cls = self._settings.message_class("ConsumerProtocolAssignment")
-        rows = [cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
+        rows = [cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in group_by_topic(partitions).items()]
         return encode_versioned(cls(assigned_partitions=rows, user_data=None), _ASSIGNMENT_VERSION)
 
     async def _send_heartbeat(self, request: Heartbeat) -> None:

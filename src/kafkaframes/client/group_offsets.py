@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, broker_error
 from kafkaframes.wire.primitives import NIL_UUID
@@ -95,7 +95,7 @@ async def fetch_offset_rows(
     partition_list = None if partitions is None else list(partitions)
     cls = cluster.settings.message_class("OffsetFetchRequest")
     body = cls(require_stable=stable)
-    names = None if partition_list is None else by_topic(partition_list)
+    names = None if partition_list is None else group_by_topic(partition_list)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
     # The response for all topics needs names.
     max_version = _MAX_TOPIC_NAME_VERSION if names is None or NIL_UUID in ids.values() else None
@@ -232,7 +232,7 @@ async def commit_offset_rows(
             cls.OffsetCommitRequestTopic(
                 **({"topic_id": ids[name]} if version > _MAX_TOPIC_NAME_VERSION else {"name": name}), partitions=all_
             )
-            for name, all_ in by_topic(offsets, to_row).items()
+            for name, all_ in group_by_topic(offsets, to_row).items()
         ]
         response = await connection.request(body, version=version)
     names = {topic_id: name for name, topic_id in ids.items()}

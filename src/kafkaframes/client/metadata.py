@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode, OptionError
-from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = [
     "PartitionMetadata",
     "TopicMetadata",
     "TopicPartition",
-    "by_topic",
+    "group_by_topic",
     "partitions_with_leader",
     "to_partition",
     "to_partition_mapping",

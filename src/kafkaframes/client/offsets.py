@@ -20,7 +20,7 @@ from kafkaframes.client.fetch_session import (
     SessionFields,
     write_partitions,
 )
-from kafkaframes.client.metadata import Node, TopicPartition, by_topic
+from kafkaframes.client.metadata import Node, TopicPartition, group_by_topic
 from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
 from kafkaframes.errors import LEADER_MOVED, BrokerError, broker_error
 from kafkaframes.protocol.spec.versions import Versions
@@ -145,7 +145,7 @@ async def fetch_epoch_ends(
     if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_END_VERSION:
         return dict.fromkeys(queries)
     cls = cluster.settings.message_class("OffsetForLeaderEpochRequest")
-    topics = by_topic(
+    topics = group_by_topic(
         queries,
         lambda entry: cls.OffsetForLeaderPartition(
             partition=entry.partition,
@@ -177,7 +177,7 @@ async def _send_list_offsets(
     min_version = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(timestamps.values()), 0)
     version = connection.version_of(body, min_version=min_version)
     old = {"max_num_offsets": 1} if version == _OFFSET_LIST_VERSION else {}
-    topics = by_topic(
+    topics = group_by_topic(
         timestamps,
         lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=timestamps[entry], **old),
     )

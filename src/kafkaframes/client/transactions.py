@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember, to_committed_offset
-from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.metadata import TopicPartition, group_by_topic
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import iterate_partition_rows, require_rows
 from kafkaframes.client.sender import Sender
@@ -175,7 +175,8 @@ class TransactionManager:
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=[
-                cls.AddPartitionsToTxnTopic(name=name, partitions=all_) for name, all_ in by_topic(partitions).items()
+                cls.AddPartitionsToTxnTopic(name=name, partitions=all_)
+                for name, all_ in group_by_topic(partitions).items()
             ],
         )
 
@@ -301,7 +302,7 @@ class TransactionManager:
                 committed_metadata=offset.metadata,
             )
 
-        topics = by_topic(offsets, to_entry)
+        topics = group_by_topic(offsets, to_entry)
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         if not isinstance(group, str):
             body.member_id, body.generation_id_or_member_epoch = group.member_id, group.generation_id

@@ -147,7 +147,7 @@ def convert_checkpoint(
                 "Spark's connector would ask anew and lose or repeat rows"
             )
     target_path = Path(to)
-    atomic.refuse_inside(target_path, [str(path)])
+    atomic.reject_nested_destination(target_path, [str(path)])
     with atomic.hold_lock(target_path), atomic.write_directory(target_path) as copy:
         with atomic.name_path_in_errors(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)

@@ -196,7 +196,7 @@ def report_log(
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
-    from kafkaframes.storage.files.atomic import open_output, refuse_inside
+    from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 
     settings = ReportSettings(
         topics=topics,
@@ -208,7 +208,7 @@ def report_log(
     )
     path_list, to = paths_of(paths), settings.to
     if to is not None:
-        refuse_inside(LocalPath(to), path_list)
+        reject_nested_destination(LocalPath(to), path_list)
     report = make_report(
         _select_logs(path_list, settings),
         paths=path_list,
@@ -1045,9 +1045,9 @@ def _source(paths: Paths) -> str | list[str]:
 
 
 def _some(items: Sequence[object]) -> list[str]:
-    from kafkaframes.storage.files.names import printable
+    from kafkaframes.storage.files.names import escape_unprintable
 
-    shown_lines = [printable(str(one)) for one in items[:_MAX_LINES]]
+    shown_lines = [escape_unprintable(str(one)) for one in items[:_MAX_LINES]]
     return shown_lines + ([f"and {len(items) - _MAX_LINES:,} more"] if len(items) > _MAX_LINES else [])
 
 

@@ -15,7 +15,7 @@ from tests.storage.log.delivered import delivered_offsets
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
+from kafkaframes.storage.log.transactions import ISOLATION_LEVELS, read_transactions
 
 SUFFIX = ".committed.json"
 
@@ -37,15 +37,15 @@ def disagreements(case: Case) -> Iterator[str]:
     for use_indexes in (True, False):
         committed_values = {
             isolation: {name: _read_consumed(directory, one, isolation, use_indexes) for name, one in live.items()}
-            for isolation in ISOLATIONS
+            for isolation in ISOLATION_LEVELS
         }
         yield from differences(truth, committed_values, "with indexes" if use_indexes else "by markers")
 
 
 def _read_consumed(directory: LogDirectory, partition: Partition, isolation: str, use_indexes: bool) -> dict[str, Any]:
-    state = transactions_of(directory.filesystem, partition, use_indexes=use_indexes)
+    state = read_transactions(directory.filesystem, partition, use_indexes=use_indexes)
     offsets = list(delivered_offsets(directory.filesystem, partition, isolation=isolation, state=state))
-    end = state.end_offset(isolation)
+    end = state.end_offset_for(isolation)
     return {"ranges": _ranges(offsets), "count": len(offsets), "end": end, "position": end}
 
 

@@ -133,14 +133,14 @@ def _segment_lookups(rows: list[dict[str, Any]], filesystem: FileSystem, live: d
 def _offset_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
     header = reader.find_batch(target)
     batch = header and {"offset": header.last_offset, "position": header.position, "size": header.size}
-    return {"entry": list(reader.entry_before(target)), "batch": batch}
+    return {"entry": list(reader.find_entry_before(target)), "batch": batch}
 
 
 def _timestamp_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
     base = reader.segment.base_offset
-    timestamp_offset = find_timestamp(reader, target, least_offset=base)
+    timestamp_offset = find_timestamp(reader, target, min_offset=base)
     record = timestamp_offset and {"offset": timestamp_offset.offset, "timestamp": timestamp_offset.timestamp}
-    return {"entry": list(reader.time_entry_before(target)), "record": record}
+    return {"entry": list(reader.find_time_entry_before(target)), "record": record}
 
 
 _ANSWERS = {"offset": _offset_answer, "timestamp": _timestamp_answer}

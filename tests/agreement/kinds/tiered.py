@@ -29,7 +29,7 @@ from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered import names, view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.lineage import MetadataEntry
-from kafkaframes.storage.tiered.names import INDEX_OF_SUFFIX, ObjectName, Store, ViewPath, find_store
+from kafkaframes.storage.tiered.names import INDEX_OF_SUFFIX, ObjectName, TieredObjectStore, ViewPath, find_store
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
@@ -84,7 +84,7 @@ class _Product:
         self.options = {"key_files": tuple(map(str, sorted(folder.glob("*.private.pem"))))}
         directories = discover([str(folder / "local"), str(self.store)], options=self.options)
         self.local, self.tiered_directories = directories[0], directories[1:]
-        self.knowledge = view.Knowledge.of([self.local])
+        self.knowledge = view.PartitionFacts.from_directories([self.local])
 
     def segments(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every upload of the store, and every segment that only the metadata topic names."""
@@ -135,7 +135,7 @@ class _Product:
         return key, facts if upload is None else facts | self._manifest(directory, upload, shown_view)
 
     def _manifest(
-        self, directory: LogDirectory, upload: view.Upload, shown_view: view.PartitionDraft
+        self, directory: LogDirectory, upload: view.SegmentUpload, shown_view: view.PartitionDraft
     ) -> dict[str, Any]:
         manifest, read = upload.manifest, directory.filesystem.read
         own, chunks = manifest.metadata, manifest.chunks
@@ -329,7 +329,7 @@ class TieredLog:
         return records, batches
 
 
-def _stores(directory: LogDirectory) -> Iterator[Store]:
+def _stores(directory: LogDirectory) -> Iterator[TieredObjectStore]:
     filesystem = directory.filesystem
     assert isinstance(filesystem, TieredFileSystem)
     store = find_store(filesystem.inner, directory.path, filesystem.inner.list_directory(directory.path))

@@ -75,8 +75,8 @@ def test_one_partition(source, tmp_path):
 
 
 def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path, monkeypatch):
-    in_order = filter_module._in_order
-    monkeypatch.setattr(filter_module, "_in_order", lambda *arguments: in_order(*arguments)[:-1])
+    in_order = filter_module._order_chunks
+    monkeypatch.setattr(filter_module, "_order_chunks", lambda *arguments: in_order(*arguments)[:-1])
     with pytest.raises(LogDirError, match="does not add up"):
         compact(str(source), tmp_path / "out", SETTINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}

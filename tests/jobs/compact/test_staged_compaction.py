@@ -27,7 +27,7 @@ from kafkaframes.storage.cleaner import CleanerSettings, _kernels, clean_partiti
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, judge_buckets
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.round import preview_partition
-from kafkaframes.storage.cleaner.walk import windows
+from kafkaframes.storage.cleaner.walk import read_windows
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.log.discover import discover
 
@@ -269,7 +269,7 @@ def test_a_hot_key_is_one_entry_a_window(tmp_path):
     with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
         writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
         for segment in directory.partitions[0].segments[:-1]:
-            for window in windows(directory.filesystem, segment, memory=Recycler()):
+            for window in read_windows(directory.filesystem, segment, memory=Recycler()):
                 writer.add_window(window, np.ones(len(window.owners), np.bool_))
         writer.finish_run()
     assert sum(writer.runs) == 600 + 3  # a segment of these is one window
@@ -373,7 +373,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
 def test_digests_are_siphash(key, key0, key1):
     digest = np.zeros(2, np.int64)
     buf, places = np.frombuffer(key + b"\0", np.uint8), np.zeros(1, np.int64)
-    _kernels.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, digest)
+    _kernels.digest_keys(buf, places, np.array([len(key)], np.int32), key0, key1, digest)
     plain = siphash(key, key0=key0 % 2**64, key1=key1 % 2**64)
     assert [int(one) % 2**64 for one in digest] == list(plain)
 
@@ -382,7 +382,7 @@ def test_digests_are_siphash(key, key0, key1):
 def test_judgement_is_that_of_a_set(entries):
     given_entries = np.array([number for low, counts in entries for number in (low | counts, low)], np.int64)
     latest = np.empty(len(entries), np.uint8)
-    _kernels.judge(given_entries, np.zeros(2 * 128, np.int64), latest)
+    _kernels.find_latest_entries(given_entries, np.zeros(2 * 128, np.int64), latest)
     assert latest.astype(bool).tolist() == latest_of([(str(low).encode(), counts) for low, counts in entries])
 
 

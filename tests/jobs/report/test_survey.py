@@ -13,7 +13,7 @@ from kafkaframes.storage.files.directory import partitions_of
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 
 from .conftest import START, write_segment
 
@@ -78,7 +78,7 @@ def test_transactions_are_those_of_the_log_room(report_of):
     report = report_of(log)
     aborted_counts, still_open = {}, []
     for directory, partition in partitions_of(discover(str(log))):
-        state = transactions_of(directory.filesystem, partition, use_indexes=False)
+        state = read_transactions(directory.filesystem, partition, use_indexes=False)
         aborted_counts[partition.topic] = aborted_counts.get(partition.topic, 0) + len(state.aborted_transactions)
         still_open += [(partition.topic, partition.partition, *one) for one in state.open.items()]
     assert {topic.name: topic.transactions.aborted for topic in report.topics} == aborted_counts

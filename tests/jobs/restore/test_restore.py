@@ -30,7 +30,7 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 
 DATA = Path(__file__).parents[2] / "data"
 SOURCES = [
@@ -343,7 +343,7 @@ def test_open_transactions_are_told_of_or_ended(tmp_path):
     source = DATA / "logs" / "kraft-4x-transactions"
     (log_dir,) = discover(str(source))
     open_transactions = {
-        partition.topic_partition: transactions_of(log_dir.filesystem, partition).open
+        partition.topic_partition: read_transactions(log_dir.filesystem, partition).open
         for partition in log_dir.partitions
     }
     kept_report = restore_log(source, tmp_path / "kept")
@@ -355,9 +355,9 @@ def test_open_transactions_are_told_of_or_ended(tmp_path):
         len(partition.open_transactions) for partition in kept_report.partitions
     )
     for one in log_of(tmp_path / "ended").values():
-        state = transactions_of(log_dir.filesystem, one, use_indexes=False)
+        state = read_transactions(log_dir.filesystem, one, use_indexes=False)
         assert state.open == {}
-        assert transactions_of(log_dir.filesystem, one).aborted_transactions == state.aborted_transactions
+        assert read_transactions(log_dir.filesystem, one).aborted_transactions == state.aborted_transactions
     assert verify(discover(str(tmp_path / "ended"))).findings == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages import message
-from kafkaframes.storage.log.internal_topics import open_record
+from kafkaframes.storage.log.internal_topics import decode_record
 
 VALUE = message("OffsetCommitValue")
 FORM = {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 0}
@@ -69,7 +69,7 @@ def test_data_that_is_no_bytes_is_an_error():
 
 def test_records_of_internal_topics_show_them():
     key = bytes.fromhex("0001") + message("OffsetCommitKey")(group="g", topic="t", partition=0).encode(0)
-    opened_record = open_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
+    opened_record = decode_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
     assert opened_record.error is None
     assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened_record.value
 

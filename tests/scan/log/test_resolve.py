@@ -19,8 +19,8 @@ from kafkaframes.scan.log import reading
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
 from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.storage.files.segment_file import Meter
-from kafkaframes.storage.log.open_segment import open_planned_on
+from kafkaframes.storage.files.segment_file import ByteCounter
+from kafkaframes.storage.log.open_segment import open_planned_segment_on
 
 CASES = Path(__file__).parents[2] / "data" / "logs"
 TRANSACTIONS = CASES / "kraft-4x-transactions"
@@ -31,7 +31,7 @@ def read(path, *names, meter=None, **read_options):
     options = log_options({"path": str(path), **read_options})
     columns = choose_columns(names or None, table=options.table)
     batches = []
-    with patch.object(reading, "open_planned_on", partial(open_planned_on, meter=meter)):
+    with patch.object(reading, "open_planned_segment_on", partial(open_planned_segment_on, meter=meter)):
         for work in plan_log(options, cores=1).works:
             batches += READERS[options.table](work, columns, options)
     return pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -125,13 +125,13 @@ def test_what_lies_outside_the_range_is_not_read(tmp_path):
     partition = log_of(tmp_path, range(1000), range(1000, 2000), range(2000, 3000))
     size = (partition / f"{1000:020}.log").stat().st_size
     bounds = {"startingOffsets": '{"t": {"0": 1504}}', "endingOffsets": '{"t": {"0": 1517}}'}
-    meter = Meter()
+    meter = ByteCounter()
     rows = read(partition, "offset", meter=meter, **bounds)
     assert [row["offset"] for row in rows] == list(range(1504, 1517))
     assert meter.bytes_read == size // 50  # two batches of a hundred
     plan = plan_log(log_options({"path": str(partition), **bounds}), cores=1)
     assert (plan.segments, plan.segments_to_read, plan.bytes_to_read, plan.tasks) == (3, 1, size // 50, 1)
-    whole = Meter()
+    whole = ByteCounter()
     assert len(read(partition, "offset", meter=whole)) == 3000
     assert whole.bytes_read >= 3 * size
 

@@ -31,7 +31,7 @@ def test_the_map_is_a_dict(records, cut_at):
         wanted_mask = np.array([is_selected for _, is_selected in part], np.bool_)
         numbers.append((offset_map.add_records(buf, places, sizes, offsets, wanted_mask), part))
         plain.put_all(buf.tobytes(), places, sizes, offsets, wanted_mask)
-        assert offset_map.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
+        assert offset_map.get_latest_offsets(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
     assert len(offset_map) == len(plain.last_offsets)
     assert offset_map.rises
     replaced_flags = [flag for number, part in numbers for flag in offset_map.mask_replaced(number, len(part)).tolist()]
@@ -62,7 +62,7 @@ def test_the_map_grows_beyond_its_first_arrays():
     offset_map = OffsetMap()
     offset_map.add_records(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
     assert len(offset_map) == 9000
-    assert offset_map.get_all(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
+    assert offset_map.get_latest_offsets(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
 
 
 def write_log(path, *segments: bytes) -> None:

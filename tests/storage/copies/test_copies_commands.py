@@ -13,7 +13,7 @@ from tests.storage.log.lookups import find_offset
 
 import kafkaframes
 from kafkaframes.cli.main import cli
-from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset
@@ -55,7 +55,7 @@ def offsets(*segments: Path) -> list[int]:
 
 
 def test_the_view_is_a_log_directory_like_any_other(copies):
-    merged_view = one_log_of(discover([str(path) for path in copies]))
+    merged_view = open_one_log(discover([str(path) for path in copies]))
     (directory,) = merged_view.directories
     (partition,) = directory.partitions
     assert [segment.base_offset for segment in partition.segments] == [0, 15, 25]

@@ -94,7 +94,7 @@ def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tm
     disk = OnlineDisk(LocalDisk(), max_open_files=1)
     (tmp_path / "a").write_bytes(b"abc")
     (tmp_path / "b").write_bytes(b"def")
-    a, b = disk.reader(str(tmp_path / "a")), disk.reader(str(tmp_path / "b"))
+    a, b = disk.make_reader(str(tmp_path / "a")), disk.make_reader(str(tmp_path / "b"))
     assert open_descriptors(tmp_path) == 0
     assert (a(0, 2), b(1, 2), a(1, 9)) == (b"ab", b"ef", b"bc")
     assert open_descriptors(tmp_path) == 1

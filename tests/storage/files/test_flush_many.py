@@ -35,7 +35,7 @@ def test_few_files_are_flushed_one_by_one(files, tmp_path, flush_count):
 
 
 def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flush_count, monkeypatch):
-    monkeypatch.setattr(local_disk, "_is_safe", lambda device: True)
+    monkeypatch.setattr(local_disk, "_is_syncfs_safe", lambda device: True)
     if not hasattr(ctypes.CDLL(None), "syncfs"):
         pytest.skip("this system has no syncfs")
     LocalDisk().flush_all(files, [str(tmp_path)])
@@ -60,7 +60,7 @@ def test_an_error_of_the_disk_is_raised(files, monkeypatch):
         def syncfs(self, descriptor):
             return -1
 
-    monkeypatch.setattr(local_disk, "_is_safe", lambda device: True)
+    monkeypatch.setattr(local_disk, "_is_syncfs_safe", lambda device: True)
     monkeypatch.setattr(local_disk.ctypes, "CDLL", Library)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         LocalDisk().flush_all(files, [])

@@ -82,10 +82,10 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
             )
             with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
                 list(windows)
-    segment = Segment.of(0, "x.log", len(MIXED))
+    segment = Segment.from_log_file(0, "x.log", len(MIXED))
     segment_reader = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
     with pytest.raises(LogDirError, match="became shorter"):
-        segment_reader.records(headers[-1]._replace(size=len(MIXED)))
+        segment_reader.read_records(headers[-1]._replace(size=len(MIXED)))
 
 
 def test_a_glance_sees_the_ends_that_a_walk_sees():

@@ -39,7 +39,7 @@ def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_b
 
 
 def test_what_is_held_back_is_built_once_more_rows_have_come(monkeypatch):
-    monkeypatch.setattr("kafkaframes.storage.log.batch_builder.BUFFERED_BYTES", 1000)
+    monkeypatch.setattr("kafkaframes.storage.log.batch_builder.MAX_BUFFERED_BYTES", 1000)
     columns = {"offset": list(range(400)), "value": [b"v" * 30] * 400}
     builder, pieces = BatchBuilder(batch_bytes=300), []
     for number in range(400):

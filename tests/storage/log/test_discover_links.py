@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kafkaframes
-from kafkaframes.storage.log.discover import discover, links_under
+from kafkaframes.storage.log.discover import discover, find_links
 
 BASE = f"{0:020}.log"
 
@@ -31,13 +31,13 @@ def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked
     (log_dir,) = discover(str(tmp_path / "named"))
     assert {partition.topic for partition in log_dir.partitions} == {"orders", "users"}
     assert {partition.topic for partition in discover(f"{linked_log}/*-0")[0].partitions} == {"orders", "users"}
-    assert len(links_under([str(tmp_path / "named")])) == 4
+    assert len(find_links([str(tmp_path / "named")])) == 4
 
 
 def test_every_link_is_named_once_and_other_paths_have_none(linked_log, tmp_path):
-    link_paths = [path.removeprefix(f"{linked_log}/") for path in links_under([str(linked_log)])]
+    link_paths = [path.removeprefix(f"{linked_log}/") for path in find_links([str(linked_log)])]
     assert sorted(link_paths) == ["key.pem", "loop", "moved-0", "orders-0/key.pem"]
-    assert links_under([str(tmp_path / "elsewhere"), "s3://bucket/logs", str(tmp_path / "nowhere")]) == []
+    assert find_links([str(tmp_path / "elsewhere"), "s3://bucket/logs", str(tmp_path / "nowhere")]) == []
 
 
 def test_many_links_do_not_hide_an_error(tmp_path):

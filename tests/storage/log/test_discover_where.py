@@ -1,7 +1,7 @@
 """The file system for a path."""
 
 from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
-from kafkaframes.storage.log.discover import filesystem_for, object_view, view_object
+from kafkaframes.storage.log.discover import filesystem_for, to_object_path, to_view_path
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 FOLDER = "orders-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000007-AAAAAAAAAAAAAAAAAAAAAQ"
@@ -25,6 +25,6 @@ def test_the_mark_of_a_view_in_another_path_means_nothing():
 
 
 def test_the_object_of_a_view_path_and_other_paths_as_they_are():
-    assert view_object(VIEW) == f"s3://bucket/{FOLDER}.log"
+    assert to_object_path(VIEW) == f"s3://bucket/{FOLDER}.log"
     for path in ("/logs/orders-0/00000000000000000007.log", "/odd!/name"):
-        assert view_object(path) == object_view(path) == path
+        assert to_object_path(path) == to_view_path(path) == path

@@ -19,8 +19,8 @@ from kafkaframes.storage.log.internal_topics import (
     CONTROL_VALUES,
     READABLE_TOPICS,
     InternalRecord,
-    open_control_record,
-    open_record,
+    decode_control_record,
+    decode_record,
 )
 
 KEY = message("OffsetCommitKey")(group="g", topic="t", partition=1)
@@ -55,28 +55,28 @@ def remote(name: str, data: dict) -> bytes:
 
 def test_a_commit_its_tombstone_and_a_broken_value():
     key, value = encode_coordinator_record(KEY, VALUE, 3)
-    opened_record = open_record("__consumer_offsets", key, value)
+    opened_record = decode_record("__consumer_offsets", key, value)
     assert opened_record[:2] == ("OffsetCommit", 3)
     assert json.loads(opened_record.key) == {"group": "g", "topic": "t", "partition": 1}
     assert json.loads(opened_record.value)["offset"] == 7
-    assert open_record("__consumer_offsets", key, None) == opened_record._replace(version=None, value=None)
-    broken_record = open_record("__consumer_offsets", key, value[:-1])
+    assert decode_record("__consumer_offsets", key, None) == opened_record._replace(version=None, value=None)
+    broken_record = decode_record("__consumer_offsets", key, value[:-1])
     assert broken_record[:4] == ("OffsetCommit", None, opened_record.key, None)
     assert "$.value" in broken_record.error or "value" in broken_record.error
 
 
 def test_members_of_a_consumer_group_are_opened():
-    opened_record = open_record("__consumer_offsets", *group_record(ASSIGNMENT))
+    opened_record = decode_record("__consumer_offsets", *group_record(ASSIGNMENT))
     assert json.loads(opened_record.value)["members"][0]["assignment"] == ASSIGNED
-    other = open_record("__consumer_offsets", *group_record(b"\xbe\xef", "connect"))
+    other = decode_record("__consumer_offsets", *group_record(b"\xbe\xef", "connect"))
     assert json.loads(other.value)["members"][0]["assignment"] == "vu8="
 
 
 def test_metadata_of_cluster_and_remote_log():
-    assert open_record("__cluster_metadata", None, encode_metadata_record(message("NoOpRecord")(), 0)) == (
+    assert decode_record("__cluster_metadata", None, encode_metadata_record(message("NoOpRecord")(), 0)) == (
         InternalRecord("NoOpRecord", 0, None, "{}")
     )
-    opened_record = open_record("__remote_log_metadata", None, remote("RemoteLogSegmentMetadataRecord", SEGMENT))
+    opened_record = decode_record("__remote_log_metadata", None, remote("RemoteLogSegmentMetadataRecord", SEGMENT))
     assert opened_record.type == "RemoteLogSegmentMetadataRecord"
     assert json.loads(opened_record.value) == SEGMENT
 
@@ -86,27 +86,27 @@ def test_control_records(kind):
     key = b"\0\0" + CONTROL_TYPES.index(kind).to_bytes(2)
     body = message(CONTROL_VALUES[kind])().encode(0)
     value = b"\0\0" + body if kind in ("ABORT", "COMMIT") else body
-    opened_record = open_control_record(key, value)
+    opened_record = decode_control_record(key, value)
     assert opened_record[:2] == (kind, 0)
     assert isinstance(json.loads(opened_record.value), dict)
     assert opened_record.error is None
-    assert open_control_record(key, value[:1]).error
-    assert open_control_record(b"\0\0\x7f\0", value) == InternalRecord("UNKNOWN")
-    assert open_control_record(None, value).error
+    assert decode_control_record(key, value[:1]).error
+    assert decode_control_record(b"\0\0\x7f\0", value) == InternalRecord("UNKNOWN")
+    assert decode_control_record(None, value).error
 
 
 def test_other_topics_are_refused():
     with pytest.raises(OptionError, match="orders"):
-        open_record("orders", b"", b"")
+        decode_record("orders", b"", b"")
 
 
 @given(st.sampled_from(READABLE_TOPICS), st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=60))
 def test_no_bytes_raise(topic, key, value):
-    opened_record = open_record(topic, key, value)
+    opened_record = decode_record(topic, key, value)
     assert (opened_record.error is None) == (
         opened_record.type is not None and (opened_record.value is not None or value is None)
     )
-    assert isinstance(open_control_record(key, value), InternalRecord)
+    assert isinstance(decode_control_record(key, value), InternalRecord)
 
 
 def test_remote_log_metadata_as_kafka_prints_it():

@@ -20,7 +20,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import largest_timestamp, log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import MAX_TIMESTAMP
 
@@ -95,7 +95,7 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
     for time in times:
         assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
     assert largest_timestamps(files, bad) == largest_timestamps(files, good)
-    expected_offset, actual_offset = transactions_of(files, good), transactions_of(files, bad)
+    expected_offset, actual_offset = read_transactions(files, good), read_transactions(files, bad)
     assert (actual_offset.aborted_transactions, actual_offset.open) == (
         expected_offset.aborted_transactions,
         expected_offset.open,
@@ -126,7 +126,7 @@ def test_an_empty_partition_has_no_answers(tmp_path):
 def test_batches_in_columns_and_one_by_one_are_aborted_alike():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     (partition,) = directory.partitions
-    state = transactions_of(directory.filesystem, partition)
+    state = read_transactions(directory.filesystem, partition)
     seen_count = 0
     for segment in partition.segments:
         with directory.filesystem.open(segment.path) as read_at:
@@ -208,5 +208,5 @@ def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believ
     (place / f"{0:020}.index").write_bytes(struct.pack(">ii", entry, len(wrappers[0])))
     (log_dir,) = discover(str(place))
     with open_segment(log_dir.filesystem, log_dir.partitions[0].segments[0]) as reader:
-        assert reader.start_before(5) == (len(wrappers[0]) if is_believed else 0)
+        assert reader.find_start_before(5) == (len(wrappers[0]) if is_believed else 0)
         assert bool(reader.problems) is not is_believed

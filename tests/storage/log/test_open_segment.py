@@ -9,7 +9,7 @@ from kafkaframes.records.reasons import END, TORN
 from kafkaframes.records.scan import ScanEnd
 from kafkaframes.storage.files.filesystem import FileInfo
 from kafkaframes.storage.files.indexes import OffsetIndex, write_offset_index
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
+from kafkaframes.storage.log.open_segment import DamagedRange, OpenSegment, StoredSegment
 
 SEGMENT = "/store/t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAQ!/t-0/00000000000000000000.log"
 DAMAGE = DamagedChunkError("a chunk", position=7, file="object", lost=(100, 200))
@@ -40,7 +40,7 @@ def source(damage=None):
 def read(stored_source, ends, *, store=None, end=400, on_damage="keep"):
     gaps, starts = [], []
     segment = OpenSegment(store or RangeStore(), SEGMENT, stored_source)
-    for run in segment.runs(end=end, on_damage=on_damage, on_gap=gaps.append):
+    for run in segment.read_runs(end=end, on_damage=on_damage, on_gap=gaps.append):
         starts.append(run.start)
         run.end = ends[len(starts) - 1]
     return starts, gaps
@@ -53,7 +53,7 @@ def test_a_segment_without_damage_is_one_run():
 def test_reading_goes_on_at_the_first_batch_behind_the_chunk():
     starts, (gap,) = read(source(DAMAGE), [ScanEnd(95, TORN), ScanEnd(400, END)])
     assert starts == [0, 210]
-    assert gap == Gap(DAMAGE, 95, 210)
+    assert gap == DamagedRange(DAMAGE, 95, 210)
     assert "bytes 100 to 200 of the segment are lost, read on at byte 210" in str(gap)
 
 

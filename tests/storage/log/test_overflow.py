@@ -25,7 +25,7 @@ from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.overflow import overflows, parts_of, split_partition
+from kafkaframes.storage.log.overflow import find_parts, has_overflow, split_partition
 from kafkaframes.storage.partition import open_log
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.storage.recovery.plan import plan_recovery
@@ -58,7 +58,7 @@ def log_of(directory: Path, segments: dict[int, bytes], *, clean: bool = False) 
 def pieces(path: Path, base: int = 0) -> list[tuple[int, int, int]]:
     file = LogFile(FileName(base, "log"), str(path / segment_file_name(base, "log")), 0, None)
     size = Path(file.path).stat().st_size
-    parts = parts_of(LocalFileSystem(), LogFile(file.name, file.path, size, None))
+    parts = find_parts(LocalFileSystem(), LogFile(file.name, file.path, size, None))
     return [(piece.base_offset, piece.start, piece.end) for piece in parts]
 
 
@@ -118,7 +118,7 @@ def test_a_log_whose_offsets_go_back_is_not_split(tmp_path):
 
 def test_a_neighbour_that_is_near_says_that_nothing_need_be_read():
     missing = Segment(LogFile(FileName(0, "log"), "/does/not/exist", 100, None))
-    assert not overflows(LocalFileSystem(), missing, LIMIT + 1)
+    assert not has_overflow(LocalFileSystem(), missing, LIMIT + 1)
 
 
 # ------------------------------------------------------------------------------------------------------- recoveries

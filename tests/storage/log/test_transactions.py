@@ -14,7 +14,7 @@ from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import find_hidden_records, transactions_of
+from kafkaframes.storage.log.transactions import find_hidden_records, read_transactions
 
 
 def data(base, producer, count=2):
@@ -41,14 +41,14 @@ def partition(tmp_path):
 
 def state_of(path, **how):
     (directory,) = discover(str(path))
-    return transactions_of(directory.filesystem, directory.partitions[0], **how)
+    return read_transactions(directory.filesystem, directory.partitions[0], **how)
 
 
 def test_markers_end_what_data_began(partition):
     state = state_of(partition)
     assert state.aborted_transactions == (AbortedTransaction(1, 0, 2, 3),)
     assert (state.open, state.log_end_offset, state.last_stable_offset) == ({3: 6}, 8, 6)
-    assert (state.end_offset("read_committed"), state.end_offset("read_uncommitted")) == (6, 8)
+    assert (state.end_offset_for("read_committed"), state.end_offset_for("read_uncommitted")) == (6, 8)
     assert state.has_producers
 
 
@@ -156,7 +156,7 @@ def test_records_that_an_open_transaction_hides_are_counted(partition):
     (directory,) = discover(str(partition))
     partition_found = directory.partitions[0]
     hidden_records = find_hidden_records(
-        directory.filesystem, partition_found, transactions_of(directory.filesystem, partition_found)
+        directory.filesystem, partition_found, read_transactions(directory.filesystem, partition_found)
     )
     assert (
         hidden_records.producer_id,
@@ -166,7 +166,7 @@ def test_records_that_an_open_transaction_hides_are_counted(partition):
     ) == (3, 6, 8, 2)
     assert "producer 3 is open since offset 6" in str(hidden_records)
     none = find_hidden_records(
-        directory.filesystem, partition_found, transactions_of(directory.filesystem, partition_found), end=6
+        directory.filesystem, partition_found, read_transactions(directory.filesystem, partition_found), end=6
     )
     assert none is None
 

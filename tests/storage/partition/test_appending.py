@@ -10,7 +10,7 @@ from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.files import headers
-from kafkaframes.storage.files.headers import first_header, headers_of
+from kafkaframes.storage.files.headers import first_header, parse_headers
 from kafkaframes.storage.partition import appending
 
 NOW_MS = 1_700_000_000_000
@@ -56,7 +56,7 @@ def test_the_headers_of_what_is_appended_are_those_of_its_bytes(raw, settings, o
         assigned_batch = assign_at(raw, offset, settings, NOW_MS)
     except appending.AppendRefusedError:
         return
-    assert appending._parse_appended_headers(assigned_batch, first_header(raw), settings) == headers_of(
+    assert appending._parse_appended_headers(assigned_batch, first_header(raw), settings) == parse_headers(
         assigned_batch.records
     )
 
@@ -72,7 +72,7 @@ def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
 
 @pytest.mark.parametrize("raw", SETS)
 def test_a_first_header_is_that_of_the_general_path(raw):
-    assert first_header(raw) == (headers_of(raw)[0] if raw[16] == 2 else None)
+    assert first_header(raw) == (parse_headers(raw)[0] if raw[16] == 2 else None)
 
 
 @pytest.mark.parametrize("size", [0, 16, 17, 22, 60])

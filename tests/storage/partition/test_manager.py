@@ -224,7 +224,7 @@ def test_checkpoints_that_have_not_changed_are_not_written_again(open_again, mon
     assert effects == [4, manager.path]
     manager.checkpoint_all()
     assert len(effects) == 2
-    manager.note_cleaned(TopicPartition("t", 0), 5)
+    manager.checkpoint_cleaned_offset(TopicPartition("t", 0), 5)
     assert effects[2:] == [1, manager.path]
     manager.checkpoint_all()
     assert len(effects) == 4

@@ -15,10 +15,10 @@ from tests.storage.partition.memory_disk import MemoryDisk
 from tests.storage.partition.workload import META, read_all
 
 from kafkaframes.errors import AppendRefusedError
-from kafkaframes.storage.files.headers import headers_of
+from kafkaframes.storage.files.headers import parse_headers
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import markers_in, producer_batches
+from kafkaframes.storage.log.transactions import parse_markers, producer_batches
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED
 
@@ -87,7 +87,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(1, 7))
     def retry(self, back):
         first, last, raw = self.batches[-min(back, len(self.batches))]
-        (header,) = headers_of(raw)
+        (header,) = parse_headers(raw)
         state = self.log.producers.states.get(header.producer_id)
         if header.producer_id < 0 or header.is_control or state is None:
             return
@@ -189,7 +189,7 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self):
         open_transactions: dict[int, int] = {}
         for first, _, raw in self.batches:
-            for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
+            for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
                 if markers:
                     open_transactions.pop(header.producer_id, None)
                 elif header.is_transactional:
@@ -208,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
         """After a load, a producer with data before the log start may be unknown, as in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
-            for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
+            for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
                 whole.process_batch(header, markers)
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)
@@ -224,9 +224,9 @@ class LogMachine(RuleBasedStateMachine):
         for segment in self.log.segments:
             starts = {}
             raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
-            for header in headers_of(raw) if raw else []:
+            for header in parse_headers(raw) if raw else []:
                 starts[header.position] = header
-            for offset, position in zip(*segment.index._columns(), strict=True):
+            for offset, position in zip(*segment.index._load_columns(), strict=True):
                 assert starts[int(position)].base_offset <= offset
 
 

@@ -11,7 +11,7 @@ from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names
-from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.log.discover import CheckpointedState
 from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log, loading, open_log
 
 PATH = "/kafka/orders-0"
@@ -76,7 +76,9 @@ def stop_cleanly(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict
 def kill_after(live: Callable[[PartitionLog], None]) -> tuple[MemoryDisk, dict[str, int]]:
     """Return the disk of a killed process, which had stopped cleanly before and then continued."""
     disk, offsets = stop_cleanly(live)
-    log = open_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=Checkpointed(True, offsets))
+    log = open_log(
+        PATH, settings=SETTINGS, now_ms=NOW_MS, disk=disk, checkpointed_offsets=CheckpointedState(True, offsets)
+    )
     lead(log, idempotent(9, 0, 2), epoch=9)
     lead(log, batch(1), epoch=9)
     log.abandon()
@@ -87,7 +89,7 @@ def files_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {one.name: disk.read(one.path) for one in disk.list_directory(PATH)}
 
 
-def outcome(disk: MemoryDisk, checkpoint_state: Checkpointed, settings: LogSettings = SETTINGS) -> Any:
+def outcome(disk: MemoryDisk, checkpoint_state: CheckpointedState, settings: LogSettings = SETTINGS) -> Any:
     """Return all that an opening makes of a directory, in memory and on the disk."""
     disk = disk.copy()
     try:
@@ -107,7 +109,9 @@ def outcome(disk: MemoryDisk, checkpoint_state: Checkpointed, settings: LogSetti
         )
     }
     facts |= {name: getattr(state, name) for name in ("bytes_lost", "whole_until", "has_files", "last_stable_offset")}
-    facts["segments"] = [(segment.base_offset, segment.size_bytes, segment.largest) for segment in state.segments]
+    facts["segments"] = [
+        (segment.base_offset, segment.size_bytes, segment.max_timestamp_and_offset) for segment in state.segments
+    ]
     facts["producers"] = list(state.producers.entries()), state.producers.open
     facts["snapshots"] = state.snapshots.offsets, state.snapshots.last, state.snapshots.unflushed_files, state.is_linked
     facts["epochs"] = state.epochs.entries
@@ -159,14 +163,14 @@ def damages(disk: MemoryDisk) -> Iterator[tuple[str, MemoryDisk]]:
 @pytest.mark.parametrize("live", LIVES)
 def test_both_paths_make_the_same_of_a_clean_log(live, monkeypatch):
     disk, offsets = stop_cleanly(live)
-    is_fast = is_fast_path(monkeypatch, disk, Checkpointed(True, offsets))
+    is_fast = is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets))
     assert is_fast == (live in (plain, live_and_roll, open_transaction))  # the other workloads leave more files
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                is_fast_path(monkeypatch, disk, Checkpointed(True, offsets | {name: offset}))
-    is_fast_path(monkeypatch, disk, Checkpointed(True, {}))
-    assert not is_fast_path(monkeypatch, disk, Checkpointed(True, offsets), LogSettings(record_format=1))
+                is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets | {name: offset}))
+    is_fast_path(monkeypatch, disk, CheckpointedState(True, {}))
+    assert not is_fast_path(monkeypatch, disk, CheckpointedState(True, offsets), LogSettings(record_format=1))
 
 
 @pytest.mark.parametrize("live", [live_and_roll, open_transaction])
@@ -174,7 +178,7 @@ def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
     disk, offsets = stop_cleanly(live)
     for what, damaged_disk in damages(disk):
         try:
-            is_fast_path(monkeypatch, damaged_disk, Checkpointed(True, offsets))
+            is_fast_path(monkeypatch, damaged_disk, CheckpointedState(True, offsets))
         except BaseException as error:
             error.add_note(what)
             raise
@@ -183,17 +187,17 @@ def test_both_paths_make_the_same_of_what_is_damaged(live, monkeypatch):
 @pytest.mark.parametrize("live", LIVES)
 def test_both_paths_make_the_same_of_a_log_whose_process_was_killed(live, monkeypatch):
     disk, offsets = kill_after(live)
-    is_fast = is_fast_path(monkeypatch, disk, Checkpointed(False, offsets))
+    is_fast = is_fast_path(monkeypatch, disk, CheckpointedState(False, offsets))
     assert is_fast == (live is not live_and_abort)  # a marker, and an index of transactions
     for name in offsets:
         for offset in (0, 1, offsets[name] - 1, offsets[name] + 1, 2**63 - 1):
             if offset >= 0:
-                is_fast_path(monkeypatch, disk, Checkpointed(False, offsets | {name: offset}))
-    is_fast_path(monkeypatch, disk, Checkpointed(False, {}))
-    is_fast_path(monkeypatch, stop_cleanly(live)[0], Checkpointed(False, offsets))
+                is_fast_path(monkeypatch, disk, CheckpointedState(False, offsets | {name: offset}))
+    is_fast_path(monkeypatch, disk, CheckpointedState(False, {}))
+    is_fast_path(monkeypatch, stop_cleanly(live)[0], CheckpointedState(False, offsets))
     log = create_log(PATH, settings=SETTINGS, now_ms=NOW_MS, disk=(new := MemoryDisk()), topic_id=TOPIC_ID)
     live(log)
-    is_fast_path(monkeypatch, new, Checkpointed(False, {}))
+    is_fast_path(monkeypatch, new, CheckpointedState(False, {}))
 
 
 @pytest.mark.parametrize("live", [plain, live_and_roll])
@@ -201,7 +205,7 @@ def test_both_paths_make_the_same_of_what_is_damaged_and_was_not_stopped(live, m
     disk, offsets = kill_after(live)
     for what, damaged_disk in damages(disk):
         try:
-            is_fast_path(monkeypatch, damaged_disk, Checkpointed(False, offsets))
+            is_fast_path(monkeypatch, damaged_disk, CheckpointedState(False, offsets))
         except BaseException as error:
             error.add_note(what)
             raise

@@ -13,7 +13,7 @@ import pytest
 
 from kafkaframes.records.scan import FILE, scan_all
 from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log
-from kafkaframes.storage.partition.flushing import prepare
+from kafkaframes.storage.partition.flushing import prepare_active_segment
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 SERVER = {
@@ -59,7 +59,7 @@ def append_all(directory: Path, target: Path) -> PartitionLog:
     topic = directory.name.rpartition("-")[0]
     settings = topic_settings(directory.parent.parent, directory.parent.name, topic)
     log = create_log(str(target), settings=settings, now_ms=0)
-    prepare(log, now_ms=0)
+    prepare_active_segment(log, now_ms=0)
     log.epochs.assign(0, 0)
     for segment in sorted((*directory.glob("*.log"), *directory.glob("*.log.deleted"))):
         raw = segment.read_bytes()

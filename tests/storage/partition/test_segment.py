@@ -48,11 +48,11 @@ def outcome(find, offset):
 
 
 def assert_finds_as_plainly(segment, offset):
-    batch_found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
+    batch_found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_by_headers, offset)
     assert (batch_found and batch_found[:2]) == (plain and plain[:2])
     if isinstance(batch_found, BatchWindow):
         raw = segment.read_at(0, segment.size_bytes)
-        assert batch_found.within(batch_found.size) in (
+        assert batch_found.batch_bytes(batch_found.size) in (
             None,
             raw[batch_found.position : batch_found.position + batch_found.size],
         )
@@ -127,14 +127,14 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
     assert len(log.segment_bases) > 1
     for offset in (0, 17, 200, 599):
         plain = log.read(offset, max_bytes=20_000, isolation=LOG_END)
-        lazy = log.read(offset, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1)
+        lazy = log.read(offset, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1)
         assert plain.stretch is None
         assert lazy.records == b""
         assert lazy.stretch.read(1 << 20) == plain.records
         assert len(lazy.stretch) == len(plain.records)
         assert lazy._replace(records=b"", stretch=None) == plain._replace(records=b"")
         lazy.stretch.close()
-    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, stretch_bytes=1).stretch
+    stretch = log.read(0, max_bytes=20_000, isolation=LOG_END, min_range_bytes=1).stretch
     before = log.read(0, max_bytes=20_000, isolation=LOG_END).records
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(500)
@@ -148,6 +148,6 @@ def test_records_are_the_same_as_bytes_and_as_a_stretch_of_the_file(tmp_path):
 def test_few_bytes_are_no_stretch_nor_is_what_lies_in_memory(tmp_path):
     log = new_log(tmp_path)
     lead(log, batch(2))
-    assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, stretch_bytes=1 << 16).stretch is None
+    assert log.read(0, max_bytes=1 << 20, isolation=LOG_END, min_range_bytes=1 << 16).stretch is None
     raw = batch(5)
-    assert segment_of(raw, []).stretch(0, len(raw)) is None
+    assert segment_of(raw, []).file_range(0, len(raw)) is None

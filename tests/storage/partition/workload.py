@@ -15,11 +15,11 @@ from tests.storage.partition.memory_disk import MemoryDisk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.checkpoints import MetaProperties
 from kafkaframes.storage.files.findings import Severity
-from kafkaframes.storage.files.headers import BatchHeader, headers_of
+from kafkaframes.storage.files.headers import BatchHeader, parse_headers
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import markers_in, producer_batches
+from kafkaframes.storage.log.transactions import parse_markers, producer_batches
 from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.fetch import LOG_END
 
@@ -260,7 +260,7 @@ def read_all(log: PartitionLog) -> list[Batch]:
     read_batches: list[Batch] = []
     for segment in log.segments:
         raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
-        for header in headers_of(raw) if raw else []:
+        for header in parse_headers(raw) if raw else []:
             assert not read_batches or header.base_offset == read_batches[-1][1] + 1, "a hole"
             read_batches.append((header.base_offset, header.last_offset, raw[header.position : header.end]))
     return read_batches
@@ -270,7 +270,7 @@ def check_state(log: PartitionLog, batches: tuple[Batch, ...], read_batches: lis
     """See that producers and epochs are those of the batches, replayed from nothing."""
     end = log.log_end_offset
     whole = _replay(tuple(raw for first, _, raw in batches if first < end))
-    in_log = {header.producer_id for _, _, raw in read_batches for header in headers_of(raw) if header.has_producer}
+    in_log = {header.producer_id for _, _, raw in read_batches for header in parse_headers(raw) if header.has_producer}
     for producer_id in in_log:
         assert log.producers.states[producer_id].entry() == whole.states[producer_id].entry()
     assert log.producers.states.keys() <= whole.states.keys()
@@ -282,13 +282,13 @@ def check_state(log: PartitionLog, batches: tuple[Batch, ...], read_batches: lis
 
 
 def _headers(read_batches: list[Batch]) -> list[BatchHeader]:
-    return [header for _, _, raw in read_batches for header in headers_of(raw)]
+    return [header for _, _, raw in read_batches for header in parse_headers(raw)]
 
 
 @cache
 def _replay(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
-        for header, markers in producer_batches(headers_of(raw), partial(markers_in, raw)):
+        for header, markers in producer_batches(parse_headers(raw), partial(parse_markers, raw)):
             producers.process_batch(header, markers)
     return producers

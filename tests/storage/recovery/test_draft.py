@@ -4,8 +4,8 @@ import pytest
 
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.overflow import FilePart
-from kafkaframes.storage.recovery.draft import ActionKind, Draft
+from kafkaframes.storage.log.overflow import SplitPart
+from kafkaframes.storage.recovery.draft import FileActionKind, RecoveryDraft
 
 
 def file(base, kind, temporary="", size_bytes=10):
@@ -16,7 +16,7 @@ def file(base, kind, temporary="", size_bytes=10):
 @pytest.fixture
 def draft():
     files = [file(0, "log"), file(0, "index"), file(20, "log"), file(20, "log", "swap"), file(20, "snapshot")]
-    return Draft({file.name: file for file in files})
+    return RecoveryDraft({file.name: file for file in files})
 
 
 def list_actions(draft):
@@ -28,19 +28,19 @@ def list_actions(draft):
 
 def test_a_file_is_deleted_once(draft):
     for _ in range(2):
-        draft.delete([file(0, "index"), file(0, "log")], "why")
+        draft.delete_files([file(0, "index"), file(0, "log")], "why")
     assert list_actions(draft) == [
-        (ActionKind.DELETE, f"{0:020}.index", None),
-        (ActionKind.DELETE, f"{0:020}.log", None),
+        (FileActionKind.DELETE, f"{0:020}.index", None),
+        (FileActionKind.DELETE, f"{0:020}.log", None),
     ]
-    assert draft.bases() == [20]
+    assert draft.list_bases() == [20]
 
 
 def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
-    (swap,) = draft.with_temporary("swap")
-    draft.delete(draft.of_segment(20), "replaced")
-    draft.rename(swap, "takes its place")
-    (renamed_segment,) = draft.of_segment(20)
+    (swap,) = draft.files_with_suffix("swap")
+    draft.delete_files(draft.files_of_segment(20), "replaced")
+    draft.rename_temporary(swap, "takes its place")
+    (renamed_segment,) = draft.files_of_segment(20)
     assert (renamed_segment.path, renamed_segment.name) == (swap.path, FileName(20, "log"))
     assert draft.set_aside([renamed_segment], "cut off") == 10
     last = draft.actions[-1]
@@ -53,18 +53,18 @@ def test_a_renamed_file_keeps_its_old_path_until_the_plan_is_carried_out(draft):
 
 def test_a_segment_is_split_into_files_that_are_swapped_in(draft):
     whole = file(0, "log", size_bytes=100)
-    pieces = (FilePart(0, 0, 60, "/logs/t-0/piece-a"), FilePart(9, 60, 100, "/logs/t-0/piece-b"))
+    pieces = (SplitPart(0, 0, 60, "/logs/t-0/piece-a"), SplitPart(9, 60, 100, "/logs/t-0/piece-b"))
     pieces = tuple(piece._replace(path=f"/logs/t-0/{FileName(piece.base_offset, 'log')}") for piece in pieces)
-    draft.take_apart(whole, pieces)
+    draft.split_segment(whole, pieces)
     assert [kind for kind, *_ in list_actions(draft)] == [
-        ActionKind.SPLIT,
-        ActionKind.RENAME,
-        ActionKind.RENAME,
-        ActionKind.RENAME,
-        ActionKind.RENAME,
+        FileActionKind.SPLIT,
+        FileActionKind.RENAME,
+        FileActionKind.RENAME,
+        FileActionKind.RENAME,
+        FileActionKind.RENAME,
     ]
     assert [one[1:] for one in list_actions(draft)[-2:]] == [
         (f"{0:020}.log.swap", f"{0:020}.log"),
         (f"{9:020}.log.swap", f"{9:020}.log"),
     ]
-    assert (draft.bases(), draft.part_bases) == ([0, 9, 20], {0, 9})
+    assert (draft.list_bases(), draft.part_bases) == ([0, 9, 20], {0, 9})

@@ -9,7 +9,7 @@ from tests.agreement.kinds import unclean
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.recovery.plan import ActionKind, RecoveryPlan, plan_recovery
+from kafkaframes.storage.recovery.plan import FileActionKind, RecoveryPlan, plan_recovery
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 BEFORE = LOGS / "unclean-half-finished-swap" / "before"
@@ -49,7 +49,7 @@ def test_a_missing_truth_is_noticed(tmp_path):
 def test_a_healthy_partition_is_only_rebuilt(idem):
     plan = plan_of(idem)
     assert [segment.is_recovered for segment in plan.segments] == [False, True, True]
-    assert {action.kind for action in plan.actions} == {ActionKind.REBUILD}
+    assert {action.kind for action in plan.actions} == {FileActionKind.REBUILD}
     assert (plan.log_start_offset, plan.log_end_offset, plan.bytes_lost) == (0, 245, 0)
 
 
@@ -72,7 +72,7 @@ def test_damage_in_the_middle_costs_all_that_follows(idem):
     plan = plan_of(idem)
     assert [segment.name for segment in plan.segments] == [base(0), base(84)]
     assert plan.segments[-1].size_bytes < 400
-    aside = {Path(str(action.to)).name for action in plan.actions if action.kind is ActionKind.RENAME}
+    aside = {Path(str(action.to)).name for action in plan.actions if action.kind is FileActionKind.RENAME}
     assert aside == {base(170, f"{kind}.deleted") for kind in ("log", "index", "timeindex")}
     assert plan.log_end_offset == plan.segments[-1].next_offset < 170
     assert plan.bytes_lost > (idem / base(170)).stat().st_size
@@ -98,7 +98,7 @@ def test_swaps_above_an_unfinished_cleaning_are_dropped(idem):
     shutil.copy(idem / base(84), idem / base(84, "log.swap"))
     shutil.copy(idem / base(84), idem / base(0, "log.cleaned"))
     plan = plan_of(idem)
-    assert [Path(action.path).name for action in plan.actions if action.kind is ActionKind.DELETE] == [
+    assert [Path(action.path).name for action in plan.actions if action.kind is FileActionKind.DELETE] == [
         base(84, "log.swap"),
         base(0, "log.cleaned"),
     ]

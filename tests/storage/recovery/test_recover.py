@@ -122,9 +122,9 @@ def test_epochs_are_cut_at_both_ends(start, end, remaining_epochs):
 
 
 def test_an_epoch_without_records_is_replaced():
-    assert checkpoints.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
-    assert checkpoints.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
-    assert checkpoints.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
+    assert checkpoints.assign_epoch(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
+    assert checkpoints.assign_epoch(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
+    assert checkpoints.assign_epoch(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
     assert checkpoints.add_recovered_epochs(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
 
 

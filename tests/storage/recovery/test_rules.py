@@ -15,7 +15,7 @@ from kafkaframes.storage.files.producer_files import (
     write_txn_index,
 )
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 
@@ -75,7 +75,7 @@ def test_2_8_does_not_learn_epochs_from_a_segment_that_lost_its_index(tmp_path, 
 
 def test_an_empty_last_segment_says_where_the_log_ends(tmp_path):
     (directory,) = discover(str(write_log(tmp_path / "logs", {0: rows(0, 2), 9: b""})))
-    assert transactions_of(directory.filesystem, directory.partitions[0]).log_end_offset == 9
+    assert read_transactions(directory.filesystem, directory.partitions[0]).log_end_offset == 9
 
 
 def test_a_transaction_index_is_checked_no_harder_than_a_broker_does():

@@ -16,7 +16,7 @@ from tests.storage.tiered.store import KeyPair, pack_sizes
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.tiered import chunks, encryption_keys, names
 from kafkaframes.storage.tiered.manifest import MAX_INDEX_BYTES, parse_chunk_index, parse_manifest, unpack_sizes
-from kafkaframes.storage.tiered.strict_json import Fields, parse_object
+from kafkaframes.storage.tiered.strict_json import JsonFields, parse_object
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
 MANIFESTS = sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))
@@ -56,7 +56,7 @@ def test_a_view_path_comes_back_and_says_its_objects():
     for name, index in (("00000000000000000480.log", None), ("00000000000000000500.snapshot", "producerSnapshot")):
         path = names.ViewPath(main, "orders-0", name)
         assert names.ViewPath.parse(str(path)) == path
-        assert (path.index, path.object("log")) == (index, f"{main}.log")
+        assert (path.index, path.object_path("log")) == (index, f"{main}.log")
     directory = names.ViewPath.parse("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0!/orders-0")
     assert directory.is_directory
     assert not directory.is_metadata
@@ -95,7 +95,9 @@ def variable(sizes, *, chunk=10, size=None, is_packed=None):
     frame = zstandard.ZstdCompressor().compress(pack_sizes(sizes)) if is_packed is None else is_packed
     size = chunk * len(sizes) if size is None else size
     text = base64.b64encode(frame).decode()
-    return Fields({"type": "variable", "originalChunkSize": chunk, "originalFileSize": size, "transformedChunks": text})
+    return JsonFields(
+        {"type": "variable", "originalChunkSize": chunk, "originalFileSize": size, "transformedChunks": text}
+    )
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=20), st.data())
@@ -105,13 +107,13 @@ def test_ranges_of_a_variable_index_lie_side_by_side(sizes, data):
     assert index.stored_size == sum(sizes)
     start = data.draw(st.integers(0, index.original_file_size - 1))
     end = data.draw(st.integers(start + 1, index.original_file_size))
-    assert index.object_size_of(start, end) == sum(sizes[start // 10 : (end - 1) // 10 + 1])
-    assert index.object_size_of(end, start) == 0
+    assert index.stored_bytes_between(start, end) == sum(sizes[start // 10 : (end - 1) // 10 + 1])
+    assert index.stored_bytes_between(end, start) == 0
 
 
 def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
     index = parse_chunk_index(
-        Fields(
+        JsonFields(
             {
                 "type": "fixed",
                 "originalChunkSize": 1,
@@ -134,7 +136,7 @@ def test_fixed_indexes_are_computed_however_many_chunks_they_claim():
         (variable([5], is_packed=zstandard.ZstdCompressor().compress(pack_sizes([5])) + b"x"), "zstd"),
         (variable([5], is_packed=zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 9)), "bytes"),
         (variable([5], is_packed=zstandard.ZstdCompressor().compress(bytes(MAX_INDEX_BYTES + 1))), "at most"),
-        (Fields({"type": "list"}), "neither fixed nor variable"),
+        (JsonFields({"type": "list"}), "neither fixed nor variable"),
     ],
 )
 def test_chunk_indexes_that_are_none(fields, message):
@@ -276,4 +278,4 @@ def test_without_the_library_the_extra_is_named(monkeypatch, pair):
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[tiered\]'"):
         encryption_keys.load_private_key(pair.pem, file="k.pem")
     with pytest.raises(MissingExtraError, match=r"\[tiered\]"):
-        chunks.decryptor(b"k" * 32, b"")
+        chunks.make_decryptor(b"k" * 32, b"")

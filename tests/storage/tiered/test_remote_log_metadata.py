@@ -15,9 +15,9 @@ from kafkaframes.storage.tiered.lineage import (
     DELETION_STATES,
     MetadataEntry,
     RemoteLogMetadata,
-    custom_metadata,
+    decode_custom_metadata,
     decode_entry,
-    replay,
+    replay_metadata_topic,
 )
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
@@ -32,23 +32,23 @@ VALUES = [
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
 def test_the_last_states_are_those_of_the_broker(name):
     truth = json.loads((CASES / name / "index.json").read_text())["segments"]
-    replay_result = replay(discover(str(CASES / name / "local")))
+    replay_result = replay_metadata_topic(discover(str(CASES / name / "local")))
     assert not replay_result.problems
     assert replay_result.states == {one["segment_id"]: one["state"] for one in truth if one["state"]}
     for one in truth:
         owner = one["topic_id"], one["partition"]
-        assert replay_result.knows(owner)
+        assert replay_result.has_records_of(owner)
         if one["valid"]:
             assert replay_result.is_valid(owner, one["segment_id"])
-    assert not replay_result.knows(("AAAAAAAAAAAAAAAAAAAAAA", 0))
+    assert not replay_result.has_records_of(("AAAAAAAAAAAAAAAAAAAAAA", 0))
 
 
 def test_a_deleted_partition_takes_its_segments_with_it():
     metadata = RemoteLogMetadata()
     entry = MetadataEntry(0, 0, "RemoteLogSegmentMetadata", "orders", "id", 3, "segment", "COPY_SEGMENT_FINISHED", {})
-    metadata.apply(entry)
+    metadata.apply_entry(entry)
     assert metadata.is_valid(("id", 3), "segment")
-    metadata.apply(
+    metadata.apply_entry(
         MetadataEntry(0, 1, "RemotePartitionDeleteMetadata", "orders", "id", 3, None, DELETION_STATES[0], {})
     )
     assert not metadata.is_valid(("id", 3), "segment")
@@ -67,14 +67,14 @@ def test_any_bytes_are_an_entry_or_refused(raw, which, data):
 @given(st.binary(max_size=60))
 def test_any_bytes_are_custom_metadata_or_refused(raw):
     with suppress(DecodeError):
-        custom_metadata(raw)
+        decode_custom_metadata(raw)
 
 
 def test_custom_metadata_has_sizes_and_keys():
-    assert custom_metadata(bytes.fromhex("02 00 02 d804 01 05 05 62616b2f".replace(" ", ""))) == {
+    assert decode_custom_metadata(bytes.fromhex("02 00 02 d804 01 05 05 62616b2f".replace(" ", ""))) == {
         "REMOTE_SIZE": 300,
         "OBJECT_PREFIX": "bak/",
     }
     for wrong in ("02 00 02 d804", "01 00 03 d804", "01 01 05 07 62616b2f", "01 00 02 d804 00"):
         with pytest.raises(DecodeError):
-            custom_metadata(bytes.fromhex(wrong.replace(" ", "")))
+            decode_custom_metadata(bytes.fromhex(wrong.replace(" ", "")))

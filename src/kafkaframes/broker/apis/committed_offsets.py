@@ -23,7 +23,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import CommittedOffset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
-from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _list_offsets(
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield the requested topics and partitions, including topics without partitions; all if ``topics`` is None."""
     if topics is None:
-        yield from by_topic(offsets).items()
+        yield from group_by_topic(offsets).items()
     else:
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 

@@ -21,7 +21,7 @@ from kafkaframes.broker.state.store_reads import run_when_read
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, code_of
 from kafkaframes.protocol.messages import Message
-from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.files.names import is_topic_name
 from kafkaframes.storage.log.lookup import NO_OFFSET
 from kafkaframes.storage.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
@@ -313,7 +313,7 @@ def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Ans
     def topic_row(topic: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
         lookup = find_topic(request, broker, topic.name)
         code = lookup.code
-        if lookup.topic is None and not is_topic(topic.name):
+        if lookup.topic is None and not is_topic_name(topic.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         rows = [_producers_row(request, lookup.topic, code, index) for index in topic.partition_indexes]
         return request.response.TopicResponse(name=topic.name, partitions=rows)

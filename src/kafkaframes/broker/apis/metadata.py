@@ -17,7 +17,7 @@ from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, code_of
 from kafkaframes.protocol.messages import Message
-from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.files.names import is_topic_name
 from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mappi
 
 
 def _code_for(name: str) -> int:
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _missing_topic_row(
@@ -244,7 +244,7 @@ def _topic(
         row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
     topic = broker.topics.get(name)
     if topic is None:
-        is_wrong = name and not is_topic(name)
+        is_wrong = name and not is_topic_name(name)
         row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal

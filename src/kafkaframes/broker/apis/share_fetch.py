@@ -19,7 +19,7 @@ from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import AcquiredRun, ShareFetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
-from kafkaframes.storage.files.headers import BatchHeader, headers_of
+from kafkaframes.storage.files.headers import BatchHeader, parse_headers
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _acquire_row(
     """Acquire records that were read; return them with the batches that contain them."""
     assert read.data is not None
     body, records = request.body, read.data.records
-    headers = headers_of(records) if records else []
+    headers = parse_headers(records) if records else []
     fetch = ShareFetch(
         body.member_id or "",
         read.offset,

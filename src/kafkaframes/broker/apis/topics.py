@@ -17,7 +17,7 @@ from kafkaframes.broker.state.configs import topic_rows
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Replicas, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.primitives import NIL_UUID
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
 
 def _check_new_topic(request: _CreateTopics, broker: BrokerState, name: str, batch: _TopicCreations) -> None:
     try:
-        check_topic(name)
+        check_topic_name(name)
     except OptionError as error:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     if not is_allowed(request, broker.access, "TOPIC", name, "CREATE"):

@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.subscriptions import match_names
 from kafkaframes.coordination.transactions.coordinator import MARKERS_PER_STEP
 from kafkaframes.coordination.transactions.state import STATES_BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
-from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -370,7 +370,7 @@ def _describe_transaction(
         topic_partition.topic: is_allowed(request, broker.access, "TOPIC", topic_partition.topic)
         for topic_partition in transaction.partitions
     }
-    visible_partitions = by_topic(
+    visible_partitions = group_by_topic(
         topic_partition for topic_partition in sorted(transaction.partitions) if may_see[topic_partition.topic]
     )
     return types.TransactionState(

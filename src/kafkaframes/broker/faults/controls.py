@@ -30,7 +30,7 @@ from kafkaframes.protocol.spec.releases import Release, release, releases
 from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
-from kafkaframes.storage.files.names import TopicPartition, check_topic
+from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.partition.appending import check_client_batch
 from kafkaframes.storage.partition.fetch import LOG_END
 
@@ -282,7 +282,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
         raise OptionError(f"topic {name!r} is there already")
     if partitions < 1:
         raise OptionError(f"a topic has at least one partition, not {partitions}")
-    check_topic(name)
+    check_topic_name(name)
     checked_configs = check_topic_configs(state.settings, _texts(configs))
     state.create_topic(name, partitions, checked_configs)
 
@@ -383,7 +383,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
         target = partition_of(state, topic, partition)
         settings, end, epoch = target.log.settings, target.log.log_end_offset, target.leader_epoch
     else:
-        check_topic(topic)
+        check_topic_name(topic)
         if partition < 0:
             raise OptionError(f"partition {partition} is negative")
         settings, end, epoch = state.settings.log_settings({}), 0, 0

@@ -20,7 +20,7 @@ from kafkaframes.broker.faults.power_cut import UnflushedFiles
 from kafkaframes.broker.faults.rules import RuleHistory, RuleOccurrences, line_of_caller, show_call
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile
-from kafkaframes.storage.files.filesystem import FileSystemOver
+from kafkaframes.storage.files.filesystem import DelegatingFileSystem
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 DISK_OPERATIONS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
@@ -193,7 +193,7 @@ class FaultyFile:
         self._file.close()
 
 
-class FaultyDisk(FileSystemOver):
+class FaultyDisk(DelegatingFileSystem):
     """A disk that applies the rules before each changing operation. Reads are not affected."""
 
     inner: Disk

@@ -38,7 +38,7 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
 from kafkaframes.storage.files.directory import ServedDirectory
-from kafkaframes.storage.files.disk import Disk, online
+from kafkaframes.storage.files.disk import Disk, to_online_disk
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
 from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
@@ -94,7 +94,7 @@ def open_broker(
     served_logs, store = open_served(serve, replicas=replicas, options=storage)
     path = data_dir or MEMORY_DIRECTORY if served_logs is None else served_logs.path
     beneath = disk or _disk_of(data_dir, served_logs)
-    there = online(beneath if disk_faults is None else disk_faults.over(beneath))
+    there = to_online_disk(beneath if disk_faults is None else disk_faults.over(beneath))
     problems: list[LogDirError] = []
     if served_logs is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)
@@ -205,7 +205,7 @@ def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
     problems = []
     for name, read in ((META_PROPERTIES, _cluster_id), (FILE_NAME, read_metadata)):
         try:
-            read(there := online(disk), path)
+            read(there := to_online_disk(disk), path)
         except LogDirError as problem:
             problems.append(problem)
             there.delete(join(path, name))  # in the in-memory overlay, not on disk
@@ -229,7 +229,7 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored_topics: dict[s
     deleting = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
         if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored_topics:
-            logs.take_away(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
+            logs.rename_for_deletion(key, unique_id=uuid4().hex, now_ms=state.clock.now_ms)
 
 
 def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
@@ -237,7 +237,7 @@ def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: 
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
         raise LogDirError(reason, file=logs.path)
-    if missing_partitions := [index for index in missing if logs.has_lost(TopicPartition(name, index))]:
+    if missing_partitions := [index for index in missing if logs.has_lost_records(TopicPartition(name, index))]:
         reason = f"topic {name} lacks partitions {missing_partitions}, which had records: their directories are gone"
         raise LogDirError(reason, file=logs.path)
 
@@ -269,7 +269,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         topic.partitions += [_adopt_log(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
         stored_count = stored_topic.partitions if stored_topic is not None and is_ours else 0
         for index in missing:
-            if state.is_read_only and (index >= stored_count or logs.has_lost(TopicPartition(name, index))):
+            if state.is_read_only and (index >= stored_count or logs.has_lost_records(TopicPartition(name, index))):
                 topic.partitions[index].leader_id, topic.partitions[index].is_offline = NO_NODE_ID, True
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic

@@ -75,7 +75,7 @@ def cleaning_range_of(broker: BrokerState, partition: Partition) -> CleaningRang
         partition=directory.Partition(key, log.directory, segments=tuple(map(_as_listed, log.segments))),
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        aborted=tuple(transaction for one in log.segments for transaction in one.txn_index.aborted),
+        aborted=tuple(transaction for one in log.segments for transaction in one.txn_index.aborted_transactions),
         producers=tuple(log.producers.entries()),
         now_ms=now_ms,
         delete_retention_ms=int(text["delete.retention.ms"]),

@@ -11,7 +11,7 @@ from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange, cleaning_
 from kafkaframes.broker.state.elections import elect_preferred_leaders
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
-from kafkaframes.storage.files.descriptors import count_reserved_descriptors, free_descriptors
+from kafkaframes.storage.files.descriptors import count_free_descriptors, count_reserved_descriptors
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition.segment_replacement import remove_cleaned
 
@@ -91,7 +91,7 @@ class LogCleaner:
             if outcome:  # empty if the log is uncleanable, or the compaction was cancelled
                 self._install_segments(cleaning_range, outcome[0])
             else:
-                self.broker.logs.disk.back_online(lambda: remove_cleaned(cleaning_range.log))
+                self.broker.logs.disk.bring_online(lambda: remove_cleaned(cleaning_range.log))
             self._clean_next(done_partitions)
 
         if self.run_work is None or self.broker.clock.is_frozen:
@@ -106,7 +106,7 @@ class LogCleaner:
             for bases in groups.values():
                 if not log.replace_segments([cleaning_range.segments[base] for base in bases], now_ms=now_ms):
                     return
-            self.broker.logs.note_cleaned(cleaning_range.key, cleaning_range.end)
+            self.broker.logs.checkpoint_cleaned_offset(cleaning_range.key, cleaning_range.end)
         except KafkaframesError as error:
             self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
@@ -164,7 +164,7 @@ class Maintenance:
             return
         starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
         try:
-            if free_descriptors() > 2 * count_reserved_descriptors():
+            if count_free_descriptors() > 2 * count_reserved_descriptors():
                 broker.logs.disk.grow_pool()
             broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
             if broker.is_unsaved and not broker.logs.is_offline:

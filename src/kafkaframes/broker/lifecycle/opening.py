@@ -58,11 +58,13 @@ def serve_paths(
     plain = plain_path(paths[0]).rstrip("/")
     if len(paths) == len(directories) == 1 and directories[0].path == plain and not _is_of_store(directories[0]):
         return ServedDirectory(plain, filesystem_for(plain, options=storage))
-    from kafkaframes.storage.copies.served_tree import show_as_one
+    from kafkaframes.storage.copies.served_tree import present_as_one_directory
 
     plain_paths = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)
-    return show_as_one(directories, plain_paths, merge=replicas == MERGE, options=storage, root_files=root_files)
+    return present_as_one_directory(
+        directories, plain_paths, merge=replicas == MERGE, options=storage, root_files=root_files
+    )
 
 
 def open_served(

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from kafkaframes.storage.files.descriptors import (
     TOO_MANY_FILES_ERRORS,
+    count_free_descriptors,
     count_reserved_descriptors,
     descriptor_limit,
-    free_descriptors,
 )
 
 BACKLOG: Final = 1024
@@ -54,7 +54,7 @@ class DescriptorBudget:
 
     def _count_acceptable(self) -> int:
         """Return half of the free descriptors above the reserve, rounded up. The other half is for files."""
-        while (free_count := free_descriptors() - count_reserved_descriptors()) < 1:
+        while (free_count := count_free_descriptors() - count_reserved_descriptors()) < 1:
             if not self._release_files():
                 return 0
         return (free_count + 1) // 2

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 from kafkaframes.broker.state.state import FSYNC, BrokerState
 from kafkaframes.errors import StorageError
-from kafkaframes.storage.files.descriptors import free_descriptors
-from kafkaframes.storage.partition import Flush, PartitionLog
-from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.storage.files.descriptors import count_free_descriptors
+from kafkaframes.storage.partition import PartitionLog, PendingFlush
+from kafkaframes.storage.partition.segment import FileRange
 from kafkaframes.wire.primitives import Part
 
 CAN_SEND_FILES = hasattr(os, "sendfile")
@@ -55,7 +55,7 @@ class Outbox:
     @property
     def held_bytes(self) -> int:
         """The part of ``unsent_bytes`` that is in memory."""
-        return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, Stretch))
+        return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, FileRange))
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send buffers after all earlier ones."""
@@ -81,7 +81,7 @@ class Outbox:
     def drop(self) -> None:
         """Discard the queue, because the connection is closed."""
         for part in self._queue:
-            if isinstance(part, Stretch):
+            if isinstance(part, FileRange):
                 part.close()
         self._queue.clear()
 
@@ -89,7 +89,7 @@ class Outbox:
         queue = self._queue
         while queue and not self.is_choked and not self._transport.is_closing():
             part = queue[0]
-            if isinstance(part, Stretch):
+            if isinstance(part, FileRange):
                 self._send_stretch(part)
             elif len(part) >= _MIN_UNJOINED_BYTES:
                 queue.popleft()
@@ -114,7 +114,7 @@ class Outbox:
             size += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _send_stretch(self, stretch: Stretch) -> None:
+    def _send_stretch(self, stretch: FileRange) -> None:
         """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
         try:
             sent_bytes = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
@@ -130,7 +130,7 @@ class Outbox:
             self._queue.popleft()
             stretch.close()
 
-    def _flush_transport(self, stretch: Stretch) -> None:
+    def _flush_transport(self, stretch: FileRange) -> None:
         try:
             chunk = stretch.read(_FLUSH_THRESHOLD_BYTES)
         except OSError:
@@ -183,7 +183,7 @@ class GroupCommit:
         size = _count_parallel_flushes()
         try:
             for start in range(0, len(logs), size):
-                started_flushes: list[tuple[PartitionLog, Flush]] = []
+                started_flushes: list[tuple[PartitionLog, PendingFlush]] = []
                 try:
                     for log in logs[start : start + size]:
                         started_flushes.append((log, log.begin_flush()))
@@ -196,7 +196,7 @@ class GroupCommit:
                     log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
         except StorageError as error:
             self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
-            if self._broker.logs.disk.back_online():  # a file could not be opened: its records are flushed later
+            if self._broker.logs.disk.bring_online():  # a file could not be opened: its records are flushed later
                 self._broker.unflushed |= {partition for partition in partitions if not partition.is_offline}
             return False
         return True
@@ -209,10 +209,10 @@ class GroupCommit:
 
 def _count_parallel_flushes() -> int:
     """Return how many partitions to flush concurrently: each needs one or two file descriptors."""
-    return max(min(free_descriptors() // 4, _MAX_CONNECTIONS_PER_FLUSH), 1)
+    return max(min(count_free_descriptors() // 4, _MAX_CONNECTIONS_PER_FLUSH), 1)
 
 
-def _run(flushes: list[Flush]) -> None:
+def _run(flushes: list[PendingFlush]) -> None:
     try:
         for flush in flushes:
             flush.run()

@@ -39,7 +39,7 @@ from kafkaframes.broker.state.configs import (
 )
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
-from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.files.names import is_topic_name
 
 _OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
 _CONTROLLER_RESOURCE_TYPES = frozenset({TOPIC, CLIENT_METRICS, GROUP})
@@ -145,7 +145,7 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
     topic = broker.topics.get(name)
     configs = make(dict(topic.configs if topic is not None else {}))
     _check_named("topics", name)
-    if not is_topic(name):
+    if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
     configs = check_topic_configs(broker.settings, configs)
     if topic is None:  # the settings come first (ControllerConfigurationValidator)

@@ -12,7 +12,7 @@ from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, NULL_
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.addresses import format_address
-from kafkaframes.storage.files.names import is_topic
+from kafkaframes.storage.files.names import is_topic_name
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
@@ -170,7 +170,7 @@ def check_config_access(request: Request, broker: BrokerState, kind: int, name: 
 
 
 def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
-    if not is_topic(name):
+    if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name", []
     topic = broker.topics.get(name)
     if topic is None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.storage.files.disk import OnlineDisk, keep_file
+from kafkaframes.storage.files.disk import OnlineDisk, rewrite_file
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic_name
 from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
 MAX_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
@@ -87,7 +87,7 @@ def _topic_id(value: Any, path: str) -> None:
 
 def _topic_name(value: str, path: str) -> None:
     try:
-        check_topic(value)
+        check_topic_name(value)
     except OptionError:
         raise _form_error(path, "the name of a topic", value) from None
 
@@ -246,7 +246,7 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
             del topic["replicas"]
     values = vars_of(metadata) | {"topics": topics}
     raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # indentation would take ten times as long
-    keep_file(disk, join(directory, FILE_NAME), raw, is_private=True)
+    rewrite_file(disk, join(directory, FILE_NAME), raw, is_private=True)
 
 
 def vars_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
-from kafkaframes.storage.partition.segment import Stretch
+from kafkaframes.storage.partition.segment import FileRange
 from kafkaframes.wire.primitives import NIL_UUID
 
 NO_EPOCH = -1
@@ -152,7 +152,7 @@ class PartitionRead(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: bytes | Stretch = b""
+    records: bytes | FileRange = b""
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: tuple[int, int] | None = None
     preferred_replica: int = -1
@@ -160,7 +160,7 @@ class PartitionRead(NamedTuple):
     @property
     def held_bytes(self) -> int:
         """The number of bytes of records in memory."""
-        return 0 if isinstance(self.records, Stretch) else len(self.records)
+        return 0 if isinstance(self.records, FileRange) else len(self.records)
 
 
 def isolation_of(isolation_level: int, replica_id: int = _CONSUMER_REPLICA_ID) -> str:
@@ -212,14 +212,14 @@ def _read(
             max_bytes=max(size, 0),
             isolation=limits.isolation,
             min_one_message=first and limits.whole_first,
-            stretch_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
+            min_range_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
         )
     except KafkaframesError as error:
         return PartitionRead(code_of(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
         return PartitionRead(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
-    records: bytes | Stretch = data.records if data.stretch is None else data.stretch
+    records: bytes | FileRange = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
     read = PartitionRead(

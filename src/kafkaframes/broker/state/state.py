@@ -273,7 +273,9 @@ class BrokerState:
             for number, partition in enumerate(partitions):
                 if number:
                     yield
-                self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
+                self.logs.rename_for_deletion(
+                    partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms
+                )
             self.logs.checkpoint_all()
             del self.metadata.entities[DELETING]  # saved with the next change: a topic of the same name has another id
         for topic in topics:

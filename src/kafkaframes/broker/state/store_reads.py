@@ -20,8 +20,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.requests.api import Answer, DeferredResponse
-from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
-from kafkaframes.storage.files.memory_disk import HasDescriptors
+from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileSystem, ReadAt
+from kafkaframes.storage.files.memory_disk import DescriptorFileSystem
 
 _MAX_THREADS: Final = 8  # concurrent reads of a store, each of another file
 
@@ -75,7 +75,7 @@ class _File:
                 self._lock.release()
 
 
-class StoreReads(FileSystemOver):
+class StoreReads(DelegatingFileSystem):
     """A file system that reads its files in threads during an attempt, and directly at other times."""
 
     def __init__(self, inner: FileSystem) -> None:
@@ -87,7 +87,7 @@ class StoreReads(FileSystemOver):
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file for reading, and return its file descriptor; None if the file is not local."""
-        return self.inner.open_descriptor(path) if isinstance(self.inner, HasDescriptors) else None
+        return self.inner.open_descriptor(path) if isinstance(self.inner, DescriptorFileSystem) else None
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:

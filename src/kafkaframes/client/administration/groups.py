@@ -11,7 +11,7 @@ from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
     TopicPartition,
-    by_topic,
+    group_by_topic,
     to_partition_mapping,
     to_partitions,
 )
@@ -282,7 +282,7 @@ class GroupMethods(AdminRequests):
         if partition_list is not None:
             topics = [
                 cls.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-                for name, numbers in by_topic(partition_list).items()
+                for name, numbers in group_by_topic(partition_list).items()
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
@@ -309,7 +309,7 @@ class GroupMethods(AdminRequests):
         """
         cls = self.settings.message_class("AlterShareGroupOffsetsRequest")
         starts = to_partition_mapping(offsets)
-        rows = by_topic(
+        rows = group_by_topic(
             starts,
             lambda entry: cls.AlterShareGroupOffsetsRequestPartition(
                 partition_index=entry.partition, start_offset=starts[entry]

@@ -13,7 +13,7 @@ from kafkaframes.client.metadata import (
     PartitionLike,
     PartitionMapping,
     TopicPartition,
-    by_topic,
+    group_by_topic,
     to_partition_mapping,
     to_partitions,
 )
@@ -113,7 +113,7 @@ class ReplicaMethods(AdminRequests):
         if partition_list is not None:
             topics = [
                 cls.TopicPartitions(topic=name, partitions=numbers)
-                for name, numbers in by_topic(partition_list).items()
+                for name, numbers in group_by_topic(partition_list).items()
             ]
         body = cls(election_type=number, topic_partitions=topics, timeout_ms=self.settings.request_timeout_ms)
         response = await self._send_to_controller(
@@ -169,7 +169,7 @@ class ReplicaMethods(AdminRequests):
 
         body.topics = [
             cls.ReassignableTopic(name=name, partitions=rows)
-            for name, rows in by_topic(replicas_by_partition, to_row).items()
+            for name, rows in group_by_topic(replicas_by_partition, to_row).items()
         ]
         response = await self._send_to_controller(
             body, "reassignments", lambda response: (row for topic in response.responses for row in topic.partitions)
@@ -201,7 +201,7 @@ class ReplicaMethods(AdminRequests):
         if partitions is not None:
             body.topics = [
                 cls.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in by_topic(to_partitions(partitions)).items()
+                for name, numbers in group_by_topic(to_partitions(partitions)).items()
             ]
         response = await self._send_to_controller(body, "reassignments")
         return {
@@ -281,7 +281,7 @@ class ReplicaMethods(AdminRequests):
                 ]
                 topics = [
                     cls.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                    for name, numbers in by_topic(partitions).items()
+                    for name, numbers in group_by_topic(partitions).items()
                 ]
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
             response = await self._cluster.request(broker, body)

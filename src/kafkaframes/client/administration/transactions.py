@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.administration.base import AdminRequests, error_of_row
 from kafkaframes.client.administration.item_requests import BrokerLookup, CoordinatorLookup, LeaderLookup
 from kafkaframes.client.cluster import TRANSACTION
-from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, by_topic, to_partition, to_partitions
+from kafkaframes.client.metadata import Node, PartitionLike, TopicPartition, group_by_topic, to_partition, to_partitions
 from kafkaframes.client.response_rows import ItemError, iterate_partition_rows, require_success
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, OptionError
 
@@ -192,7 +192,8 @@ class TransactionMethods(AdminRequests):
             broker: Node, entries: list[TopicPartition]
         ) -> dict[TopicPartition, list[ProducerState] | BrokerError]:
             topics = [
-                cls.TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(entries).items()
+                cls.TopicRequest(name=name, partition_indexes=numbers)
+                for name, numbers in group_by_topic(entries).items()
             ]
             response = await self._cluster.request(broker, cls(topics=topics))
             return {

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.storage.files.names import check_topic_name
 
 CountOf = Callable[[str], int | None]  # topic name -> number of partitions; None if the topic does not exist
 _MAX_LISTED_TOPICS = 3  # largest number of missing topics in a status text
@@ -152,7 +152,7 @@ def check_topology(topology: Topology) -> None:
 
 def _is_topic_name(name: str) -> bool:
     try:
-        check_topic(name)
+        check_topic_name(name)
     except OptionError:
         return False
     return True

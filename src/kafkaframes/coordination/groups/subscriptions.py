@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
-from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ def has_user_data(data: bytes) -> bool:
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
     """Write an assignment for a consumer with this ``version`` of the subscription."""
     assignment_class: Any = message("ConsumerProtocolAssignment")
-    topics = by_topic(sorted(partitions))
+    topics = group_by_topic(sorted(partitions))
     rows = [assignment_class.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
     data: bytes = assignment_class(assigned_partitions=rows, user_data=None).encode(version)
     return version.to_bytes(_VERSION_SIZE, "big") + data

@@ -15,7 +15,7 @@ from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
-from kafkaframes.storage.files.names import TopicPartition, by_topic
+from kafkaframes.storage.files.names import TopicPartition, group_by_topic
 from kafkaframes.wire.integers import MAX_INT32
 
 NONE: Final = -1
@@ -189,7 +189,7 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
     value_class: Any = message("TransactionLogValue")
-    topics = by_topic(sorted(transaction.partitions))
+    topics = group_by_topic(sorted(transaction.partitions))
     partitions = [value_class.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in topics.items()]
     value = value_class(
         producer_id=transaction.producer_id,

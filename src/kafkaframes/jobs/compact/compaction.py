@@ -37,7 +37,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.ranges import check_partitions
 from kafkaframes.scan.selection import Selection
-from kafkaframes.storage.cleaner.filter import Tally
+from kafkaframes.storage.cleaner.filter import RoundStatistics
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan
 from kafkaframes.storage.cleaner.round import clean_partition, copy_unchanged_files, preview_partition
@@ -132,7 +132,7 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, includes_data=True, file=task.path):
             positions = window.batches.column("position")
-            for records_of_file in decode_steps(as_array(window.data), window.in_data()):
+            for records_of_file in decode_steps(as_array(window.data), window.batches_in_data()):
                 records += [(task.path, offset) for offset in _offsets_of(records_of_file, task.key)]
                 bad = find_damaged_batches(records_of_file)
                 unread += [
@@ -252,7 +252,7 @@ def _compact_one(task: CompactionTask) -> TaskAttempt[CompactedPartition]:
         return TaskAttempt(str(directory), _describe_partition(task, plan, tally))
 
 
-def _describe_partition(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
+def _describe_partition(task: CompactionTask, plan: RoundPlan, tally: RoundStatistics | None) -> CompactedPartition:
     partition = CompactedPartition(
         str(task.partition.topic_partition),
         plan.first_dirty_offset,
@@ -316,7 +316,7 @@ def compact(
         report.partitions = _compact_all(tasks, run=run, work_split=work_split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
-    atomic.refuse_inside(target, paths)
+    atomic.reject_nested_destination(target, paths)
     compact_all = partial(_compact_all, run=run, work_split=work_split)
     return run_once(
         report, lambda directory: _compact_into(log, selected_partitions, directory, settings, report, compact_all)

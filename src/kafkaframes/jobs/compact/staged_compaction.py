@@ -38,8 +38,8 @@ from kafkaframes.jobs.compact.stages import (
     run_stage,
 )
 from kafkaframes.jobs.job import Runner
-from kafkaframes.storage.cleaner.exchange import RUN_ENTRIES, Secret, buckets_for
-from kafkaframes.storage.cleaner.filter import Tally
+from kafkaframes.storage.cleaner.exchange import MAX_RUN_ENTRIES, Secret, choose_bucket_count
+from kafkaframes.storage.cleaner.filter import RoundStatistics
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.round import SourceSegment, sources_of
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
@@ -75,7 +75,7 @@ class Split:
     above_bytes: int = 64 << 20
     workers: int = 1
     chunk_bytes: int = 192 << 20
-    run_entries: int = RUN_ENTRIES
+    run_entries: int = MAX_RUN_ENTRIES
     judge_entries: int = 8 << 20
     here_bytes: int = 64 << 20
     map_bytes: int = 512 << 20
@@ -133,7 +133,7 @@ class StagedRound:
     plan: RoundPlan
     rises: bool = True
     fits: bool = True
-    tally: Tally = field(default_factory=Tally)
+    tally: RoundStatistics = field(default_factory=RoundStatistics)
     _chunks: list[Chunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
@@ -155,7 +155,7 @@ class StagedRound:
 
     @property
     def _buckets(self) -> int:
-        return buckets_for(self.job.partition.size_bytes)
+        return choose_bucket_count(self.job.partition.size_bytes)
 
     @property
     def _aborted(self) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
-from kafkaframes.storage.cleaner.filter import Filter, Tally
+from kafkaframes.storage.cleaner.filter import BatchFilter, RoundStatistics
 from kafkaframes.storage.cleaner.latest import mask_counted_records
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, plan_round
 from kafkaframes.storage.cleaner.round import (
@@ -96,7 +96,7 @@ class Chunk:
         """Decode the chunk window by window."""
         memory = Recycler()
         for index, source in enumerate(self.sources):
-            for window in source.windows(self.filesystem, memory):
+            for window in source.read_windows(self.filesystem, memory):
                 yield index, source, window
 
 
@@ -203,7 +203,7 @@ class FollowTask:
     def execute(self) -> list[CleanedTransactions]:
         """Return the state of transactions at the start of each chunk."""
         transactions, states = CleanedTransactions(), []
-        transactions.add(self.aborted_transactions or ())
+        transactions.add_aborted_transactions(self.aborted_transactions or ())
         for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
             states.append(transactions.snapshot(chunk.end_offset))
             facts = np.load(chunk.path("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
@@ -213,7 +213,7 @@ class FollowTask:
 
     def _through(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
         if self.aborted_transactions is None:
-            transactions.add(source.aborted_transactions)
+            transactions.add_aborted_transactions(source.aborted_transactions)
         elif not source.is_dirty:
             return
         for *values, _, kind in facts.T.tolist():
@@ -336,7 +336,7 @@ class Rewritten:
     """The result of the second pass over a chunk. ``overflows``: whether a new segment has too many offsets."""
 
     parts: list[OutputPart] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+    tally: RoundStatistics = field(default_factory=RoundStatistics)
     overflows: bool = False
 
 
@@ -375,7 +375,7 @@ class RewriteTask(_ChunkTask):
         result.tally = filter_.tally
         return result
 
-    def _filter(self) -> Filter:
+    def _filter(self) -> BatchFilter:
         chunk = self.chunk
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
         latest = VerdictReader(
@@ -386,7 +386,7 @@ class RewriteTask(_ChunkTask):
             verdicts,
             buckets=self.buckets,
         )
-        return Filter(self.producers, self.settings, latest, self.transactions, end_offset=self.end_offset)
+        return BatchFilter(self.producers, self.settings, latest, self.transactions, end_offset=self.end_offset)
 
     def _write(self, result: Rewritten, base: int, chunks: Iterator[bytes | memoryview]) -> None:
         path = self.chunk.path(f"part-{base:020}")

@@ -44,7 +44,7 @@ from kafkaframes.storage.log.discover import discover, select_partitions
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import find_hidden_records, rebuild_txn_indexes, transactions_of
+from kafkaframes.storage.log.transactions import find_hidden_records, read_transactions, rebuild_txn_indexes
 
 Source = str | Sequence[str]
 _REPLACED_SUFFIXES = ("log", "index", "timeindex", "txnindex")
@@ -98,7 +98,7 @@ def convert(
         OptionError: ``destination`` is inside ``source``, or the selection does not exist in it.
     """
     target, paths = Path(destination), paths_of(source)
-    atomic.refuse_inside(target, paths)
+    atomic.reject_nested_destination(target, paths)
     log = one_log(source, storage=storage)
     report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
     selected_log = select_from_log(log, settings)
@@ -134,7 +134,7 @@ def rewrite_into(
         target = log.target(directory, partition)
         with atomic.name_path_in_errors(target):
             target.mkdir(exist_ok=True)
-        transactions = transactions_of(filesystem, partition)
+        transactions = read_transactions(filesystem, partition)
         findings = (*swap_findings(partition), *(transactions.findings if keeps_transactions else ()))
         entry = ConvertedPartition(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
@@ -196,8 +196,8 @@ def _finish_range(
                 limited_offsets = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
                 limited_offsets[source.topic_partition] = min(max(values[source.topic_partition], start), end)
                 _replace_file(path, write_offset_checkpoint(limited_offsets))
-    state = transactions_of(target_directory.filesystem, partition)
-    if state.open.items() - transactions_of(log.filesystem, source).open.items():
+    state = read_transactions(target_directory.filesystem, partition)
+    if state.open.items() - read_transactions(log.filesystem, source).open.items():
         hidden_records = find_hidden_records(target_directory.filesystem, partition, state)
         entry.notes.append(f"the range ends inside a transaction: {hidden_records}")
 
@@ -327,9 +327,9 @@ def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
 
 def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
     # imported here, because most jobs have a single directory and each worker imports this module
-    from kafkaframes.storage.copies.one_log import whole_log
+    from kafkaframes.storage.copies.one_log import open_whole_log
 
-    return whole_log(result, options=storage, join=True)
+    return open_whole_log(result, options=storage, join=True)
 
 
 def _kind(directory: LogDirectory, path: str) -> str:
@@ -425,7 +425,7 @@ def _check_disks(old: Path, backup_path: Path) -> None:
         raise LogDirError(NO_SUCH_PATH, file=str(old))
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
-    atomic.refuse_inside(backup_path, [str(old)])
+    atomic.reject_nested_destination(backup_path, [str(old)])
     parent_path = next(parent for parent in backup_path.parents if parent.exists())
     if parent_path.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
         raise OptionError(

@@ -52,7 +52,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
 from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
@@ -184,10 +184,10 @@ class _Rewrite:
         if self._losses.control_records:
             report.left_out[CONTROL_RECORDS] += self._losses.control_records
 
-    def _window(self, window: Window) -> None:
+    def _window(self, window: SegmentWindow) -> None:
         if not len(window.batches):
             return
-        data, batches = as_array(window.data), window.in_data()
+        data, batches = as_array(window.data), window.batches_in_data()
         self._report.batches_read += len(batches)
         for part, part_batches, start in self._parts_in_range(data, batches, window.start):
             for content in decode.decode_steps(part, part_batches, allocate=self._allocate):

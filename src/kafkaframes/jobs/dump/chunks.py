@@ -29,7 +29,7 @@ from kafkaframes.records import decode, scan
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split_path
-from kafkaframes.storage.files.names import DirectoryName, printable
+from kafkaframes.storage.files.names import DirectoryName, escape_unprintable
 
 MAX_LINES = 1 << 18  # records to render at once
 CHUNK_BYTES = 1 << 20  # the lines of a chunk fit into the CPU caches: 4 MiB were slower by a third
@@ -55,9 +55,9 @@ class Origin:
         directory = split_path(above)[1]
         name = DirectoryName.parse(directory)
         if name is None:
-            return cls(None, None, printable(directory), printable(segment))
+            return cls(None, None, escape_unprintable(directory), escape_unprintable(segment))
         topic, partition = name.topic_partition.topic, name.topic_partition.partition
-        return cls(topic, partition, printable(directory), printable(segment))
+        return cls(topic, partition, escape_unprintable(directory), escape_unprintable(segment))
 
 
 def split_for_lines(chunk: Decoded, most_records: int = MAX_LINES) -> Iterator[tuple[Decoded, bool]]:

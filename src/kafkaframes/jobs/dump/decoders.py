@@ -195,14 +195,14 @@ def _coordinator(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
 
 
 def _as_json(record: Any) -> Texts:
-    from kafkaframes.storage.log.internal_topics import open_members
+    from kafkaframes.storage.log.internal_topics import decode_members
 
     lowest = record.key.spec.valid_versions.lowest
     key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
     if record.value is None:
         return key_text, DELETED_VALUE_TEXT
     data = record.value.to_json(record.value_version, unknown_tags=False)
-    open_members(data, unknown_tags=False)
+    decode_members(data, unknown_tags=False)
     return key_text, _json({"version": str(record.value_version), "data": data})
 
 
@@ -329,11 +329,11 @@ def _snake(name: str) -> str:
 def control_json(kind: str, value: bytes | None) -> str | None:
     """Return a KRaft control record in Kafka's text; None for other types and for unreadable records."""
 
-    from kafkaframes.storage.log.internal_topics import open_control_value
+    from kafkaframes.storage.log.internal_topics import decode_control_value
 
     if kind not in _MARKER_LABELS or value is None:
         return None
-    control_record = open_control_value(kind, value, unknown_tags=False)
+    control_record = decode_control_value(kind, value, unknown_tags=False)
     return None if control_record.value is None else f"{_MARKER_LABELS[kind]} {control_record.value}"
 
 

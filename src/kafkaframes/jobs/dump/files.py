@@ -20,7 +20,7 @@ from kafkaframes.storage.log.discover import (
     expand_pattern,
     filesystem_for,
     is_selected,
-    object_view,
+    to_view_path,
 )
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
@@ -137,7 +137,7 @@ def _under(
 
 def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
     """Return a file that was passed itself. For an object of a tiered segment, return the segment."""
-    view = object_view(path, options=options)
+    view = to_view_path(path, options=options)
     if view == path:
         return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
     tiered_source = filesystem_for(view, options=options)

@@ -17,8 +17,8 @@ from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.records import scan
 from kafkaframes.scan.ranges import NO_END
 from kafkaframes.scan.rows import find_offset_at_time
-from kafkaframes.storage.copies.decisions import Decision, by_severity
-from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
+from kafkaframes.storage.copies.decisions import Decision, sort_by_severity
+from kafkaframes.storage.copies.one_log import check_same_log, merge_copies, select_copies
 from kafkaframes.storage.copies.reading import group_by_partition
 from kafkaframes.storage.files.filesystem import plain_path, split_path
 from kafkaframes.storage.files.findings import Severity
@@ -164,7 +164,9 @@ def merge_files(
     looked_into = [path for path in paths if FileName.parse(split_path(plain_path(path))[1]) is None]
     try:
         files_by_partition = (
-            group_by_partition(copies_of(discover(looked_into, options=options), plain_paths)) if looked_into else {}
+            group_by_partition(select_copies(discover(looked_into, options=options), plain_paths))
+            if looked_into
+            else {}
         )
     except LogDirError:  # a dump also accepts files that are not a log: an index without its segment, any name
         files_by_partition = {}
@@ -191,7 +193,7 @@ def merge_files(
             for part in merged_log.spans
         ]
         parts_by_path |= {segment.path: parts for one in copies for segment in one.partition.segments}
-    warnings = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
+    warnings = [one for one in sort_by_severity(decisions) if one.severity > Severity.NOTE]
     return _replace_files(files, parts_by_path, plain_paths), [*messages, *map(str, warnings)]
 
 

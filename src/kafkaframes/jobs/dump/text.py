@@ -25,7 +25,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_MARKER_TYPES, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
-from kafkaframes.storage.files.names import FileName, printable
+from kafkaframes.storage.files.names import FileName, escape_unprintable
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.wire.integers import MAX_INT32
@@ -204,7 +204,7 @@ class TextDump:
 def dump_text(path: str | DumpFile, options: TextOptions, *, shown_path: str | None = None) -> TextDump:
     """Return the text of one file. ``shown_path`` is the file's name in the text, by default its path."""
     file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
-    return TextDump(file, options, Findings(printable(shown_path or file.path)))
+    return TextDump(file, options, Findings(escape_unprintable(shown_path or file.path)))
 
 
 def _file(filesystem: FileSystem, path: str) -> DumpFile:
@@ -235,12 +235,12 @@ def _records(dump: TextDump) -> Iterator[bytes]:
     if reader.fault is not None:
         findings.faults.append(reader.fault)
     elif reader.bytes_read < reader.file.size_bytes and options.max_bytes is None:
-        name = printable(split_path(dump.file.path)[1])
+        name = escape_unprintable(split_path(dump.file.path)[1])
         yield f"Found {reader.file.size_bytes - reader.bytes_read} invalid bytes at the end of {name}\n".encode()
 
 
 def _start_lines(dump: TextDump) -> Iterator[str]:
-    file_name = printable(split_path(dump.file.path)[1])
+    file_name = escape_unprintable(split_path(dump.file.path)[1])
     name = FileName.parse(file_name)
     if file_name == "bootstrap.checkpoint":
         yield "KRaft bootstrap snapshot"

@@ -13,7 +13,7 @@ from kafkaframes.jobs.export.run import Outcome, export, export_single
 from kafkaframes.jobs.export.task import ExportTask, Settings
 from kafkaframes.jobs.job import JobResult, Runner, run_here
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
 
@@ -74,7 +74,7 @@ def plan_log_export(
             exist, or is lost.
     """
     target = local_target(settings.to)
-    refuse_inside(Path(target), read.paths)
+    reject_nested_destination(Path(target), read.paths)
     plan = plan_export(read)
     return FileExport(
         plan.tasks,

@@ -36,11 +36,11 @@ from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, ScanEnd
 from kafkaframes.scan.fingerprints import Fingerprint, collector
-from kafkaframes.storage.copies.reading import AlternateRange, Healer
+from kafkaframes.storage.copies.reading import AlternateRange, BatchHealer
 from kafkaframes.storage.files.filesystem import split_path
-from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.names import escape_unprintable
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
+from kafkaframes.storage.log.open_segment import DamagedRange, OpenSegment, open_planned_segment
 from kafkaframes.storage.log.transactions import TransactionState
 
 
@@ -111,7 +111,7 @@ class ExportTask:
             LogDirError: the segment cannot be read.
             CorruptRecordError: the segment is damaged, and ``on_damage`` is "fail".
         """
-        with open_planned(self.path, self.size_bytes, options=settings.storage) as segment:
+        with open_planned_segment(self.path, self.size_bytes, options=settings.storage) as segment:
             _copy(segment, result, settings, write, look, memory)
 
 
@@ -358,7 +358,7 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) ->
 def _metadata(tasks: FileTasks) -> dict[str, str]:
     """Return the metadata of a file, for formats that can store it."""
     first = tasks[0]
-    paths = [printable(task.path) for task in tasks]
+    paths = [escape_unprintable(task.path) for task in tasks]
     facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
     return facts if len(tasks) == 1 else facts | {"segments": json.dumps(paths)}
 
@@ -391,11 +391,13 @@ def _copy(
 ) -> None:
     task = result.task
     alternates = [AlternateRange(*one) for one in task.alternates]
-    healer = Healer(task.path, alternates, settings.storage) if alternates else None
+    healer = BatchHealer(task.path, alternates, settings.storage) if alternates else None
     options = _read_options(task, settings)._replace(unwanted=_unwanted_batches(result, look), heal=healer)
     end: ScanEnd | None = None
-    gaps: list[Gap] = []
-    for run in segment.runs(start=task.start, end=task.size_bytes, on_damage=settings.on_damage, on_gap=gaps.append):
+    gaps: list[DamagedRange] = []
+    for run in segment.read_runs(
+        start=task.start, end=task.size_bytes, on_damage=settings.on_damage, on_gap=gaps.append
+    ):
         reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
             write(result.tally.take(batch, settings.keep))
@@ -434,7 +436,7 @@ def _unwanted_batches(result: SegmentResult, look: Look | None) -> Callable[[Bat
     return mask_batches
 
 
-def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[Gap]) -> None:
+def _count_unread(result: SegmentResult, end: ScanEnd | None, gaps: list[DamagedRange]) -> None:
     """Count the bytes outside the batches that were read: damaged chunks, and data after the last batch."""
     size_bytes = result.task.size_bytes
     for gap in gaps:

@@ -18,11 +18,11 @@ from kafkaframes.client.metadata import partitions_with_leader
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import metadata_of
-from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.log.discover import check_topics, discover, is_selected
 from kafkaframes.storage.log.notes import HiddenRecords, LogNotes
-from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
+from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, read_transactions
 from kafkaframes.wire.integers import MAX_INT32
 
 _UNLIMITED_MS: Final = str(2**63 - 1)
@@ -103,10 +103,10 @@ def transactions_of_directory(
         LogDirError: the directory cannot be read, or copies contradict each other.
     """
     states, findings, hidden_records = dict[TopicPartition, TransactionState](), list[Finding](), list[HiddenRecords]()
-    for directory in one_log_of(discover(path), check=False).directories:
+    for directory in open_one_log(discover(path), check=False).directories:
         for partition in directory.partitions:
             if partition.is_live and partition.topic in topics:
-                state = transactions_of(directory.filesystem, partition)
+                state = read_transactions(directory.filesystem, partition)
                 states[TopicPartition(partition.topic, partition.partition)] = state
                 findings += state.findings
                 records = find_hidden_records(directory.filesystem, partition, state)

@@ -52,7 +52,7 @@ from kafkaframes.jobs.mirror.settings import (
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
-from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.files.atomic import reject_nested_destination
 from kafkaframes.wire.primitives import NIL_UUID
 
 _FETCH_BYTES: Final = 4 << 20  # fetch size of a partition; a single batch may be larger
@@ -86,7 +86,7 @@ async def mirror(
     if is_directory(source):
         target_directory = target if is_directory(target) else None
         for directory in filter(None, (target_directory, settings.state_dir)):
-            refuse_inside(Path(directory), [source])
+            reject_nested_destination(Path(directory), [source])
     async with AsyncExitStack() as stack:
         report = MirrorReport(source, target, is_dry_run=settings.dry_run)
         job = _MirrorRun(source, target, settings, report, stop or asyncio.Event(), say or (lambda _: None))

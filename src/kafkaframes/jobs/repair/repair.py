@@ -26,11 +26,11 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, split_path
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.draft import KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
-from kafkaframes.storage.recovery.recover import RecoverySettings, Slice, apply_actions, compute_files, write_files
+from kafkaframes.storage.recovery.recover import FileSlice, RecoverySettings, apply_actions, compute_files, write_files
 from kafkaframes.wire.integers import MAX_INT32
 
 _DERIVED_SUFFIXES = ("index", "timeindex", "txnindex", "snapshot")
@@ -189,10 +189,10 @@ def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int)
     )
 
 
-def _count_windows(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
+def _count_windows(windows: Iterable[SegmentWindow], counts: list[int]) -> Iterator[SegmentWindow]:
     """Yield the windows unchanged, and append the number of records in each to ``counts``."""
     for window in windows:
-        counts.append(count_records(as_array(window.data), window.in_data()))
+        counts.append(count_records(as_array(window.data), window.batches_in_data()))
         yield window
 
 
@@ -252,12 +252,12 @@ def _write_files(task: WriteTask) -> None:
     _derive(repair, task.settings, path)
 
 
-def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
+def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | FileSlice]]:
     """Yield the valid parts of segments, and the small files except those that are derived from segments."""
     segments = {segment.name: segment for segment in repair.segments}
     for name, content in apply_actions(filesystem, repair.plan).items():
         file_name, segment = FileName.parse(name), segments.get(name)
-        if segment is not None and not segment.is_whole and isinstance(content, Slice):
+        if segment is not None and not segment.is_whole and isinstance(content, FileSlice):
             yield name, replace(content, ranges=segment.ranges) if segment.ranges else b""
         elif file_name is None or file_name.temporary or file_name.kind not in _DERIVED_SUFFIXES:
             yield name, content
@@ -358,7 +358,7 @@ def _repair_directory(
     source: str, destination: Path | None, settings: RecoverySettings, as_kafka: bool, run: Runner
 ) -> RepairReport:
     if destination is not None:
-        atomic.refuse_inside(destination, [source])
+        atomic.reject_nested_destination(destination, [source])
     directory = _only(source)
     settings_json = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
     report = RepairReport(

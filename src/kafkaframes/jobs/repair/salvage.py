@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_crcs, scan
-from kafkaframes.storage.files.scan import Window
+from kafkaframes.storage.files.scan import SegmentWindow
 
 _MAGIC_POSITION = 16
 _MIN_BATCH_BYTES = {
@@ -66,7 +66,7 @@ class Salvage:
         return tuple(ranges)
 
 
-def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, size_bytes: int) -> bool:
+def is_sound(windows: Iterable[SegmentWindow], *, base_offset: int, end_offset: int, size_bytes: int) -> bool:
     """Return whether a segment has only valid batches with increasing offsets.
 
     Args:
@@ -78,7 +78,7 @@ def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, si
     for window in windows:
         batches = window.batches
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        is_good = are_good(as_array(window.data), window.in_data(), base_offset, end_offset).all()
+        is_good = are_good(as_array(window.data), window.batches_in_data(), base_offset, end_offset).all()
         if not is_good or (first < np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]).any():
             return False
         next_offset = int(last[-1]) + 1 if len(last) else next_offset

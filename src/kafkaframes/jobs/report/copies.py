@@ -11,10 +11,10 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision
-from kafkaframes.storage.copies.one_log import copies_of, merge_copies
+from kafkaframes.storage.copies.one_log import merge_copies, select_copies
 from kafkaframes.storage.copies.reading import CopySource, group_by_partition
 from kafkaframes.storage.copies.spans import MergedLog
-from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity
@@ -105,7 +105,7 @@ def join_copies(
     ``topics`` are the paths that the caller passed.
     """
     result: list[MeasuredLog] = []
-    for _, copies in sorted(group_by_partition(copies_of(directories, topics)).items()):
+    for _, copies in sorted(group_by_partition(select_copies(directories, topics)).items()):
         for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
             for same_topic, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
                 result.append(_join_group(tuple(same_topic), options, topic_apart or cluster_apart))
@@ -135,7 +135,7 @@ def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apar
     single_log = MeasuredLog(result, first.partition, first.filesystem, apart=apart)
     if len(result) == 1:
         return single_log
-    view = View(options)
+    view = MergedViewBuilder(options)
     try:
         merged_log = merge_copies(result, check=True, scan=True)
         partition = view.add_merged(merged_log, result)

@@ -29,7 +29,7 @@ from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import Batches, Chunk, Ints, as_array, split_chunk
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.scan import Window
+from kafkaframes.storage.files.scan import SegmentWindow
 
 _PART_BYTES = 2 << 20  # size of the batches that are decompressed at once, which fit into the CPU caches
 TRANSACTION_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
@@ -192,12 +192,12 @@ class _Watcher:
         self._segment = SegmentMeasure()
         self._transactional: list[Ints] = []
 
-    def see(self, window: Window) -> None:
+    def see(self, window: SegmentWindow) -> None:
         """Measure the batches of a window."""
         batches = window.batches
         is_chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
-        whole = Chunk(window.start, as_array(window.data), window.in_data())
+        whole = Chunk(window.start, as_array(window.data), window.batches_in_data())
         for chunk in split_chunk(whole, self._ratio, _PART_BYTES):
             self._measure(chunk)
 

@@ -25,7 +25,7 @@ from kafkaframes.records.scan import FILE, Ints
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.log.internal_topics import open_record
+from kafkaframes.storage.log.internal_topics import decode_record
 from kafkaframes.storage.log.open_segment import StoredSegment
 
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -76,7 +76,7 @@ def transactional_ids(partitions: Iterable[tuple[FileSystem, Partition]]) -> dic
 def _open_record(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return key and value of a record as JSON objects, which are empty for an unreadable record."""
     try:
-        record = open_record(topic, key, value)
+        record = decode_record(topic, key, value)
     except KafkaframesError:
         return {}, {}
     key_form, form = (json.loads(text or "{}") for text in (record.key, record.value))

@@ -119,7 +119,7 @@ def restore_segments(
     if dry_run:
         _RestoreRun(directories, settings, report, now_ms, new_id, storage).preview()
         return report
-    atomic.refuse_inside(target, [*source_paths, *(one.path for one in directories)])
+    atomic.reject_nested_destination(target, [*source_paths, *(one.path for one in directories)])
     return run_once(
         report,
         lambda directory: _RestoreRun(directories, settings, report, now_ms, new_id, storage).write(directory, run),

@@ -23,7 +23,7 @@ from kafkaframes.records.reasons import DROP
 from kafkaframes.scan.log.log_range import check_offsets
 from kafkaframes.scan.ranges import check_partitions, per_partition
 from kafkaframes.storage.copies.decisions import Decision
-from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.storage.files.findings import Severity
@@ -100,7 +100,7 @@ def plan_restore(
     """
     plan = RestorePlan()
     _check_selection(directories, settings)
-    log = one_log_of([_select_partitions(directory, settings, plan) for directory in directories], options=storage)
+    log = open_one_log([_select_partitions(directory, settings, plan) for directory in directories], options=storage)
     plan.decisions = log.decisions
     _refuse_undecided(plan.decisions, settings)
     copies: dict[TopicPartition, _Copy] = {}
@@ -192,7 +192,7 @@ def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
     topics = {one.topic for one in copies}
     for topic in sorted(topics):
         if settings.new_name(topic) == topic:  # existing topics may have names that Kafka no longer allows
-            names.check_topic(topic)
+            names.check_topic_name(topic)
     for old, new in settings.topic_map:
         if old not in topics:
             raise OptionError(f"the topic map names {old}, which is not restored")
@@ -218,7 +218,7 @@ def check_topic_name(name: str) -> None:
     Raises:
         OptionError: the name is not allowed.
     """
-    names.check_topic(name)
+    names.check_topic_name(name)
     if name.startswith("__"):
         raise OptionError(
             f"{name!r} cannot be the name of a restored topic: names of Kafka's internal topics begin with __"

@@ -25,7 +25,7 @@ from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 
 MAX_OFFSET = 2**63 - 1
 
@@ -85,7 +85,7 @@ def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterat
     next_offset = part.base_offset
     with part.filesystem.open(part.path) as read_at:
         for window in scan_segment(read_at, size_bytes=part.size_bytes, includes_data=True, file=part.path):
-            batches, good = window.in_data(), _good_until(window, part, next_offset)
+            batches, good = window.batches_in_data(), _good_until(window, part, next_offset)
             if good:
                 next_offset = int(batches.column("last_offset")[good - 1]) + 1
                 yield SourceRun(as_array(window.data), batches.part(0, good), window.start)
@@ -105,9 +105,9 @@ class _Stop(NamedTuple):
     is_torn: bool = False
 
 
-def _good_until(window: Window, part: SegmentPart, next_offset: int) -> int:
+def _good_until(window: SegmentWindow, part: SegmentPart, next_offset: int) -> int:
     """Return the number of valid batches before the first invalid one."""
-    batches = window.in_data()
+    batches = window.batches_in_data()
     first, last = batches.column("base_offset"), batches.column("last_offset")
     good = are_good(as_array(window.data), batches, part.base_offset, part.end_offset)
     good &= first >= np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]

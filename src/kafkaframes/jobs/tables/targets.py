@@ -27,7 +27,7 @@ from kafkaframes.records.memory import borrow_memory
 from kafkaframes.scan.values.decoding import JSON, Decoding, subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
 from kafkaframes.scan.values.registry import Registry
-from kafkaframes.storage.files.atomic import refuse_inside
+from kafkaframes.storage.files.atomic import reject_nested_destination
 
 DEAD_SUFFIX = "-dead-letters"
 
@@ -104,7 +104,7 @@ def tables_of(to: str, settings: TopicTableSettings, *, sources: Sequence[str]) 
     tables = Tables(partial(open_named_table, to), dead)
     for path in (to, beside):
         if "://" not in path:
-            refuse_inside(Path(path), sources)
+            reject_nested_destination(Path(path), sources)
     tables.table()
     tables.dead_letters()
     return tables

@@ -27,7 +27,12 @@ from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import Marker, OpenTransactions, TransactionState, find_hidden_records
+from kafkaframes.storage.log.transactions import (
+    OpenTransactions,
+    TransactionMarker,
+    TransactionState,
+    find_hidden_records,
+)
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends batches of producers, always with sequence 0
@@ -300,7 +305,9 @@ def _replay_aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[A
         if not attributes & CONTROL:
             follow.first_offsets.setdefault(producer, base)
         elif base in kinds:
-            ended_transaction = follow.process_marker(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
+            ended_transaction = follow.process_marker(
+                TransactionMarker(base, kinds[base][0], epoch, kinds[base][1], -1)
+            )
             if ended_transaction is not None:
                 yield ended_transaction
 

@@ -29,7 +29,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.indexes import OFFSET_ENTRY, TIME_ENTRY, read_offset_index, read_time_index
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _judge_batches(part: Decoded, first: int, judgement: Judged) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-Observe = Callable[[Window], None]
+Observe = Callable[[SegmentWindow], None]
 KEPT_COLUMNS = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
 PRODUCER_COLUMNS = (
     "producer_id",
@@ -207,21 +207,21 @@ def _verify_batches(
     return kept_columns
 
 
-def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
-    wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.in_data()) == 0)
+def _verify_crcs(window: SegmentWindow, facts: SegmentFacts) -> None:
+    wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.batches_in_data()) == 0)
     for row in wrong_batches.tolist():
         position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
         facts.error("crc", "the batch's CRC does not match its bytes", position=position, offset=offset)
 
 
-def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
+def _read_records(window: SegmentWindow, facts: SegmentFacts, deep: bool) -> None:
     """Parse the records of batches for which the outer CRC is not enough: wrappers and markers, or all if ``deep``."""
     batches = window.batches
     is_opened = batches.is_wrapper | batches.is_control | deep
     facts.records += int((~batches.is_v2 & ~is_opened).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(is_opened)
-    judgement = judge(window.data, window.in_data().select(rows))
+    judgement = judge(window.data, window.batches_in_data().select(rows))
     is_control = batches.is_control[rows]  # parsed for the markers, even if the batch is sound
     facts.records += int(judgement.rows[~batches.is_v2[rows]].sum())
     for index in sorted({*judgement.problems, *judgement.wrong_messages}):

@@ -25,11 +25,11 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
 from kafkaframes.scan.ranges import NO_END, NO_START, restrict_bound
-from kafkaframes.storage.copies.decisions import Decision, by_severity
+from kafkaframes.storage.copies.decisions import Decision, sort_by_severity
 from kafkaframes.storage.copies.one_log import merge_copies
 from kafkaframes.storage.copies.reading import AlternateRange, CopySource
 from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
-from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, has_magic, plain_path, split_path
@@ -220,7 +220,7 @@ def merge_copies_of_segments(
     by_directory, segments = dict(discovery.by_directory), []
     decisions: list[Decision] = []
     is_named_by_partition = {(segment.topic, segment.partition): segment.is_named for segment in segments_to_merge}
-    view = View(options.storage)
+    view = MergedViewBuilder(options.storage)
     with ThreadPoolExecutor(cores) as pool:
         for name, paths in directories.items():
             if len(paths) == 1:
@@ -236,7 +236,7 @@ def merge_copies_of_segments(
             ]
             decisions += merged_log.decisions
             _report_lost(merged_log, options)
-    sorted_decisions = tuple(by_severity(decisions))
+    sorted_decisions = tuple(sort_by_severity(decisions))
     _report(sorted_decisions, options)
     return DistinctSegments(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
 

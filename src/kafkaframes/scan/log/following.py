@@ -55,8 +55,8 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover, is_selected
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.open_segment import open_planned
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.open_segment import open_planned_segment
+from kafkaframes.storage.log.transactions import read_transactions
 from kafkaframes.wire.primitives import uuid_from_text
 
 _LOGGER = logging.getLogger("kafkaframes.scan")
@@ -284,7 +284,7 @@ class Follower:
         """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
         if self.options.isolation != "read_committed":
             return end_of(entry)
-        state = transactions_of(entry.filesystem, entry.partition)
+        state = read_transactions(entry.filesystem, entry.partition)
         if state.open and begin is not None and begin >= state.last_stable_offset:
             producer_id, first = min(state.open.items(), key=lambda item: item[1])
             name = entry.partition.topic_partition
@@ -347,7 +347,7 @@ def _end_by_bytes(entry: Log, begin: int, end: int, max_bytes: int) -> int:
         if limit <= begin:
             continue
         with open_segment(entry.filesystem, segment) as reader:
-            for header in reader.headers(reader.start_before(begin)):
+            for header in reader.walk_headers(reader.find_start_before(begin)):
                 if header.last_offset < begin:
                     continue
                 total_bytes += header.size
@@ -472,7 +472,7 @@ class AppendedRows:
         origin = RowOrigin(topic_partition.topic, topic_partition.partition, segment.path)
         first = self._options.first_offset
         options = self._options._replace(first_offset=max(progress.next_offset, 0 if first is None else first))
-        with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:
+        with open_planned_segment(segment.path, segment.size_bytes, options=self._storage) as opened:
             reader = RecordReader(opened.source, options, errors=self.errors, start=start, end=segment.size_bytes)
             for batch in reader:
                 rows = rows_of(batch, origin, self._columns, self._where)

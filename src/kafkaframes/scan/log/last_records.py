@@ -19,7 +19,7 @@ from kafkaframes.scan.log.discovery import Log
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.open_segment import open_planned_on
+from kafkaframes.storage.log.open_segment import open_planned_segment_on
 
 
 def fingerprints_before(entry: Log, end: int) -> tuple[Fingerprint, ...]:
@@ -69,7 +69,7 @@ def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) 
 def _last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
     headers: deque[BatchHeader] = deque(maxlen=MAX_FINGERPRINTS)
     with open_segment(entry.filesystem, segment) as reader:
-        for header in reader.headers(reader.start_before(max(end - MAX_FINGERPRINTS, segment.base_offset))):
+        for header in reader.walk_headers(reader.find_start_before(max(end - MAX_FINGERPRINTS, segment.base_offset))):
             if not header.is_control:
                 headers.append(header)
             if header.last_offset >= end - 1:
@@ -83,5 +83,5 @@ def _read(
     if not headers:
         return
     start, end = headers[0].position, headers[-1].end
-    with open_planned_on(entry.filesystem, segment.path, end) as opened:
+    with open_planned_segment_on(entry.filesystem, segment.path, end) as opened:
         yield from RecordReader(opened.source, options, start=start, end=end)

@@ -16,9 +16,9 @@ from kafkaframes.scan.ranges import NO_END, Bound, check_batch_start, offset_of_
 from kafkaframes.scan.rows import RecordBatches, check_origin_columns, find_offset_at_time
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES_OPTION
-from kafkaframes.storage.files.names import printable
-from kafkaframes.storage.log.discover import object_view
-from kafkaframes.storage.log.open_segment import open_planned
+from kafkaframes.storage.files.names import escape_unprintable
+from kafkaframes.storage.log.discover import to_view_path
+from kafkaframes.storage.log.open_segment import open_planned_segment
 
 BYTES_TYPES: Final = (bytes, bytearray, memoryview)
 Bytes = bytes | bytearray | memoryview
@@ -81,13 +81,13 @@ def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()
     if isinstance(source, BYTES_TYPES):
         return batches_table(Memory(as_array(source)), rules=MEMORY)
     tables, storage = [], dict[str, Any]({KEY_FILES_OPTION: tuple(key_files)})
-    for path in (object_view(path, options=storage) for path in source):
-        with open_planned(path, options=storage) as segment:
+    for path in (to_view_path(path, options=storage) for path in source):
+        with open_planned_segment(path, options=storage) as segment:
             table = batches_table(segment.source, rules=FILE)
             damage = segment.take_damage()
         if damage is not None:
             raise damage
-        tables.append(table.add_column(0, "file", pa.array([printable(path)] * table.num_rows, pa.string())))
+        tables.append(table.add_column(0, "file", pa.array([escape_unprintable(path)] * table.num_rows, pa.string())))
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(table.replace_schema_metadata(None) for table in tables)

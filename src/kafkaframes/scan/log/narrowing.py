@@ -120,7 +120,7 @@ def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple
 
     Without one, the position is the file size if all was read, otherwise ``otherwise``.
     """
-    walk = reader.headers(reader.start_before(offset))
+    walk = reader.walk_headers(reader.find_start_before(offset))
     for header in walk:
         if header.last_offset >= offset:
             return header, header.position

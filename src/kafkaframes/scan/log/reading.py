@@ -38,11 +38,17 @@ from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.ranges import NO_END, NO_START
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
-from kafkaframes.storage.copies.reading import Healer
+from kafkaframes.storage.copies.reading import BatchHealer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.log.discover import filesystem_for
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, ReadableRun, TieredSource, open_planned_on
+from kafkaframes.storage.log.open_segment import (
+    DamagedRange,
+    OpenSegment,
+    ReadableRun,
+    TieredSource,
+    open_planned_segment_on,
+)
 from kafkaframes.storage.log.transactions import TransactionState
 
 log = logging.getLogger("kafkaframes.scan")
@@ -106,8 +112,8 @@ def _read_slice(
             _report_trailing_bytes(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
 
 
-def _append_gaps_to(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
-    def lose(gap: Gap) -> None:
+def _append_gaps_to(errors: list[ReadError], path: str) -> Callable[[DamagedRange], None]:
+    def lose(gap: DamagedRange) -> None:
         error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
         if error not in errors:  # a damaged chunk may be part of two slices
             errors.append(error)
@@ -161,7 +167,7 @@ class OpenSlice:
 
     segment: OpenSegment
     slice: Slice
-    healer: Healer | None
+    healer: BatchHealer | None
     skipped_batches: Callable[[Batches], Flags] | None
 
     def unread(self, where: Where) -> Callable[[Batches], Flags] | None:
@@ -171,7 +177,7 @@ class OpenSlice:
             return where.batches_without_rows if where.has_times else skipped_batches
         return lambda batches: skipped_batches(batches) | where.batches_without_rows(batches)
 
-    def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[ReadableRun]:
+    def runs(self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None) -> Iterator[ReadableRun]:
         """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
 
         After each run, batches that were replaced with those of other replicas are logged.
@@ -181,11 +187,11 @@ class OpenSlice:
                 decompressed.
         """
 
-        def warn(gap: Gap) -> None:
+        def warn(gap: DamagedRange) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
         end = self.slice.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
-        for run in self.segment.runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
+        for run in self.segment.read_runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed_ranges:
@@ -208,11 +214,11 @@ def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
         yield None
         return
     others = part.segment.alternates
-    healer = Healer(path, others, options.storage) if others else None
+    healer = BatchHealer(path, others, options.storage) if others else None
     skipped_batches = (
         TransactionState(part.aborted_transactions).mask_aborted_batches if part.aborted_transactions else None
     )
-    with open_planned_on(filesystem, path, part.end) as segment:
+    with open_planned_segment_on(filesystem, path, part.end) as segment:
         if isinstance(segment.source, TieredSource) and any(part.unproven):
             part = _proven(part, segment.source.read_at)
             segment.source.size_bytes = part.end

@@ -52,9 +52,9 @@ from kafkaframes.storage.copies.view import MergedFileSystem
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.notes import NO_NOTES, LogNotes, sum_notes
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes, merge_notes
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
+from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, read_transactions
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 log = logging.getLogger("kafkaframes.scan")
@@ -134,7 +134,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     parts = choice.parts
     cuts = [plan_part(part, part_options) for part, part_options in parts]
     chunks_with_logs = [chunk for part, _ in cuts for chunk in part]
-    notes = sum_notes([choice.notes, *(note for _, note in cuts)])
+    notes = merge_notes([choice.notes, *(note for _, note in cuts)])
     slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
     fetched_bytes = sum(_count_fetched_bytes(chunk, log) for chunk, log in chunks_with_logs)
     boundaries = partial(find_boundaries, storage=options.storage)
@@ -254,7 +254,7 @@ def plan_slices(
 def _count_fetched_bytes(part: Slice, entry: Log) -> int:
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
-        filesystem = filesystem.other(part.segment.path)
+        filesystem = filesystem.outer_filesystem(part.segment.path)
     if isinstance(filesystem, TieredFileSystem):
         return filesystem.count_fetched_bytes(part.segment.path, part.start, part.end)
     return part.size_bytes
@@ -317,7 +317,7 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
 def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
-    return {name: transactions_of(log.filesystem, log.partition) for name, log in logs.items()}
+    return {name: read_transactions(log.filesystem, log.partition) for name, log in logs.items()}
 
 
 def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:

@@ -23,8 +23,14 @@ from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_magic, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName
-from kafkaframes.storage.log.discover import check_topics, filesystem_for, not_a_segment, object_view, view_object
-from kafkaframes.storage.log.open_segment import Gap
+from kafkaframes.storage.log.discover import (
+    check_topics,
+    filesystem_for,
+    not_a_segment_error,
+    to_object_path,
+    to_view_path,
+)
+from kafkaframes.storage.log.open_segment import DamagedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ class LogSource(Source):
         )
 
     def _whole_file(self, path: str, where: Where) -> Slice:
-        path = object_view(path, options=self.options.storage)
+        path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
             raise LogDirError(NO_SUCH_PATH, file=path)
@@ -132,7 +138,7 @@ class LogSource(Source):
         with filesystem.open(path) as read_at:
             is_segment = begins_with_batch(bytes(read_at(0, HEAD_BYTES)))
         if not is_segment:
-            raise not_a_segment(filesystem, path)
+            raise not_a_segment_error(filesystem, path)
 
     def read(
         self, work: LogWork, columns: Sequence[str], conditions_of_scan: Where, errors: list[ReadError]
@@ -167,7 +173,7 @@ class LogSource(Source):
         return False
 
     def _count_slice(self, planned_slice: Slice, where: Where) -> int | None:
-        options, gaps = self.options, list[Gap]()
+        options, gaps = self.options, list[DamagedRange]()
         total = 0
         with open_slice(planned_slice, options) as slice_reader:
             if slice_reader is None:
@@ -213,7 +219,9 @@ def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> L
     """
     paths = tuple(plain_path(path) if VIEW_SEPARATOR not in path else path for path in options.paths)
     if as_log or any(_is_directory(path, options) for path in paths) or _are_merged(paths, options):
-        return LogSource(replace(options, paths=tuple(view_object(path) for path in options.paths)), names=tuple(names))
+        return LogSource(
+            replace(options, paths=tuple(to_object_path(path) for path in options.paths)), names=tuple(names)
+        )
     return LogSource(options, files=options.paths)
 
 

@@ -56,7 +56,7 @@ from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
-from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
+from kafkaframes.storage.log.internal_topics import InternalRecord, decode_control_record, decode_record
 
 _ASSUMED_COMPRESSION_RATIO = (
     4.0  # assumed compression ratio, for the number of batches that are decompressed at the same time
@@ -261,7 +261,7 @@ def _beside(stored_files: StoredFiles) -> list[str]:
 
 
 def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
-    first = next(iter(reader.headers()), None)
+    first = next(iter(reader.walk_headers()), None)
     facts: dict[str, Any] = {"nextOffset": reader.next_offset}
     if first is not None:
         times = {"firstTimestamp": first.base_timestamp, "maxTimestamp": reader.largest_timestamp}
@@ -271,7 +271,7 @@ def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict
 
 
 def _walk_segment(reader: SegmentReader) -> dict[str, Any]:
-    walk = reader.headers()
+    walk = reader.walk_headers()
     batches, records, magic, codecs, has_counts = 0, 0, -1, set(), True
     for header in walk:
         batches += 1
@@ -358,7 +358,7 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
 def _open(
     topic: str, _partition: int, _offset: int, control: bool, key: bytes | None, value: bytes | None
 ) -> InternalRecord:
-    return open_control_record(key, value) if control else open_record(topic, key, value)
+    return decode_control_record(key, value) if control else decode_record(topic, key, value)
 
 
 def _raise_decode_error(batch: pa.RecordBatch, internal_records: Sequence[InternalRecord]) -> None:

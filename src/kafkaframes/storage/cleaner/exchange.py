@@ -4,7 +4,7 @@ There are three steps. They exchange results as files, so memory does not grow w
 
 1. ``EntriesWriter``, once for each range of segments. Each record's key becomes a 128-bit digest and an entry in one
    bucket. A record that a later record of the same window replaces has no entry. The ledger has the bucket of every
-   record. Entries are sorted by bucket in memory, ``RUN_ENTRIES`` at a time, and written as one *run*.
+   record. Entries are sorted by bucket in memory, ``MAX_RUN_ENTRIES`` at a time, and written as one *run*.
 2. ``judge_buckets``, once for each range of buckets. It judges the entries of a bucket backwards in log order. An entry
    is the last of its key if no later counting entry has the same digest.
 3. ``VerdictReader``, again for each range of segments. With the ledger it finds the verdict of each record's entry.
@@ -26,7 +26,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
 
-RUN_ENTRIES = 1 << 20
+MAX_RUN_ENTRIES = 1 << 20
 _BUCKET_BYTES = 16 << 20
 _MIN_BUCKETS = 256
 _FILTER_SLOTS = 1 << 14
@@ -34,10 +34,10 @@ _WORD_BYTES = 8
 Secret = tuple[int, int]
 
 
-def buckets_for(log_bytes: int) -> int:
+def choose_bucket_count(log_bytes: int) -> int:
     """Return the number of buckets for a log: a power of two, large enough that one bucket fits a CPU cache.
 
-    >>> buckets_for(1 << 30), buckets_for(1 << 34), buckets_for(1 << 50)
+    >>> choose_bucket_count(1 << 30), choose_bucket_count(1 << 34), choose_bucket_count(1 << 50)
     (256, 1024, 32768)
     """
     count = 1 << max(log_bytes // _BUCKET_BYTES - 1, 0).bit_length()
@@ -52,7 +52,7 @@ class EntriesWriter:
     """
 
     def __init__(
-        self, entries: BinaryIO, ledger: BinaryIO, *, secret: Secret, buckets: int, run_entries: int = RUN_ENTRIES
+        self, entries: BinaryIO, ledger: BinaryIO, *, secret: Secret, buckets: int, run_entries: int = MAX_RUN_ENTRIES
     ) -> None:
         """``secret`` is the digest key: two 64-bit numbers. It and ``buckets`` must be the same for the whole round."""
         self.runs: list[int] = []
@@ -71,12 +71,12 @@ class EntriesWriter:
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
         ledger = np.empty(len(index.offsets), np.uint16)
         self._seen_digests.fill(0)
-        kernels.digest_all(window.sections.buf, index.key_at, index.key_size, *self._secret, digests)
+        kernels.digest_keys(window.sections.buf, index.key_at, index.key_size, *self._secret, digests)
         kernels.fill_ledger(digests, index.key_size, flags, self._shift, self._seen_digests, ledger)
         self._ledger_file.write(ledger.data)
         first = 0
         while True:
-            first, self._used_entries = kernels.emit(
+            first, self._used_entries = kernels.append_entries(
                 digests, flags, ledger, first, self._used_entries, self._entries, self._counts
             )
             if first == len(ledger):
@@ -88,7 +88,7 @@ class EntriesWriter:
         if not self._used_entries:
             return
         starts = np.cumsum(self._counts) - self._counts
-        kernels.scatter(self._entries, self._used_entries, self._shift, starts, self._sorted_entries)
+        kernels.sort_entries(self._entries, self._used_entries, self._shift, starts, self._sorted_entries)
         self._entries_file.write(self._counts.data)
         self._entries_file.write(self._sorted_entries[: 2 * self._used_entries].data)
         self.runs.append(self._used_entries)
@@ -101,11 +101,11 @@ def _open_runs(path: Path, runs: Sequence[int], buckets: int) -> list[tuple[Ints
     if not runs:
         return []
     words = np.asarray(np.memmap(path, np.int64, "r"))
-    opened, position = [], 0
+    opened_runs, position = [], 0
     for entries in runs:
         start, position = position + buckets, position + buckets + 2 * entries
-        opened.append((words[start - buckets : start], words[start:position]))
-    return opened
+        opened_runs.append((words[start - buckets : start], words[start:position]))
+    return opened_runs
 
 
 def judge_buckets(
@@ -132,7 +132,7 @@ def judge_buckets(
         if count:
             table = _empty_table(table, count)
             latest = np.empty(count, np.uint8)
-            kernels.judge(np.concatenate(parts), table, latest)
+            kernels.find_latest_entries(np.concatenate(parts), table, latest)
             ends = np.cumsum([len(part) // 2 for part in parts])[:-1]
             for run_file, flags in zip(run_files, np.split(latest, ends), strict=True):
                 run_file.verdicts.append(np.packbits(flags, bitorder="little").tobytes())
@@ -193,7 +193,7 @@ class VerdictReader:
         counts = np.array([counts for counts, _ in _open_runs(entries, runs, buckets)], np.int64).reshape(-1, buckets)
         slabs, cursors, position = [], np.zeros_like(counts), 0
         for path, first, end in verdicts:
-            slab = _slab(path, number)
+            slab = _read_verdict_slab(path, number)
             sizes = -(-counts[:, first:end] // 8)
             cursors[:, first:end] = 8 * (position + np.cumsum(sizes).reshape(sizes.shape) - sizes)
             slabs.append(slab)
@@ -202,7 +202,7 @@ class VerdictReader:
         self._runs = list(zip(runs, cursors, strict=True))
         self._run, self._remaining = -1, 0
 
-    def is_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it."""
         count = len(window.owners)
         ledger = np.array(self._ledger[self._position : self._position + count])
@@ -210,14 +210,14 @@ class VerdictReader:
         latest, first = np.empty(count, np.uint8), 0
         cursors: Ints = self._runs[self._run][1] if self._run >= 0 else np.zeros(0, np.int64)
         while True:
-            first, self._remaining = kernels.answer(ledger, first, self._remaining, cursors, self._bits, latest)
+            first, self._remaining = kernels.read_verdicts(ledger, first, self._remaining, cursors, self._bits, latest)
             if first == count:
                 return latest.view(np.bool_)
             self._run += 1
             self._remaining, cursors = self._runs[self._run]
 
 
-def _slab(path: Path, number: int) -> bytes:
+def _read_verdict_slab(path: Path, number: int) -> bytes:
     with path.open("rb") as file:
         file.seek(number * _WORD_BYTES)
         start, end = np.frombuffer(file.read(2 * _WORD_BYTES), np.int64).tolist()

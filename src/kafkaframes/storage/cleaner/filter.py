@@ -37,7 +37,7 @@ from kafkaframes.storage.log.producers import Producers
 Chunks = dict[int, bytes | memoryview]
 
 
-class Verdicts(NamedTuple):
+class BatchVerdicts(NamedTuple):
     """The decisions on a window's batches that do not depend on their records; one element per batch.
 
     Attributes:
@@ -52,7 +52,7 @@ class Verdicts(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class RoundStatistics:
     """Statistics of a round, for its report.
 
     Attributes:
@@ -69,7 +69,7 @@ class Tally:
     bytes_written: int = 0
     dropped_records: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: RoundStatistics) -> None:
         """Add the statistics of another part of the same round."""
         self.dropped_records.update(other.dropped_records)
         for name in self.__slots__:
@@ -77,7 +77,7 @@ class Tally:
                 setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class Filter:
+class BatchFilter:
     """A filter for the batches of a round. Batches must be passed in the order of their offsets."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Filter:
         self._end_offset = end_offset
         ends = sorted({state.last_offset for state in producers.states.values() if state.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
-        self.tally = Tally()
+        self.tally = RoundStatistics()
 
     def filter_window(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
         """Return the retained bytes of a window: rewritten batches, and ranges of unchanged batches.
@@ -112,22 +112,22 @@ class Filter:
             retain_old_deletes: whether tombstones without a delete horizon (formats 0 and 1, brokers before 3.1) are
                 too young to be removed, according to the modification time of their segment.
         """
-        verdicts = self._judge(window, retain_old_deletes)
+        verdicts = self._judge_batches(window, retain_old_deletes)
         is_kept = self._mask_kept_records(window, verdicts.discard, retain_old_deletes)
         counts = np.bincount(window.owners[is_kept], minlength=len(window.batches))
-        horizons = self._gets_horizon(window, is_kept, verdicts)
+        horizons = self._mask_new_horizons(window, is_kept, verdicts)
         is_copied = (counts > 0) & (counts == window.index.rows) & ~horizons
-        is_copied &= ~mask_mixed_formats(window) & ~self._must_rewrite(window.batches.column("magic"))
-        self._count(window, is_copied)
+        is_copied &= ~mask_mixed_formats(window) & ~self._mask_old_formats(window.batches.column("magic"))
+        self._count_input(window, is_copied)
         empty_batches = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
         chunks: Chunks = {batch: self._empty_batch(window, batch) for batch in empty_batches}
         changed_batches = np.flatnonzero((counts > 0) & ~is_copied).tolist()
-        chunks |= self._rewrite(window, is_kept, [(batch, bool(horizons[batch])) for batch in changed_batches])
-        kept_bytes = _in_order(window, is_copied, chunks)
-        self.tally.records_kept += _records_in(kept_bytes)
+        chunks |= self._rewrite_batches(window, is_kept, [(batch, bool(horizons[batch])) for batch in changed_batches])
+        kept_bytes = _order_chunks(window, is_copied, chunks)
+        self.tally.records_kept += _count_records(kept_bytes)
         return kept_bytes
 
-    def _count(self, window: Decoded, is_copied: Flags) -> None:
+    def _count_input(self, window: Decoded, is_copied: Flags) -> None:
         self.tally.batches_read += len(window.batches)
         self.tally.batches_copied += int(is_copied.sum())
         self.tally.records_read += len(window.owners)
@@ -135,38 +135,38 @@ class Filter:
 
     # ------------------------------------------------------------------------------------------------ a batch
 
-    def _judge(self, window: Decoded, retain_old_deletes: bool) -> Verdicts:
+    def _judge_batches(self, window: Decoded, retain_old_deletes: bool) -> BatchVerdicts:
         """Judge the batches. Batches outside of transactions are not discarded and get no delete horizon."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
         for batch in find_transactional_batches(window):
             header = header_of(window, batch)
             if header.is_control:
                 sets_horizon[batch] = self._transactions.process_control(header, control_type(window, batch))
-                discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
+                discard[batch] = sets_horizon[batch] and self._may_discard_marker(header, retain_old_deletes)
             else:
                 discard[batch] = self._transactions.process_data(header)
-        return Verdicts(discard, self._keeps_header(window), sets_horizon)
+        return BatchVerdicts(discard, self._mask_retained_headers(window), sets_horizon)
 
-    def _is_marker_due(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
+    def _may_discard_marker(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
         if not self._settings.has_horizons:
             return not retain_old_deletes
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
-    def _keeps_header(self, window: Decoded) -> Flags:
+    def _mask_retained_headers(self, window: Decoded) -> Flags:
         """Return for each batch whether it is an active producer's last one, or the round's last one (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
-        keeps: Flags = np.zeros(len(window.batches), np.bool_)
+        is_retained: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control
-        maybe = (window.batches.column("producer_id") >= 0) & (
+        is_candidate = (window.batches.column("producer_id") >= 0) & (
             is_control | np.isin(last_offsets, self._last_of_producers)
         )
-        for batch in np.flatnonzero(maybe).tolist():
-            keeps[batch] = self._is_last_of_producer(header_of(window, batch))
+        for batch in np.flatnonzero(is_candidate).tolist():
+            is_retained[batch] = self._is_last_batch_of_producer(header_of(window, batch))
         if self._settings.keeps_last_of_round:
-            keeps |= last_offsets + 1 == self._end_offset
-        return keeps
+            is_retained |= last_offsets + 1 == self._end_offset
+        return is_retained
 
-    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+    def _is_last_batch_of_producer(self, header: BatchHeader) -> bool:
         state = self._producers.states.get(header.producer_id)
         if state is None:
             return False
@@ -174,18 +174,18 @@ class Filter:
             return header.last_offset == state.last_offset
         return header.is_control and header.producer_epoch == state.producer_epoch
 
-    def _must_rewrite(self, magics: Ints) -> Flags:
-        old: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)
-        return old
+    def _mask_old_formats(self, magics: Ints) -> Flags:
+        is_old_format: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)
+        return is_old_format
 
-    def _gets_horizon(self, window: Decoded, is_kept: Flags, verdicts: Verdicts) -> Flags:
+    def _mask_new_horizons(self, window: Decoded, is_kept: Flags, verdicts: BatchVerdicts) -> Flags:
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")
         has_tombstone = np.zeros(len(window.batches), np.bool_)
         has_tombstone[window.owners[is_kept & (window.index.value_size < 0)]] = True
         gets_horizon: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
-        return gets_horizon & ((magics >= 2) | self._must_rewrite(magics))
+        return gets_horizon & ((magics >= 2) | self._mask_old_formats(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
@@ -193,15 +193,15 @@ class Filter:
         index, owners = window.index, window.owners
         discard, control = is_discarded[owners], window.batches.is_control[owners]
         is_past_end = index.offsets >= self._end_offset
-        is_latest = (index.key_size >= 0) & self._latest.is_latest(window)
-        alive = index.value_size >= 0
-        if not alive.all():
-            alive |= self._keep_deletes(window, retain_old_deletes)[owners]
-        is_kept: Flags = ~discard & (control | is_past_end | (is_latest & alive))
-        self._count_dropped(discard, is_kept, index.key_size < 0, ~is_latest)
+        is_latest = (index.key_size >= 0) & self._latest.mask_latest(window)
+        has_value = index.value_size >= 0
+        if not has_value.all():
+            has_value |= self._mask_retained_tombstones(window, retain_old_deletes)[owners]
+        is_kept: Flags = ~discard & (control | is_past_end | (is_latest & has_value))
+        self._count_dropped_records(discard, is_kept, index.key_size < 0, ~is_latest)
         return is_kept
 
-    def _count_dropped(self, discard: Flags, is_kept: Flags, keyless: Flags, older: Flags) -> None:
+    def _count_dropped_records(self, discard: Flags, is_kept: Flags, keyless: Flags, older: Flags) -> None:
         is_dropped = ~is_kept
         for reason, flags in (
             ("aborted, or the marker of a transaction that is gone", discard),
@@ -213,13 +213,13 @@ class Filter:
             if number:
                 self.tally.dropped_records[reason] += number
 
-    def _keep_deletes(self, window: Decoded, retain_old_deletes: bool) -> Flags:
+    def _mask_retained_tombstones(self, window: Decoded, retain_old_deletes: bool) -> Flags:
         if not self._settings.has_horizons:
             return np.full(len(window.batches), retain_old_deletes)
-        waits = self._settings.now_ms < window.batches.column("base_timestamp")
-        stays = ~window.batches.flag(DELETE_HORIZON) | waits
-        keeps: Flags = np.where(window.batches.is_v2, stays, retain_old_deletes)
-        return keeps
+        is_before_horizon = self._settings.now_ms < window.batches.column("base_timestamp")
+        has_retention = ~window.batches.flag(DELETE_HORIZON) | is_before_horizon
+        is_retained: Flags = np.where(window.batches.is_v2, has_retention, retain_old_deletes)
+        return is_retained
 
     # ----------------------------------------------------------------------------------------------- what is written
 
@@ -233,16 +233,16 @@ class Filter:
             )
         self.tally.batches_emptied += 1
         append_time = bool(header.attributes & APPEND_BIT)
-        fields = _fields(header, append_time=append_time, horizon=None)
+        fields = _header_fields(header, append_time=append_time, horizon=None)
         return build_empty_batch(
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite(self, window: Decoded, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
+    def _rewrite_batches(self, window: Decoded, is_kept: Flags, rewrites: list[tuple[int, bool]]) -> Chunks:
         """Rewrite batches. Batches with the same format, codec and timestamp type are written together."""
         self.tally.batches_rewritten += len(rewrites)
         chunks: Chunks = {}
-        alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
+        batches_by_kind: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
         new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
         for batch, gets_horizon in rewrites:
             header = header_of(window, batch)
@@ -251,8 +251,8 @@ class Filter:
             append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
             kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)
             horizon = new_horizon if gets_horizon else None
-            alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
-        for (magic, codec, _), members in alike.items():
+            batches_by_kind.setdefault(kind, []).append((batch, self._make_header(header, append_time, horizon)))
+        for (magic, codec, _), members in batches_by_kind.items():
             is_rewritten = np.zeros(len(window.batches), np.bool_)
             is_rewritten[[batch for batch, _ in members]] = True
             rewritten_records = is_kept & is_rewritten[window.owners]
@@ -265,22 +265,22 @@ class Filter:
             chunks |= {batch: chunk for (batch, _), chunk in zip(members, built_batches, strict=True)}
         return chunks
 
-    def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
+    def _make_header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
         """Return the header of a rewritten batch: the original header, except the fields that depend on the records."""
         if horizon is None and _has_horizon(header) and self._settings.has_horizons:
             horizon = header.base_timestamp
-        fields = _fields(header, append_time=append_time, horizon=horizon)
+        fields = _header_fields(header, append_time=append_time, horizon=horizon)
         if header.magic < 2:
             return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
         return fields
 
 
-def _records_in(chunks: list[bytes | memoryview]) -> int:
+def _count_records(chunks: list[bytes | memoryview]) -> int:
     data = as_array(b"".join(chunks))
     return count_records(data, scan_all(data, rules=FILE))
 
 
-def _in_order(window: Decoded, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
+def _order_chunks(window: Decoded, is_copied: Flags, chunks: Chunks) -> list[bytes | memoryview]:
     """Return the remaining batches in their order. Adjacent copied batches become one chunk."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(is_copied, prepend=False, append=False)).reshape(-1, 2)
@@ -301,7 +301,7 @@ def _has_horizon(header: BatchHeader) -> bool:
     return header.magic >= 2 and bool(header.attributes & DELETE_HORIZON)
 
 
-def _fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
+def _header_fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
     return BatchFields(
         timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
         leader_epoch=header.leader_epoch,

@@ -22,7 +22,7 @@ from kafkaframes.storage.cleaner.walk import (
     control_type,
     find_transactional_batches,
     header_of,
-    windows,
+    read_windows,
 )
 from kafkaframes.storage.files.filesystem import FileSystem
 
@@ -56,12 +56,12 @@ class OffsetMap:
 
     def __init__(self, most_bytes: int | None = None) -> None:
         """``most_bytes``: memory limit in bytes, including the memory that is needed only while the map grows."""
-        self._most_bytes = most_bytes
+        self._max_bytes = most_bytes
         self.rises = True
         self._entries = 0
         self._used_bytes = 0
         self._number = 0
-        self._slots: Ints = np.zeros(_kernels.PER_SLOT * _MIN_SLOTS, np.int64)
+        self._slots: Ints = np.zeros(_kernels.INT64S_PER_SLOT * _MIN_SLOTS, np.int64)
         self._arena = np.empty(_MIN_ARENA_BYTES, np.uint8)
         self._dead = np.zeros(_MIN_SLOTS, np.uint8)
 
@@ -93,39 +93,41 @@ class OffsetMap:
         self._number += -(-len(positions) // 8) * 8  # the bits of each call start at a whole byte
         if self._number > 8 * len(self._dead):
             self._dead = _enlarge_array(self._dead, max(2 * len(self._dead), self._number // 8), 0)
-        hashes, flags = _hashes(buf, positions, sizes), is_selected.view(np.uint8)
+        hashes, flags = _hash_keys(buf, positions, sizes), is_selected.view(np.uint8)
         while True:
-            first, self._entries, self._used_bytes, fell = _kernels.put_all(
+            first, self._entries, self._used_bytes, descending_count = _kernels.put_keys(
                 buf, positions, sizes, offsets, flags, hashes, number, first, self._entries, self._used_bytes,
                 self._slots, self._arena, self._dead,
             )  # fmt: skip
-            self.rises = self.rises and not fell
+            self.rises = self.rises and not descending_count
             if first == len(positions):
                 return number
-            self._grow(int(sizes[first]))
+            self._grow_map(int(sizes[first]))
 
-    def _grow(self, key_bytes: int) -> None:
-        needed_bytes = self._used_bytes + _kernels.SIZE_BYTES + key_bytes
+    def _grow_map(self, key_bytes: int) -> None:
+        needed_bytes = self._used_bytes + _kernels.KEY_SIZE_BYTES + key_bytes
         if needed_bytes > len(self._arena):
-            longer = max(2 * len(self._arena), needed_bytes)
-            self._check_size(longer)
-            self._arena = _enlarge_array(self._arena, longer)
-        slot_count = len(self._slots) // _kernels.PER_SLOT
-        if self._entries == slot_count * _kernels.FULLEST // 8:
-            self._check_size(2 * self._slots.nbytes)
+            new_size_bytes = max(2 * len(self._arena), needed_bytes)
+            self._check_memory(new_size_bytes)
+            self._arena = _enlarge_array(self._arena, new_size_bytes)
+        slot_count = len(self._slots) // _kernels.INT64S_PER_SLOT
+        if self._entries == slot_count * _kernels.MAX_USED_EIGHTHS // 8:
+            self._check_memory(2 * self._slots.nbytes)
             slots = np.zeros(2 * len(self._slots), np.int64)
-            _kernels.rehash(self._slots, slots)
+            _kernels.copy_slots(self._slots, slots)
             self._slots = slots
 
-    def _check_size(self, more_bytes: int) -> None:
+    def _check_memory(self, more_bytes: int) -> None:
         held_bytes = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
-        if self._most_bytes is not None and held_bytes + more_bytes > self._most_bytes:
+        if self._max_bytes is not None and held_bytes + more_bytes > self._max_bytes:
             raise MapFullError(f"{self._entries} keys, {held_bytes + more_bytes} bytes of memory")
 
-    def get_all(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+    def get_latest_offsets(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return the last offset of each record's key; -1 if the key is null or not in the map."""
         latest: Ints = np.empty(len(positions), np.int64)
-        _kernels.get_all(buf, positions, sizes, _hashes(buf, positions, sizes), self._slots, self._arena, latest)
+        _kernels.get_latest_offsets(
+            buf, positions, sizes, _hash_keys(buf, positions, sizes), self._slots, self._arena, latest
+        )
         return latest
 
     def mask_replaced(self, number: int, count: int) -> Flags:
@@ -134,18 +136,18 @@ class OffsetMap:
         return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
 
 
-def _hashes(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+def _hash_keys(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
     hashes: Ints = np.empty(len(positions), np.int64)
-    _kernels.hash_all(buf, positions, sizes, hashes)
+    _kernels.hash_keys(buf, positions, sizes, hashes)
     return hashes
 
 
 def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | None = None) -> npt.NDArray[_Number]:
-    longer = np.empty(size, array.dtype)
-    longer[: len(array)] = array
+    enlarged_array = np.empty(size, array.dtype)
+    enlarged_array[: len(array)] = array
     if fill_value is not None:
-        longer[len(array) :] = fill_value
-    return longer
+        enlarged_array[len(array) :] = fill_value
+    return enlarged_array
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def _enlarge_array(array: npt.NDArray[_Number], size: int, fill_value: int | Non
 class LatestRecords(Protocol):
     """The source from which the second walk gets the last records of each key, by window in the order of offsets."""
 
-    def is_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it. Undefined for records without a key."""
 
 
@@ -168,21 +170,21 @@ class LatestRecordsInMemory:
         self._map = offset_map
         self._windows = walked_windows
 
-    def is_latest(self, window: Decoded) -> Flags:
+    def mask_latest(self, window: Decoded) -> Flags:
         """Return for each record whether no later record replaces it."""
         walked_window = self._windows.get(_window_key(window))
         if walked_window is None or not self._map.rises:
-            return self._ask(window, slice(None))
-        number, left_out = walked_window
+            return self._mask_latest_rows(window, slice(None))
+        number, outside_windows = walked_window
         flags = ~self._map.mask_replaced(number, len(window.owners))
-        if left_out is not None:
-            flags[left_out] = self._ask(window, left_out)
+        if outside_windows is not None:
+            flags[outside_windows] = self._mask_latest_rows(window, outside_windows)
         return flags
 
-    def _ask(self, window: Decoded, rows: Flags | slice) -> Flags:
+    def _mask_latest_rows(self, window: Decoded, rows: Flags | slice) -> Flags:
         index = window.index
         positions, sizes = np.ascontiguousarray(index.key_at[rows]), np.ascontiguousarray(index.key_size[rows])
-        last: Flags = index.offsets[rows] >= self._map.get_all(window.sections.buf, positions, sizes)
+        last: Flags = index.offsets[rows] >= self._map.get_latest_offsets(window.sections.buf, positions, sizes)
         return last
 
 
@@ -199,21 +201,21 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     """
     offset_map = OffsetMap(map_bytes)
     walked_windows: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
-    for window, is_selected in counting_windows(filesystem, plan):
+    for window, is_selected in read_dirty_windows(filesystem, plan):
         index = window.index
         number = offset_map.add_records(window.sections.buf, index.key_at, index.key_size, index.offsets, is_selected)
         walked_windows[_window_key(window)] = number, None if is_selected.all() else ~is_selected
     return LatestRecordsInMemory(offset_map, walked_windows)
 
 
-def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
+def read_dirty_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
     """Yield the windows of the dirty part's segments, and which of their records count."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
-    transactions.add(plan.list_aborted_transactions(start, end))
+    transactions.add_aborted_transactions(plan.list_aborted_transactions(start, end))
     memory = Recycler()
     for segment in plan.segments_between(start, end):
-        for window in windows(filesystem, segment, memory=memory):
+        for window in read_windows(filesystem, segment, memory=memory):
             yield window, mask_counted_records(window, transactions, start)
 
 

@@ -20,12 +20,12 @@ from kafkaframes.storage.log.producer_state import (
     BEFORE_HORIZONS,
     BROKER_RELEASES,
     REWRITES_OLD,
-    expiration_of,
     load_producer_states,
+    producer_expiration_ms,
 )
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
+from kafkaframes.storage.log.transactions import read_transactions, rebuild_txn_indexes
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     Raises:
         LogDirError: a segment cannot be read.
     """
-    state = transactions_of(filesystem, partition)
+    state = read_transactions(filesystem, partition)
     end = state.log_end_offset
     producers = Producers()
     if state.has_producers or partition.producer_snapshots:
@@ -140,17 +140,17 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
             partition,
             now_ms=settings.now_ms,
             end_offset=end,
-            expiration_ms=expiration_of(settings.broker_release, settings.expiration_ms),
+            expiration_ms=producer_expiration_ms(settings.broker_release, settings.expiration_ms),
         )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
-    dirty = _first_dirty(partition, settings, end)
+    dirty = _first_dirty_offset(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
     # A broker replays its log from the log start; earlier transactions are only in a snapshot.
     open_offsets = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
     limits += [(offset, "an open transaction") for offset in (*producers.open, *open_offsets)]
     if settings.broker_release != BEFORE_HORIZONS:  # 2.8 always cleans up to the active segment
         limits.append((high_watermark, "the high watermark"))
-    lagging = _first_lagging(filesystem, partition, settings, dirty)
+    lagging = _first_lagging_base(filesystem, partition, settings, dirty)
     if lagging is not None:
         limits.append((lagging, f"younger than min.compaction.lag.ms ({settings.min_compaction_lag_ms})"))
     uncleanable, reason = min(limits)
@@ -168,7 +168,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     )
 
 
-def _first_dirty(partition: Partition, settings: CleanerSettings, end: int) -> int:
+def _first_dirty_offset(partition: Partition, settings: CleanerSettings, end: int) -> int:
     start = partition.log_start_offset
     dirty = settings.first_dirty_offset
     if dirty is None:
@@ -176,13 +176,15 @@ def _first_dirty(partition: Partition, settings: CleanerSettings, end: int) -> i
     return dirty if start <= dirty <= end else start
 
 
-def _first_lagging(filesystem: FileSystem, partition: Partition, settings: CleanerSettings, dirty: int) -> int | None:
+def _first_lagging_base(
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, dirty: int
+) -> int | None:
     """Return the base offset of the first dirty segment with a record younger than the compaction lag."""
     if settings.min_compaction_lag_ms <= 0:
         return None
-    youngest = settings.now_ms - settings.min_compaction_lag_ms
+    lag_limit_ms = settings.now_ms - settings.min_compaction_lag_ms
     for segment, following in pairwise(partition.segments):
-        if following.base_offset > dirty and largest_timestamp(filesystem, segment) > youngest:
+        if following.base_offset > dirty and largest_timestamp(filesystem, segment) > lag_limit_ms:
             return segment.base_offset
     return None
 
@@ -208,7 +210,7 @@ def group_segments(
     nexts = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
     sizes = (0, 0, 0)
     for segment, next_base in zip(segments, nexts, strict=True):
-        size = _sizes(segment)
+        size = _file_sizes(segment)
         total_sizes = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
         limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
         fits = all(one <= limit for one, limit in zip(total_sizes, limits, strict=True))
@@ -221,6 +223,6 @@ def group_segments(
     return groups
 
 
-def _sizes(segment: Segment) -> tuple[int, int, int]:
+def _file_sizes(segment: Segment) -> tuple[int, int, int]:
     index, time_index = segment.index, segment.time_index
     return segment.size_bytes, index.size_bytes if index else 0, time_index.size_bytes if time_index else 0

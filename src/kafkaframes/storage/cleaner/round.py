@@ -19,11 +19,11 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
-from kafkaframes.storage.cleaner.filter import Filter, Tally
+from kafkaframes.storage.cleaner.filter import BatchFilter, RoundStatistics
 from kafkaframes.storage.cleaner.latest import LatestRecords, walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
-from kafkaframes.storage.cleaner.walk import CleanedTransactions, windows
+from kafkaframes.storage.cleaner.walk import CleanedTransactions, read_windows
 from kafkaframes.storage.files import indexes, names
 from kafkaframes.storage.files.atomic import copy_file, new_file, write_directory
 from kafkaframes.storage.files.directory import Partition, Segment
@@ -31,14 +31,14 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
-from kafkaframes.storage.log.swaps import files_of
+from kafkaframes.storage.log.swaps import segment_files
 from kafkaframes.wire.integers import MAX_INT32
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The files of a cleaned partition: indexes of new segments, and copies of unchanged files.
 
 
-class OverflowingError(Exception):
+class SegmentOffsetOverflowError(Exception):
     """The retained offsets of a segment do not fit an index. As in Kafka, the segment must be split first."""
 
 
@@ -70,7 +70,7 @@ def write_indexes(
         LogDirError: an index cannot be written.
     """
     if overflows_index(base, columns):
-        raise OverflowingError(base)
+        raise SegmentOffsetOverflowError(base)
     index_files = indexes.write_indexes(*build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes))
     if aborted_transactions:
         index_files["txnindex"] = write_txn_index(aborted_transactions)
@@ -119,7 +119,7 @@ def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn
     Args:
         txn_index: content of the transaction index; None to copy the existing one.
     """
-    for file in files_of(segment):
+    for file in segment_files(segment):
         if file.name.kind != "txnindex" or txn_index is None:
             copy_file(filesystem, file.path, directory / str(file.name), mtime_ms=file.mtime_ms)
     if txn_index:
@@ -143,7 +143,7 @@ class CleaningRound:
     plan: RoundPlan
     end_offset: int
     groups: dict[int, tuple[int, ...]]
-    tally: Tally
+    tally: RoundStatistics
     directory: Path
 
 
@@ -173,7 +173,7 @@ def clean_partition(
     try:
         with write_directory(destination) as directory:
             result = _write_segments(filesystem, plan, settings, latest, directory)
-    except OverflowingError:  # as in Kafka: split the segment and start the round again
+    except SegmentOffsetOverflowError:  # as in Kafka: split the segment and start the round again
         return clean_partition(
             *_split_overflowing_segments(filesystem, partition), settings, destination, map_bytes=map_bytes
         )
@@ -192,11 +192,11 @@ def _split_overflowing_segments(filesystem: FileSystem, partition: Partition) ->
 
 def _write_segments(
     filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, latest: LatestRecords, directory: Path
-) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
+) -> tuple[int, dict[int, tuple[int, ...]], RoundStatistics]:
     end_offset = plan.first_uncleanable_offset
     segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan.producers, settings, latest, transactions, end_offset=end_offset)
+    filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     groups: dict[int, tuple[int, ...]] = {}
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept_transactions = []
@@ -245,14 +245,14 @@ class SourceSegment:
         """The base offset of the segment, or the first offset of the part."""
         return self.segment.base_offset if self.first_offset is None else self.first_offset
 
-    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
+    def read_windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
         """Decode the segment, window by window."""
-        return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
+        return read_windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 
 
 def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
     """Return adjacent segments as sources for the second walk."""
-    horizon = _old_horizon(plan, settings)
+    horizon = _tombstone_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     sources = []
     for segment in segments:
@@ -265,19 +265,19 @@ def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSe
 
 
 def read_kept_batches(
-    filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
+    filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: BatchFilter, transactions: CleanedTransactions
 ) -> Iterator[bytes | memoryview]:
     """Yield the retained bytes of the segments in order."""
     memory = Recycler()
     for source in sources:
-        transactions.add(source.aborted_transactions)
-        for window in source.windows(filesystem, memory):
+        transactions.add_aborted_transactions(source.aborted_transactions)
+        for window in source.read_windows(filesystem, memory):
             yield from filter_.filter_window(window, retain_old_deletes=source.retain_old_deletes)
 
 
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
-) -> tuple[RoundPlan, Tally | None]:
+) -> tuple[RoundPlan, RoundStatistics | None]:
     """Compute the result of a round without writing. The tally is None if there is nothing to clean.
 
     Raises:
@@ -289,14 +289,14 @@ def preview_partition(
     latest = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     transactions = CleanedTransactions()
     end_offset = plan.first_uncleanable_offset
-    filter_ = Filter(plan.producers, settings, latest, transactions, end_offset=end_offset)
+    filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=end_offset)
     segments = plan.segments_between(0, end_offset)
     for chunk in read_kept_batches(filesystem, sources_of(plan, segments, settings), filter_, transactions):
         filter_.tally.bytes_written += len(chunk)
     return plan, filter_.tally
 
 
-def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
+def _tombstone_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
     """Return the file time before which old tombstones may be removed: the last clean segment's minus the retention."""
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

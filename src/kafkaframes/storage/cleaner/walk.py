@@ -24,7 +24,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 
 _MAGIC_POSITION = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
@@ -49,7 +49,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
     try:
         return type_of_key(None if size < 0 else window.sections.buf[key_position : key_position + size].tobytes())
     except CorruptRecordError as error:
-        raise _error(window, batch, error.reason) from error
+        raise _damage_error(window, batch, error.reason) from error
 
 
 def mask_mixed_formats(window: Decoded) -> Flags:
@@ -62,7 +62,7 @@ def mask_mixed_formats(window: Decoded) -> Flags:
     return foreign
 
 
-def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
+def _damage_error(window: Decoded, batch: int, reason: str) -> LogDirError:
     header = header_of(window, batch)
     return LogDirError(
         f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
@@ -75,12 +75,12 @@ def _refuse_damage(window: Decoded) -> None:
     """Raise an error if a batch cannot be read completely. The log must be repaired first."""
     damaged_rows = np.flatnonzero(~window.crc_ok)
     if len(damaged_rows):
-        raise _error(window, int(damaged_rows[0]), "the CRC is not that of the bytes")
+        raise _damage_error(window, int(damaged_rows[0]), "the CRC is not that of the bytes")
     for batch, problem in window.problems.items():
-        raise _error(window, batch, problem.reason)
+        raise _damage_error(window, batch, problem.reason)
 
 
-def windows(
+def read_windows(
     filesystem: FileSystem, segment: Segment, *, memory: Recycler, start: int = 0, end: int | None = None
 ) -> Iterator[Decoded]:
     """Decode a segment, or a part of one, window by window.
@@ -104,11 +104,11 @@ def windows(
                 raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
 
 
-def _open_batches(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
+def _open_batches(window: SegmentWindow, file: str, memory: Recycler) -> Iterator[Decoded]:
     """Open a window's batches, as many at a time as the memory budget allows."""
     if not len(window.batches):
         return iter(())
-    data, batches = as_array(window.data), window.in_data()
+    data, batches = as_array(window.data), window.batches_in_data()
     return decode.decode_steps(data, batches, allocate=memory.array, base=window.start, file=file)
 
 
@@ -130,7 +130,7 @@ class CleanedTransactions:
         self._aborted_with_data: set[int] = set()
         self._committed_producers: set[int] = set()
 
-    def add(self, aborted_transactions: Iterable[AbortedTransaction]) -> None:
+    def add_aborted_transactions(self, aborted_transactions: Iterable[AbortedTransaction]) -> None:
         """Add aborted transactions that follow in the log. Adding a transaction again has no effect."""
         for transaction in aborted_transactions:
             heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
@@ -145,14 +145,14 @@ class CleanedTransactions:
         copy._committed_producers = set(self._committed_producers)
         return copy
 
-    def _begin_up_to(self, offset: int) -> None:
+    def _start_transactions_up_to(self, offset: int) -> None:
         while self._ahead and self._ahead[0][0] <= offset:
             transaction = heapq.heappop(self._ahead)[2]
             self._aborted_producers.setdefault(transaction.producer_id, transaction)
 
     def process_data(self, header: BatchHeader) -> bool:
         """Process a data batch; return whether it belongs to an aborted transaction."""
-        self._begin_up_to(header.last_offset)
+        self._start_transactions_up_to(header.last_offset)
         if not header.is_transactional:
             return False
         if header.producer_id in self._aborted_producers:
@@ -163,7 +163,7 @@ class CleanedTransactions:
 
     def process_control(self, header: BatchHeader, kind: str | None) -> bool:
         """Process a control batch; return whether it may be discarded. ``kind``: type of its record, None if empty."""
-        self._begin_up_to(header.last_offset)
+        self._start_transactions_up_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:
             return True

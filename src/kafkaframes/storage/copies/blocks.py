@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import Batches, Flags, Ints
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, last_epoch
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, latest_epoch
 from kafkaframes.storage.files.directory import Segment
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
     >>> truncation_offset(old, 55, new, 60)      # epoch 1 never was: common is what epoch 0 wrote, up to 30
     30
     """
-    requested, end = last_epoch(copy), copy_end
+    requested, end = latest_epoch(copy), copy_end
     if requested == NO_EPOCH:
         return None
     while True:
@@ -103,7 +103,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockTable:
     """The blocks of one copy: ``table`` has one row for each of ``COLUMNS``, and one column for each block.
 
     Attributes (of a block):
@@ -130,9 +130,9 @@ class Blocks:
             raise AttributeError(name) from None
         return row
 
-    def take(self, rows: Rows | Flags | slice) -> Blocks:
+    def take(self, rows: Rows | Flags | slice) -> BlockTable:
         """Return some of the blocks."""
-        return Blocks(self.table[:, rows])
+        return BlockTable(self.table[:, rows])
 
     @property
     def ends(self) -> Ints:
@@ -141,7 +141,7 @@ class Blocks:
         return ends
 
 
-NO_BLOCKS = Blocks(np.empty((len(COLUMNS), 0), np.int64))
+NO_BLOCKS = BlockTable(np.empty((len(COLUMNS), 0), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class BrokenPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class PartitionCopy:
     """One copy of a topic partition.
 
     Attributes:
@@ -179,7 +179,7 @@ class Copy:
     directory: str
     source: str = ""
     segments: tuple[Segment, ...] = ()
-    blocks: Blocks = NO_BLOCKS
+    blocks: BlockTable = NO_BLOCKS
     checkpoint: Epochs | None = None
     lineage: Epochs = ()
     end: int = 0
@@ -188,7 +188,7 @@ class Copy:
     clean_offset: int | None = None
     topic_id: str | None = None
     broken_segments: tuple[BrokenPosition, ...] = ()
-    misplaced_blocks: Blocks = NO_BLOCKS
+    misplaced_blocks: BlockTable = NO_BLOCKS
     is_scanned: bool = True
     checkpoint_fits: bool = True
 
@@ -209,7 +209,7 @@ class Copy:
         return first, int(self.blocks.reach[next_row]) if next_row < len(self.blocks) else None
 
 
-def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) -> Blocks:
+def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) -> BlockTable:
     """Return the blocks of one segment from the headers of its batches.
 
     Args:
@@ -233,14 +233,14 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
         batches.column("magic"),
         is_thinned.astype(np.int64),
         1,
-        _digest(batches),
+        _digest_headers(batches),
     )
     for column, row in enumerate((*rows, *others)):
         columns[column] = row
-    return Blocks(columns)
+    return BlockTable(columns)
 
 
-def _digest(batches: Batches) -> Ints:
+def _digest_headers(batches: Batches) -> Ints:
     digests = np.zeros(len(batches), np.int64)
     for name in _DIGEST_FIELDS:
         digests *= 6_364_136_223_846_793_005  # wraps around
@@ -248,15 +248,17 @@ def _digest(batches: Batches) -> Ints:
     return digests
 
 
-def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> Blocks:
+def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> BlockTable:
     """Return a block for a whole segment without reading its headers."""
-    return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T)
+    return BlockTable(
+        np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T
+    )
 
 
-def concatenate_blocks(parts: Iterable[Blocks]) -> Blocks:
+def concatenate_blocks(parts: Iterable[BlockTable]) -> BlockTable:
     """Concatenate blocks."""
     tables = [part.table for part in parts if len(part)]
-    return Blocks(np.concatenate(tables, axis=1)) if tables else NO_BLOCKS
+    return BlockTable(np.concatenate(tables, axis=1)) if tables else NO_BLOCKS
 
 
 def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
@@ -271,10 +273,10 @@ def mask_ascending_spans(lows: Ints, highs: Ints) -> Flags:
     backward = highs < lows
     if not backward.any() and (len(lows) < 2 or bool((lows[1:] > highs[:-1]).all())):
         return np.ones(len(lows), np.bool_)
-    return _largest_ascending(lows, highs, backward)
+    return _find_largest_ascending(lows, highs, backward)
 
 
-def _largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
+def _find_largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
     too_high, too_low = misplaced.copy(), misplaced.copy()
     too_high[:-1] |= highs[:-1] >= np.minimum.accumulate(lows[::-1])[::-1][1:]
     too_low[1:] |= lows[1:] <= np.maximum.accumulate(highs)[:-1]
@@ -282,7 +284,7 @@ def _largest_ascending(lows: Ints, highs: Ints, misplaced: Flags) -> Flags:
     return fits
 
 
-def select_ordered_blocks(blocks: Blocks) -> tuple[Blocks, Blocks]:
+def select_ordered_blocks(blocks: BlockTable) -> tuple[BlockTable, BlockTable]:
     """Return the blocks with an offset and epoch that fit between their neighbours, and the other blocks.
 
     The function also sets the ``smooth`` flags.
@@ -294,11 +296,11 @@ def select_ordered_blocks(blocks: Blocks) -> tuple[Blocks, Blocks]:
     rows = np.flatnonzero(fits & (blocks.epoch >= 0))
     epochs = blocks.epoch[rows]
     if len(epochs) > 1 and bool((epochs[1:] < epochs[:-1]).any()):
-        fits[rows] = _largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
+        fits[rows] = _find_largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
     return (blocks, NO_BLOCKS) if fits.all() else (blocks.take(fits), blocks.take(~fits))
 
 
-def list_epochs(blocks: Blocks) -> Epochs:
+def list_epochs(blocks: BlockTable) -> Epochs:
     """Return the leader epochs in the headers, each with its first offset."""
     rows = np.flatnonzero(blocks.epoch >= 0)
     epochs = blocks.epoch[rows]
@@ -309,7 +311,7 @@ def list_epochs(blocks: Blocks) -> Epochs:
     )
 
 
-def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]:
+def lineage_of(checkpoint: Epochs | None, blocks: BlockTable) -> tuple[Epochs, bool]:
     """Return the lineage of a copy, and whether its leader epoch checkpoint matches the batches.
 
     The checkpoint is more complete than the headers, because epochs may have no records or no more records. It is
@@ -320,7 +322,8 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     if checkpoint is None:
         return epochs, True
     is_ordered = all(
-        a.leader_epoch < b.leader_epoch and a.start_offset <= b.start_offset for a, b in pairwise(checkpoint)
+        first_entry.leader_epoch < second_entry.leader_epoch and first_entry.start_offset <= second_entry.start_offset
+        for first_entry, second_entry in pairwise(checkpoint)
     )
     if not is_ordered or not _epochs_match(checkpoint, epochs, blocks):
         return epochs, False
@@ -328,7 +331,7 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     return (*checkpoint, *(entry for entry in epochs if entry.leader_epoch > newest)), True
 
 
-def _epochs_match(checkpoint: Epochs, epochs: Epochs, blocks: Blocks) -> bool:
+def _epochs_match(checkpoint: Epochs, epochs: Epochs, blocks: BlockTable) -> bool:
     """Return whether the offsets of each epoch's batches match the checkpoint."""
     if not checkpoint:
         return True

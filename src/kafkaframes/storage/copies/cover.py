@@ -1,7 +1,8 @@
 """Cover a range of offsets with blocks of several copies: first the preferred copy, then other copies for its gaps.
 
 Each further copy is also compared with the chosen blocks. If both have a block for the same offsets and the headers
-differ, their checksums (``Inspector``) decide, and then their records. If these do not decide, neither block is used.
+differ, their checksums (``BlockInspector``) decide, and then their records. If these do not decide, neither block is
+used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kafkaframes.records.scan import Flags, Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, BlockTable, PartitionCopy, Rows
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.wire.integers import MAX_INT64
 
@@ -21,21 +22,21 @@ OWNER, ROW, FIRST, LAST, CLIPPED = range(5)
 NO_COPY = -1  # owner of undecided offsets
 
 
-class Inspector(Protocol):
+class BlockInspector(Protocol):
     """A reader of block contents, for blocks whose headers do not decide."""
 
-    def valid(self, copy: int, blocks: Blocks) -> Flags:
+    def mask_valid(self, copy: int, blocks: BlockTable) -> Flags:
         """Return which blocks of a copy have a valid checksum; ``copy`` is the copy's index."""
         ...
 
-    def first_offset(self, copy: int, block: Blocks) -> int:
+    def read_first_offset(self, copy: int, block: BlockTable) -> int:
         """Return the first offset of a block with a header that lacks it.
 
         The last offset if the block is unreadable.
         """
         ...
 
-    def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
+    def have_same_records(self, copy: int, blocks: BlockTable, other: int, other_blocks: BlockTable) -> bool:
         """Return whether blocks of two copies have the same records, possibly in different formats or batches."""
         ...
 
@@ -61,7 +62,7 @@ class Conflict(NamedTuple):
 
 
 @dataclass(slots=True)
-class Choice:
+class ChosenBlocks:
     """The chosen blocks in offset order: a table with the rows OWNER (index of the copy), ROW, FIRST, LAST, CLIPPED.
 
     Attributes:
@@ -69,7 +70,7 @@ class Choice:
         floors: index of each copy's first block that is compared and may fill gaps.
     """
 
-    usable: list[Blocks]
+    usable: list[BlockTable]
     floors: list[int]
     table: Ints = field(default_factory=lambda: np.empty((5, 0), np.int64))
 
@@ -77,19 +78,19 @@ class Choice:
         return int(self.table.shape[1])
 
     @property
-    def first(self) -> Ints:
+    def first_offsets(self) -> Ints:
         """First offsets."""
         row: Ints = self.table[FIRST]
         return row
 
     @property
-    def last(self) -> Ints:
+    def last_offsets(self) -> Ints:
         """Last offsets."""
         row: Ints = self.table[LAST]
         return row
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset after the last block; 0 without any."""
         return int(self.table[LAST, -1]) + 1 if len(self) else 0
 
@@ -111,85 +112,93 @@ class Choice:
 
     def truncate(self, offset: int) -> None:
         """Remove the blocks that end at or after ``offset``."""
-        self.table = self.table[:, self.last < offset]
+        self.table = self.table[:, self.last_offsets < offset]
 
-    def overlaps(self, blocks: Blocks) -> tuple[Ints, Ints]:
+    def find_overlaps(self, blocks: BlockTable) -> tuple[Ints, Ints]:
         """Return the columns of the choice (start, exclusive end) that overlap each block."""
-        start = np.searchsorted(self.last, blocks.first, side="left")
-        return start, np.searchsorted(self.first, blocks.last, side="right")
+        start = np.searchsorted(self.last_offsets, blocks.first, side="left")
+        return start, np.searchsorted(self.first_offsets, blocks.last, side="right")
 
-    def fill(self, copy: int) -> list[tuple[int, int]]:
+    def fill_gaps(self, copy: int) -> list[tuple[int, int]]:
         """Add a copy's blocks for missing offsets; return the filled ranges that are before other blocks."""
         blocks = self.usable[copy]
-        start, stop = self.overlaps(blocks)
-        fillable_rows = np.flatnonzero((start >= stop) & self._may_fill(copy))
-        new_columns = block_columns(copy, blocks, fillable_rows)
-        clipped_rows = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._may_fill(copy))
+        start, stop = self.find_overlaps(blocks)
+        fillable_rows = np.flatnonzero((start >= stop) & self._mask_fillable(copy))
+        new_columns = make_block_columns(copy, blocks, fillable_rows)
+        clipped_rows = np.flatnonzero((start < stop) & (blocks.crc == UNKNOWN_CRC) & self._mask_fillable(copy))
         if clipped_rows.size:
-            parts = [part for row in clipped_rows.tolist() for part in self._clip(copy, blocks, row)]
+            parts = [part for row in clipped_rows.tolist() for part in self._clip_block(copy, blocks, row)]
             new_columns = np.concatenate((new_columns, *parts), axis=1)
         if not new_columns.shape[1]:
             return []
-        filled_spans = _spans(new_columns[:, new_columns[FIRST] < self.end])
+        filled_spans = _join_blocks(new_columns[:, new_columns[FIRST] < self.end_offset])
         table = np.concatenate((self.table, new_columns), axis=1)
         self.table = table[:, np.argsort(table[FIRST], kind="stable")]
         return filled_spans
 
-    def _may_fill(self, copy: int) -> Flags:
+    def _mask_fillable(self, copy: int) -> Flags:
         may_fill: Flags = np.arange(len(self.usable[copy])) >= self.floors[copy]
         return may_fill
 
-    def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
+    def _clip_block(self, copy: int, blocks: BlockTable, row: int) -> Iterator[Ints]:
         """Yield the parts of a block with missing offsets."""
         first_offset, end = int(blocks.first[row]), int(blocks.last[row])
-        start, stop = (int(limit[0]) for limit in self.overlaps(blocks.take(slice(row, row + 1))))
+        start, stop = (int(limit[0]) for limit in self.find_overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
-            if first_offset < self.first[column]:
-                yield _column(copy, row, first_offset, int(self.first[column]) - 1, is_clipped=True)
-            first_offset = int(self.last[column]) + 1
+            if first_offset < self.first_offsets[column]:
+                yield _column(copy, row, first_offset, int(self.first_offsets[column]) - 1, is_clipped=True)
+            first_offset = int(self.last_offsets[column]) + 1
         if first_offset <= end:
             yield _column(copy, row, first_offset, end, is_clipped=True)
 
-    def find_firsts(self, copy: int, inspector: Inspector) -> None:
+    def read_first_offsets(self, copy: int, inspector: BlockInspector) -> None:
         """Read the first offsets of compressed messages of format 0 or 1 if they affect the choice.
 
         This is the case if a message of the copy may overlap a different message of the choice, or the reverse.
         """
         blocks, reach = self.usable[copy], self.column("reach")
-        theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
-        theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
+        copy_rows = np.flatnonzero(~_mask_members(blocks.last, self.last_offsets) & (blocks.reach < blocks.first))
+        copy_rows = copy_rows[
+            _mask_ranges_with_values(self.last_offsets, blocks.reach[copy_rows], blocks.last[copy_rows])
+        ]
         chosen_rows = np.flatnonzero(
-            ~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY)
+            ~_mask_members(self.last_offsets, blocks.last)
+            & (reach < self.first_offsets)
+            & (self.table[OWNER] != NO_COPY)
         )
-        chosen_rows = chosen_rows[_some_within(blocks.last, reach[chosen_rows], self.last[chosen_rows])]
-        self._set_firsts(copy, theirs, inspector)
+        chosen_rows = chosen_rows[
+            _mask_ranges_with_values(blocks.last, reach[chosen_rows], self.last_offsets[chosen_rows])
+        ]
+        self._update_first_offsets(copy, copy_rows, inspector)
         for owner in np.unique(self.table[OWNER, chosen_rows]).tolist():
             columns = chosen_rows[self.table[OWNER, chosen_rows] == owner]
-            self._set_firsts(owner, self.table[ROW, columns], inspector)
+            self._update_first_offsets(owner, self.table[ROW, columns], inspector)
             self.table[FIRST, columns] = self.usable[owner].first[self.table[ROW, columns]]
 
-    def _set_firsts(self, copy: int, rows: Rows | Ints, inspector: Inspector) -> None:
+    def _update_first_offsets(self, copy: int, rows: Rows | Ints, inspector: BlockInspector) -> None:
         if not rows.size:
             return
-        blocks = Blocks(self.usable[copy].table.copy())
+        blocks = BlockTable(self.usable[copy].table.copy())
         for row in rows.tolist():
-            first = inspector.first_offset(copy, blocks.take(slice(row, row + 1)))
+            first = inspector.read_first_offset(copy, blocks.take(slice(row, row + 1)))
             blocks.first[row] = blocks.reach[row] = min(max(first, int(blocks.reach[row])), int(blocks.last[row]))
         self.usable[copy] = blocks
 
-    def conflicts(self, copy: int, inspector: Inspector) -> list[Conflict]:
+    def find_conflicts(self, copy: int, inspector: BlockInspector) -> list[Conflict]:
         """Compare the blocks of a copy with the choice; return the conflicts, with verdicts from their contents."""
         blocks = self.usable[copy]
-        start, stop = self.overlaps(blocks)
-        differs = (start < stop) & ~self.mask_identical(blocks) & (blocks.crc != UNKNOWN_CRC) & self._may_fill(copy)
+        start, stop = self.find_overlaps(blocks)
+        differs = (
+            (start < stop) & ~self.mask_identical(blocks) & (blocks.crc != UNKNOWN_CRC) & self._mask_fillable(copy)
+        )
         conflicts: list[Conflict] = []
         for rows in _group_connected_rows(np.flatnonzero(differs), start, stop):
             columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
             if (self.table[OWNER, columns] == NO_COPY).any() or (self.column("crc", columns) == UNKNOWN_CRC).any():
                 continue
-            first = min(int(self.first[columns.start]), int(blocks.first[rows[0]]))
-            end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
-            verdict = self._verdict(columns, copy, blocks.take(rows), inspector)
+            first = min(int(self.first_offsets[columns.start]), int(blocks.first[rows[0]]))
+            end = max(int(self.last_offsets[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
+            verdict = self._judge_conflict(columns, copy, blocks.take(rows), inspector)
             conflict = Conflict(first, end, columns, copy, rows, verdict)
             conflicts[-1:] = self._join_conflicts(conflicts[-1], conflict) if conflicts else [conflict]
         return conflicts
@@ -203,49 +212,51 @@ class Choice:
         rows = np.concatenate((first.rows, second.rows))
         return [first._replace(end=second.end, columns=columns, rows=rows)]
 
-    def mask_identical(self, blocks: Blocks) -> Flags:
+    def mask_identical(self, blocks: BlockTable) -> Flags:
         """Return which blocks are identical to the chosen blocks for their offsets."""
-        start, stop = self.overlaps(blocks)
+        start, stop = self.find_overlaps(blocks)
         is_identical: Flags = np.zeros(len(blocks), np.bool_)
         rows = np.flatnonzero(stop - start == 1)
         columns = start[rows]
-        equal = self.last[columns] == blocks.last[rows]
+        equal = self.last_offsets[columns] == blocks.last[rows]
         for name in ("crc", "size", "magic", "fields"):
             equal &= self.column(name, columns) == getattr(blocks, name)[rows]
-        equal &= self.first[columns] == blocks.first[rows]
+        equal &= self.first_offsets[columns] == blocks.first[rows]
         is_identical[rows] = equal
         return is_identical
 
-    def _verdict(self, columns: slice, copy: int, theirs: Blocks, inspector: Inspector) -> str:
+    def _judge_conflict(self, columns: slice, copy: int, copy_blocks: BlockTable, inspector: BlockInspector) -> str:
         is_sound = self.has_valid_checksums(columns, inspector)
-        if is_sound != bool(inspector.valid(copy, theirs).all()):
+        if is_sound != bool(inspector.mask_valid(copy, copy_blocks).all()):
             return "chosen" if is_sound else "copy"
         if not is_sound:
             return "damaged"
         owners = self.table[OWNER, columns]
         owner = int(owners[0])
         chosen_blocks = self.usable[owner].take(self.table[ROW, columns].astype(np.intp))
-        has_same_records = bool((owners == owner).all()) and inspector.same_records(owner, chosen_blocks, copy, theirs)
+        has_same_records = bool((owners == owner).all()) and inspector.have_same_records(
+            owner, chosen_blocks, copy, copy_blocks
+        )
         return "same" if has_same_records else "undecided"
 
-    def has_valid_checksums(self, columns: slice, inspector: Inspector) -> bool:
+    def has_valid_checksums(self, columns: slice, inspector: BlockInspector) -> bool:
         """Return whether all chosen blocks in some columns have a valid checksum."""
         part = self.table[:, columns]
         return all(
-            bool(inspector.valid(owner, self.usable[owner].take(part[ROW, part[OWNER] == owner])).all())
+            bool(inspector.mask_valid(owner, self.usable[owner].take(part[ROW, part[OWNER] == owner])).all())
             for owner in np.unique(part[OWNER]).tolist()
         )
 
-    def gaps(self) -> list[tuple[int, int]]:
+    def find_gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of offsets between chosen blocks that, according to the headers, no copy has."""
-        reach = self.first.copy()
+        reach = self.first_offsets.copy()
         has_owner = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
         reach[has_owner] = self.column("reach")[has_owner]
-        gap_columns = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
-        return [(int(self.last[column]) + 1, int(reach[column + 1])) for column in gap_columns.tolist()]
+        gap_columns = np.flatnonzero(reach[1:] > self.last_offsets[:-1] + 1)
+        return [(int(self.last_offsets[column]) + 1, int(reach[column + 1])) for column in gap_columns.tolist()]
 
 
-def block_columns(copy: int, blocks: Blocks, rows: Rows) -> Ints:
+def make_block_columns(copy: int, blocks: BlockTable, rows: Rows) -> Ints:
     """Return blocks as columns of a choice."""
     table = np.empty((5, len(rows)), np.int64)
     table[OWNER], table[CLIPPED] = copy, 0
@@ -262,19 +273,19 @@ def make_undecided_column(first: int, end: int) -> Ints:
     return _column(NO_COPY, 0, first, end - 1, is_clipped=False)
 
 
-def _members(values: Ints, ascending: Ints) -> Flags:
+def _mask_members(values: Ints, ascending: Ints) -> Flags:
     """Return which values are in ``ascending``."""
     is_member: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
     return is_member
 
 
-def _some_within(values: Ints, lows: Ints, highs: Ints) -> Flags:
+def _mask_ranges_with_values(values: Ints, lows: Ints, highs: Ints) -> Flags:
     """Return which ranges (exclusive end) contain at least one of ``values``, which are ascending."""
     has_some: Flags = np.searchsorted(values, lows) < np.searchsorted(values, highs)
     return has_some
 
 
-def _spans(columns: Ints) -> list[tuple[int, int]]:
+def _join_blocks(columns: Ints) -> list[tuple[int, int]]:
     """Join neighbouring blocks into ranges of offsets."""
     if not columns.shape[1]:
         return []
@@ -296,20 +307,22 @@ NO_END_OFFSET = MAX_INT64
 _VERIFIED_BATCHES = 4  # number of thinned batches with a checksum that is verified before they count as evidence
 
 
-def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:
+def is_compacted(
+    name: TopicPartition, copies: Sequence[PartitionCopy], usable: Sequence[BlockTable], inspector: BlockInspector
+) -> bool:
     """Return whether the log cleaner caused the holes in these copies."""
     has_clean_offset = any(copy.clean_offset is not None and copy.clean_offset >= 0 for copy in copies)
     if has_clean_offset or name.topic in COMPACTED_TOPICS:
         return True
     for index, blocks in enumerate(usable):
         rows = np.flatnonzero(blocks.thinned)[:_VERIFIED_BATCHES]
-        if rows.size and bool(inspector.valid(index, blocks.take(rows)).any()):
+        if rows.size and bool(inspector.mask_valid(index, blocks.take(rows)).any()):
             return True
     old_holes = any((blocks.magic[find_holes(blocks, within=True)] < 2).any() for blocks in usable)
     return old_holes and all(copy.clean_offset is None for copy in copies)
 
 
-def find_holes(blocks: Blocks, *, within: bool) -> Rows:
+def find_holes(blocks: BlockTable, *, within: bool) -> Rows:
     """Return the blocks after a hole in the offsets; with ``within``, only holes inside a segment."""
     is_hole = blocks.reach[1:] > blocks.last[:-1] + 1
     if within:
@@ -318,7 +331,7 @@ def find_holes(blocks: Blocks, *, within: bool) -> Rows:
     return rows
 
 
-def find_compacted_end(copy: Copy, blocks: Blocks) -> int:
+def find_compacted_end(copy: PartitionCopy, blocks: BlockTable) -> int:
     """Return the end of a copy's compacted part: no offset at or above it was removed.
 
     The cleaner's checkpoint may be older than the segments, so that the batches count as well.
@@ -331,7 +344,7 @@ def find_compacted_end(copy: Copy, blocks: Blocks) -> int:
     return min(max([*ends, copy.clean_offset or 0]), end)
 
 
-def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
+def measure_coverage(copy: PartitionCopy, blocks: BlockTable, clean: int) -> tuple[bool, bool, int]:
     """Return how well a copy covers the offsets below ``clean``; a larger tuple is better.
 
     Returns:

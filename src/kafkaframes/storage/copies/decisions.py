@@ -93,6 +93,6 @@ def offsets_text(first: int, end: int) -> str:
     return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
 
 
-def by_severity(decisions: Iterable[Decision]) -> list[Decision]:
+def sort_by_severity(decisions: Iterable[Decision]) -> list[Decision]:
     """Return decisions by severity, most severe first, otherwise in their order."""
     return sorted(decisions, key=lambda decision: -decision.severity)

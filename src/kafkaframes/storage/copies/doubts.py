@@ -19,15 +19,23 @@ from itertools import permutations
 import numpy as np
 
 from kafkaframes.records.scan import Flags, Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows, concatenate_blocks, epoch_at, lineage_of
-from kafkaframes.storage.copies.cover import Inspector
+from kafkaframes.storage.copies.blocks import (
+    UNKNOWN_CRC,
+    BlockTable,
+    PartitionCopy,
+    Rows,
+    concatenate_blocks,
+    epoch_at,
+    lineage_of,
+)
+from kafkaframes.storage.copies.cover import BlockInspector
 
 
-def remove_doubtful_blocks(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:
+def remove_doubtful_blocks(copies: Sequence[PartitionCopy], inspector: BlockInspector) -> tuple[PartitionCopy, ...]:
     """Return the copies without the blocks that another copy proves to be wrong."""
-    doubtful = [_doubtful_end(index, copy.blocks, inspector) for index, copy in enumerate(copies)]
+    doubtful = [_mask_doubtful_end(index, copy.blocks, inspector) for index, copy in enumerate(copies)]
     for first, other in permutations([index for index, copy in enumerate(copies) if copy.is_scanned], 2):
-        doubtful[first] |= _other_epoch(copies[first], copies[other].blocks)
+        doubtful[first] |= _mask_epochs_from_checkpoint(copies[first], copies[other].blocks)
         if first < other:
             for row, index in _find_moved_batches(copies[first].blocks, copies[other].blocks):
                 goes_on = [
@@ -39,24 +47,24 @@ def remove_doubtful_blocks(copies: Sequence[Copy], inspector: Inspector) -> tupl
     return tuple(_remove_blocks(copy, flags) if flags.any() else copy for copy, flags in copies_with_flags)
 
 
-def _doubtful_end(index: int, blocks: Blocks, inspector: Inspector) -> Flags:
+def _mask_doubtful_end(index: int, blocks: BlockTable, inspector: BlockInspector) -> Flags:
     """Return which blocks have a doubtful header. Only the last one can have one."""
     doubtful: Flags = np.zeros(len(blocks), np.bool_)
     last = blocks.take(slice(-1, None))
-    doubtful[-1:] = (last.thinned != 0) & ~inspector.valid(index, last)
+    doubtful[-1:] = (last.thinned != 0) & ~inspector.mask_valid(index, last)
     return doubtful
 
 
-def _find_moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
+def _find_moved_batches(blocks: BlockTable, other: BlockTable) -> Iterator[tuple[int, int]]:
     """Yield the rows of batches that two copies have at different offsets."""
     rows, other_rows = _find_unmatched(blocks, other), _find_unmatched(other, blocks)
     if rows.size and other_rows.size:
-        bodies, body_of = _body_ids(blocks.take(rows)), _body_ids(other.take(other_rows))
+        bodies, body_of = _number_bodies(blocks.take(rows)), _number_bodies(other.take(other_rows))
         _, matches, other_matches = np.intersect1d(bodies, body_of, return_indices=True)
         yield from zip(rows[matches].tolist(), other_rows[other_matches].tolist(), strict=True)
 
 
-def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
+def _find_unmatched(blocks: BlockTable, other: BlockTable) -> Rows:
     """Return the rows of blocks for which the other copy has no identical block at the same offsets."""
     if not len(other):
         return np.arange(len(blocks))
@@ -68,30 +76,32 @@ def _find_unmatched(blocks: Blocks, other: Blocks) -> Rows:
     return rows
 
 
-def _body_ids(blocks: Blocks) -> Ints:
+def _number_bodies(blocks: BlockTable) -> Ints:
     """Return a number for each block that is equal for equal batches, regardless of their offsets."""
     bodies: Ints = (blocks.crc << 31) | blocks.size
     return bodies
 
 
-def _is_followed_by_valid_block(copies: Sequence[Copy], index: int, row: int, inspector: Inspector) -> bool:
+def _is_followed_by_valid_block(
+    copies: Sequence[PartitionCopy], index: int, row: int, inspector: BlockInspector
+) -> bool:
     """Return whether a valid block starts at the end of the previous one and ends at the start of the next one."""
     blocks = copies[index].blocks
-    if not blocks.smooth[row] or not inspector.valid(index, blocks.take(slice(row, row + 1))).all():
+    if not blocks.smooth[row] or not inspector.mask_valid(index, blocks.take(slice(row, row + 1))).all():
         return False
     return all(
         _begins_after(index, blocks, next_row, inspector) for next_row in (row, row + 1) if next_row < len(blocks)
     )
 
 
-def _begins_after(index: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
+def _begins_after(index: int, blocks: BlockTable, row: int, inspector: BlockInspector) -> bool:
     """Return ``smooth`` for a compressed message of format 0 or 1 (its header lacks the first offset)."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
-    return inspector.first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
+    return inspector.read_first_offset(index, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
 
 
-def _remove_blocks(copy: Copy, doubtful: Flags) -> Copy:
+def _remove_blocks(copy: PartitionCopy, doubtful: Flags) -> PartitionCopy:
     blocks = copy.blocks.take(~doubtful)
     lineage, fits = lineage_of(copy.checkpoint, blocks)
     base = copy.segments[-1].base_offset if copy.segments else 0
@@ -102,7 +112,7 @@ def _remove_blocks(copy: Copy, doubtful: Flags) -> Copy:
     )
 
 
-def _other_epoch(copy: Copy, other: Blocks) -> Flags:
+def _mask_epochs_from_checkpoint(copy: PartitionCopy, other: BlockTable) -> Flags:
     """Return for which blocks the other copy has the epoch that this copy's own checkpoint has for their offset."""
     blocks = copy.blocks
     differs: Flags = np.zeros(len(blocks), np.bool_)
@@ -116,7 +126,7 @@ def _other_epoch(copy: Copy, other: Blocks) -> Flags:
     return differs
 
 
-def _mask_identical(blocks: Blocks, rows: Ints, other: Blocks, other_rows: Ints) -> Flags:
+def _mask_identical(blocks: BlockTable, rows: Ints, other: BlockTable, other_rows: Ints) -> Flags:
     """Return which blocks are the same batch, with equal checksum and size."""
     alike: Flags = (other.crc[other_rows] == blocks.crc[rows]) & (other.size[other_rows] == blocks.size[rows])
     alike &= blocks.crc[rows] != UNKNOWN_CRC

@@ -1,7 +1,7 @@
 """Decide which copy of a topic partition supplies each offset; the result is an ordered list of spans.
 
-The merge does no I/O itself. Headers are passed as columns, and the ``Inspector`` reads bytes only if headers differ.
-``docs/many-copies.md`` explains the rules. In short:
+The merge does no I/O itself. Headers are passed as columns, and the ``BlockInspector`` reads bytes only if headers
+differ. ``docs/many-copies.md`` explains the rules. In short:
 
 1. Copies with different topic ids belong to different topics and are rejected.
 2. The copy with the latest leader epoch, and among equal epochs the longest one, has the authoritative history. It is
@@ -22,7 +22,7 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, truncation_offset
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, BlockTable, PartitionCopy, truncation_offset
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
     FIRST,
@@ -31,24 +31,24 @@ from kafkaframes.storage.copies.cover import (
     NO_END_OFFSET,
     OWNER,
     ROW,
-    Choice,
+    BlockInspector,
+    ChosenBlocks,
     Conflict,
-    Inspector,
-    block_columns,
-    coverage,
     find_compacted_end,
     is_compacted,
+    make_block_columns,
     make_undecided_column,
+    measure_coverage,
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
 from kafkaframes.storage.copies.doubts import remove_doubtful_blocks
 from kafkaframes.storage.copies.spans import MergedLog, SegmentRange, Span
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, last_epoch, truncate_epochs
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, latest_epoch, truncate_epochs
 from kafkaframes.storage.files.names import TopicPartition
 
 
 def merge(
-    topic_partition: TopicPartition, copies: Sequence[Copy], inspector: Inspector, *, check: bool = False
+    topic_partition: TopicPartition, copies: Sequence[PartitionCopy], inspector: BlockInspector, *, check: bool = False
 ) -> MergedLog:
     """Merge copies of one topic partition.
 
@@ -61,7 +61,7 @@ def merge(
         LogDirError: the copies have different topic ids.
     """
     check_topic_ids(topic_partition, ((copy.directory, copy.topic_id) for copy in copies))
-    return _Merger(topic_partition, remove_doubtful_blocks(copies, inspector), inspector, check).run()
+    return _Merger(topic_partition, remove_doubtful_blocks(copies, inspector), inspector, check).merge_copies()
 
 
 def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, str | None]]) -> None:
@@ -73,13 +73,13 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
     Raises:
         LogDirError: the copies have different topic ids.
     """
-    directories_by_id = first_by_id(ids)
+    directories_by_id = group_directories_by_id(ids)
     if len(directories_by_id) > 1:
         descriptions = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in directories_by_id.items())
         raise LogDirError(f"{topic_partition} is two topics under one name: {descriptions}; load one of them")
 
 
-def first_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+def group_directories_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     """Return the first directory with each id, by id."""
     directories_by_id: dict[str, str] = {}
     for directory, identity in ids:
@@ -93,28 +93,28 @@ class _Merger:
     """The state of a merge; ``run`` executes its steps."""
 
     name: TopicPartition
-    copies: tuple[Copy, ...]
-    inspector: Inspector
+    copies: tuple[PartitionCopy, ...]
+    inspector: BlockInspector
     check: bool
     decisions: list[Decision] = field(default_factory=list)
     limit: int = NO_END_OFFSET
 
-    def run(self) -> MergedLog:
+    def merge_copies(self) -> MergedLog:
         self.order = self._rank_copies()
         self.authority = self.order[0]
         self.usable = [copy.blocks for copy in self.copies]
         for index, copy in enumerate(self.copies):
             self._report_doubts(index, copy)
-            self._truncate(index, self._truncation(index))
-        self.choice = Choice(self.usable, [0] * len(self.copies))
-        clean = self._clean_offset()
+            self._truncate_copy(index, self._find_common_end(index))
+        self.choice = ChosenBlocks(self.usable, [0] * len(self.copies))
+        clean = self._find_clean_offset()
         if clean:
             self._take_compacted(clean)
         self._fill_from_copies()
         if self.check:
-            self._verify(clean)
-        start = self._start()
-        end = max(self.choice.end, start)
+            self._verify_checksums(clean)
+        start = self._find_log_start()
+        end = max(self.choice.end_offset, start)
         if self.limit == NO_END_OFFSET:  # the merged log ends at or after the authority's end
             end = max(end, self.copies[self.authority].end)
         self._report_ends(start, end, clean)
@@ -123,10 +123,10 @@ class _Merger:
             self.name,
             self.copies,
             self.authority,
-            tuple(self._spans(clean)),
+            tuple(self._make_spans(clean)),
             start,
             end,
-            self._lineage(start, end),
+            self._merge_lineages(start, end),
             self._high_watermark(end),
             clean or None,
             tuple(self.decisions),
@@ -139,13 +139,13 @@ class _Merger:
 
         def rank(index: int) -> tuple[int, int, int, int]:
             copy = self.copies[index]
-            epoch = last_epoch(copy.lineage)
+            epoch = latest_epoch(copy.lineage)
             committed_end = copy.high_watermark if epoch == NO_EPOCH and copy.high_watermark is not None else -1
             return epoch, committed_end, copy.end, -index
 
         return sorted(range(len(self.copies)), key=rank, reverse=True)
 
-    def _truncation(self, index: int) -> int:
+    def _find_common_end(self, index: int) -> int:
         """Return the end of a copy's common history with the authority, according to the leader epochs."""
         copy, leader = self.copies[index], self.copies[self.authority]
         if index == self.authority:
@@ -153,7 +153,7 @@ class _Merger:
         offset = truncation_offset(copy.lineage, copy.end, leader.lineage, leader.end)
         return copy.end if offset is None else offset
 
-    def _truncate(self, index: int, offset: int, how: str = "") -> None:
+    def _truncate_copy(self, index: int, offset: int, how: str = "") -> None:
         """Use a copy only below ``offset``, and report the truncated part."""
         copy, blocks = self.copies[index], self.usable[index]
         is_past_end = blocks.last >= offset
@@ -165,28 +165,30 @@ class _Merger:
             max(int(blocks.first[first]), offset) if blocks.crc[first] == UNKNOWN_CRC else int(blocks.first[first])
         )
         leader = self.copies[self.authority]
-        epochs = f"leader epoch {last_epoch(copy.lineage)} lost to {last_epoch(leader.lineage)}"
+        epochs = f"leader epoch {latest_epoch(copy.lineage)} lost to {latest_epoch(leader.lineage)}"
         loses_committed = copy.high_watermark is not None and copy.high_watermark > truncation_point
         remark = f"; those below {copy.high_watermark} were committed there: an unclean election lost them"
         text = (
             f"{offsets_text(truncation_point, copy.end)} of {copy.directory} diverge from {leader.directory} "
             f"({how or epochs}) and are cut{remark if loses_committed else ''}"
         )
-        self._decide("divergent-tail", truncation_point, copy.end, text, index, [self._location(index, blocks, first)])
+        self._add_decision(
+            "divergent-tail", truncation_point, copy.end, text, index, [self._location(index, blocks, first)]
+        )
 
     @staticmethod
-    def _truncate_blocks(blocks: Blocks, offset: int) -> Blocks:
+    def _truncate_blocks(blocks: BlockTable, offset: int) -> BlockTable:
         """Remove the blocks that end at or after ``offset``; a whole-segment block is shortened instead."""
         kept_blocks = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
         if len(kept_blocks) and bool((kept_blocks.last >= offset).any()):
             table = kept_blocks.table.copy()
-            kept_blocks = Blocks(table)
+            kept_blocks = BlockTable(table)
             np.minimum(kept_blocks.last, offset - 1, out=kept_blocks.last)
         return kept_blocks
 
     # ---------------------------------------------------------------------------------------------------- compaction
 
-    def _clean_offset(self) -> int:
+    def _find_clean_offset(self) -> int:
         """Return the end of the compacted part of the furthest compacted copy; 0 if no copy is compacted."""
         if not is_compacted(self.name, self.copies, self.usable, self.inspector):
             return 0
@@ -196,20 +198,20 @@ class _Merger:
         """Take the offsets below ``clean`` from a single copy."""
 
         def rank(index: int) -> tuple[bool, bool, int, int, int]:
-            covers = coverage(self.copies[index], self.usable[index], clean)
+            covers = measure_coverage(self.copies[index], self.usable[index], clean)
             return *covers, find_compacted_end(self.copies[index], self.usable[index]), -self.order.index(index)
 
         best_copy = max(self.order, key=rank)
         blocks = self.usable[best_copy]
         rows = np.flatnonzero(blocks.first < clean)
-        self.choice.table = block_columns(best_copy, blocks, rows)
-        end = self.choice.end
+        self.choice.table = make_block_columns(best_copy, blocks, rows)
+        end = self.choice.end_offset
         for index in self.order:
             if index != best_copy:
-                self._leave_compacted(index, best_copy, end)
+                self._skip_compacted_part(index, best_copy, end)
         self.choice.floors[best_copy] = int(rows.size)
 
-    def _leave_compacted(self, index: int, best_copy: int, end: int) -> None:
+    def _skip_compacted_part(self, index: int, best_copy: int, end: int) -> None:
         """Use only the part of a copy above the compacted part; report where the two differ."""
         blocks, best_blocks = self.usable[index], self.usable[best_copy]
         low = blocks.take(blocks.last < end)
@@ -224,7 +226,7 @@ class _Merger:
                 f"{self.copies[best_copy].directory} alone ({count_text(len(low_blocks), 'batch', 'batches')} "
                 f"there, {len(low)} here)"
             )
-            self._decide("compacted-differently", int(low.first[0]), end, text, index)
+            self._add_decision("compacted-differently", int(low.first[0]), end, text, index)
 
     # ------------------------------------------------------------------------------------------------------ the cover
 
@@ -235,16 +237,16 @@ class _Merger:
             if self.limit != NO_END_OFFSET:
                 self.usable[index] = self._truncate_blocks(self.usable[index], self.limit)
             if merged_copies:
-                self._compare(index, merged_copies)
-            end_offset = self.choice.end
-            for first, end in self.choice.fill(index):
+                self._compare_copy(index, merged_copies)
+            end_offset = self.choice.end_offset
+            for first, end in self.choice.fill_gaps(index):
                 if merged_copies and first < end_offset:
-                    self._report_filled(first, end, index, merged_copies)
+                    self._report_filled_gap(first, end, index, merged_copies)
             merged_copies.append(index)
 
-    def _compare(self, index: int, merged_copies: list[int]) -> None:
-        self.choice.find_firsts(index, self.inspector)
-        conflicts = self.choice.conflicts(index, self.inspector)
+    def _compare_copy(self, index: int, merged_copies: list[int]) -> None:
+        self.choice.read_first_offsets(index, self.inspector)
+        conflicts = self.choice.find_conflicts(index, self.inspector)
         real = [one for one in conflicts if one.verdict == "undecided"]
         has_epochs = self.copies[index].lineage and self.copies[merged_copies[0]].lineage
         if real and not has_epochs and self._is_tail(index, real[0].first):
@@ -275,21 +277,21 @@ class _Merger:
             how = (
                 "its bytes differ, and it has no leader epochs" if has_epochs else f"high watermark {chosen_watermark}"
             )
-            self._truncate(index, first_offset, how)
+            self._truncate_copy(index, first_offset, how)
             return
-        locations = self._locations(conflict)
+        locations = self._locate_conflict(conflict)
         names = ", ".join(self.copies[other].directory for other in merged_copies)
         text = (
             f"{names} and {self.copies[index].directory} differ from offset {first_offset} on; leader epochs "
             "and high watermarks do not decide between them, so both are truncated there"
         )
-        end = max(self.choice.end, self.copies[index].end)
-        self._decide("undecided", first_offset, end, text, None, locations)
+        end = max(self.choice.end_offset, self.copies[index].end)
+        self._add_decision("undecided", first_offset, end, text, None, locations)
         self.limit = first_offset
         self.choice.truncate(first_offset)
         self.usable[index] = self._truncate_blocks(self.usable[index], first_offset)
 
-    def _locations(self, conflict: Conflict) -> list[Location]:
+    def _locate_conflict(self, conflict: Conflict) -> list[Location]:
         owner, row = (int(self.choice.table[line, conflict.columns.start]) for line in (OWNER, ROW))
         theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
         return [self._location(owner, self.usable[owner], row), theirs]
@@ -297,14 +299,14 @@ class _Merger:
     def _apply_verdict(self, conflict: Conflict) -> None:
         """Apply a conflict's verdict: keep, drop or replace batches."""
         owner = int(self.choice.table[OWNER, conflict.columns.start])
-        locations = self._locations(conflict)
+        locations = self._locate_conflict(conflict)
         other_directory, chosen_directory = self.copies[conflict.copy].directory, self.copies[owner].directory
         offsets = offsets_text(conflict.first, conflict.end)
         if conflict.verdict == "copy":
             blocks = self.usable[conflict.copy]
-            self.choice.replace(conflict.columns, block_columns(conflict.copy, blocks, conflict.rows))
+            self.choice.replace(conflict.columns, make_block_columns(conflict.copy, blocks, conflict.rows))
             text = f"{offsets}: damaged in {chosen_directory}, taken from {other_directory}"
-            self._decide("taken-from-copy", conflict.first, conflict.end, text, owner, locations)
+            self._add_decision("taken-from-copy", conflict.first, conflict.end, text, owner, locations)
         elif conflict.verdict == "undecided":
             epoch = int(self.choice.column("epoch", conflict.columns)[0])
             text = (
@@ -313,53 +315,53 @@ class _Merger:
                 "neither is taken"
             )
             self.choice.replace(conflict.columns, make_undecided_column(conflict.first, conflict.end))
-            self._decide("undecided", conflict.first, conflict.end, text, None, locations)
+            self._add_decision("undecided", conflict.first, conflict.end, text, None, locations)
 
-    def _report_filled(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:
-        lacking = [self.copies[copy_index] for copy_index in merged_copies if self._covers(copy_index, first)]
+    def _report_filled_gap(self, first: int, end: int, index: int, merged_copies: list[int]) -> None:
+        lacking = [self.copies[copy_index] for copy_index in merged_copies if self._covers_offset(copy_index, first)]
         for copy in lacking:
             text = (
                 f"{offsets_text(first, end)} are missing in {copy.directory}, taken from {self.copies[index].directory}"
             )
-            self._decide("taken-from-copy", first, end, text, self.copies.index(copy))
+            self._add_decision("taken-from-copy", first, end, text, self.copies.index(copy))
 
-    def _covers(self, index: int, offset: int) -> bool:
+    def _covers_offset(self, index: int, offset: int) -> bool:
         """Return whether a copy has blocks on both sides of an offset, so that a missing offset is a gap."""
         copy = self.copies[index]
         return copy.start <= offset < copy.end
 
     # ------------------------------------------------------------------------------------------------------- checksums
 
-    def _verify(self, clean: int) -> None:
+    def _verify_checksums(self, clean: int) -> None:
         """Verify the checksums of the chosen blocks; replace damaged ones by valid blocks of other copies."""
         for owner in self.order:
             columns = np.flatnonzero((self.choice.table[OWNER] == owner) & (self.choice.table[CLIPPED] == 0))
             rows = self.choice.table[ROW, columns]
-            bad = columns[~self.inspector.valid(owner, self.usable[owner].take(rows))] if rows.size else columns
+            bad = columns[~self.inspector.mask_valid(owner, self.usable[owner].take(rows))] if rows.size else columns
             for column in bad.tolist()[::-1]:
-                self._replace_damaged(column, owner, clean)
+                self._replace_damaged_block(column, owner, clean)
 
-    def _replace_damaged(self, column: int, owner: int, clean: int) -> None:
-        first, last = int(self.choice.first[column]), int(self.choice.last[column])
+    def _replace_damaged_block(self, column: int, owner: int, clean: int) -> None:
+        first, last = int(self.choice.first_offsets[column]), int(self.choice.last_offsets[column])
         row = int(self.choice.table[ROW, column])
         damaged_copy = self.copies[owner]
         damaged_location = self._location(owner, self.usable[owner], row)
         offsets = offsets_text(first, last + 1)
         for index in self.order:
-            same_row = None if index == owner else self._same_block(index, owner, row, identical=last < clean)
+            same_row = None if index == owner else self._find_same_block(index, owner, row, identical=last < clean)
             blocks = self.usable[index]
             if same_row is not None and bool(
-                self.inspector.valid(index, blocks.take(slice(same_row, same_row + 1))).all()
+                self.inspector.mask_valid(index, blocks.take(slice(same_row, same_row + 1))).all()
             ):
-                self.choice.replace(slice(column, column + 1), block_columns(index, blocks, np.array([same_row])))
+                self.choice.replace(slice(column, column + 1), make_block_columns(index, blocks, np.array([same_row])))
                 text = f"{offsets}: damaged in {damaged_copy.directory}, taken from {self.copies[index].directory}"
                 locations = [damaged_location, self._location(index, blocks, same_row)]
-                self._decide("taken-from-copy", first, last + 1, text, owner, locations)
+                self._add_decision("taken-from-copy", first, last + 1, text, owner, locations)
                 return
         text = f"{offsets}: damaged in {damaged_copy.directory}, and whole in no other copy"
-        self._decide("damaged", first, last + 1, text, owner, [damaged_location])
+        self._add_decision("damaged", first, last + 1, text, owner, [damaged_location])
 
-    def _same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
+    def _find_same_block(self, index: int, owner: int, row: int, *, identical: bool) -> int | None:
         """Return another copy's block for the same offsets, and with ``identical`` for the same checksum, too."""
         blocks, owner_blocks = self.usable[index], self.usable[owner]
         same_row = int(np.searchsorted(blocks.last, owner_blocks.last[row]))
@@ -374,17 +376,17 @@ class _Merger:
 
     # ------------------------------------------------------------------------------------------------------ the result
 
-    def _start(self) -> int:
+    def _find_log_start(self) -> int:
         """Return the log start offset: the largest one in a checkpoint, or else the first existing offset."""
         start_offsets = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
-        first = [int(self.choice.first[0])] if len(self.choice) else []
+        first = [int(self.choice.first_offsets[0])] if len(self.choice) else []
         if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
             first = [int(self.choice.column("reach", slice(0, 1))[0])]
         start = max([*start_offsets, *first], default=max((copy.end for copy in self.copies), default=0))
-        self.choice.table = self.choice.table[:, self.choice.last >= start]
+        self.choice.table = self.choice.table[:, self.choice.last_offsets >= start]
         return start
 
-    def _lineage(self, start: int, end: int) -> Epochs:
+    def _merge_lineages(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log: the authority's, and older ones from other copies."""
         start_offsets: dict[int, int] = {}
         copy_lineage = self.copies[self.authority].lineage
@@ -402,7 +404,7 @@ class _Merger:
         high_watermarks = [min(copy.high_watermark, end) for copy in self.copies if copy.high_watermark is not None]
         return max(high_watermarks, default=None)
 
-    def _spans(self, clean: int) -> Iterator[Span]:
+    def _make_spans(self, clean: int) -> Iterator[Span]:
         table = self.choice.table
         columns = [self.choice.column(name) for name in ("segment", "position", "size")]
         segment, position, size = columns
@@ -422,13 +424,13 @@ class _Merger:
             segment_range = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
             is_clipped = bool(table[CLIPPED, low]) or self._is_truncated_block(owner, int(table[ROW, low]), end)
-            yield Span(segment_range, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
+            yield Span(segment_range, first, end, is_clipped, tuple(self._find_alternates(owner, first, end)))
 
     def _is_truncated_block(self, owner: int, row: int, end: int) -> bool:
         """Return whether a block has more offsets than the log uses, because the log was truncated inside it."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
-    def _alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
+    def _find_alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
         """Yield the ranges of other copies with the offsets of a span; compacted parts may have other batches."""
         for index in self.order:
             if index == owner:
@@ -443,7 +445,7 @@ class _Merger:
 
     # -------------------------------------------------------------------------------------------------- decisions
 
-    def _decide(
+    def _add_decision(
         self,
         check: str,
         first: int,
@@ -455,13 +457,13 @@ class _Merger:
         directory = "" if copy is None else self.copies[copy].directory
         self.decisions.append(Decision(check, self.name, first, end, text, directory, tuple(locations)))
 
-    def _location(self, index: int, blocks: Blocks, row: int) -> Location:
+    def _location(self, index: int, blocks: BlockTable, row: int) -> Location:
         return Location(self.copies[index].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
 
-    def _report_doubts(self, index: int, copy: Copy) -> None:
+    def _report_doubts(self, index: int, copy: PartitionCopy) -> None:
         if not copy.checkpoint_fits:
             text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
-            self._decide("epochs-doubtful", copy.start, copy.end, text, index)
+            self._add_decision("epochs-doubtful", copy.start, copy.end, text, index)
         for row in range(len(copy.misplaced_blocks)):
             first, last = int(copy.misplaced_blocks.first[row]), int(copy.misplaced_blocks.last[row])
             path = copy.segments[int(copy.misplaced_blocks.segment[row])].path
@@ -470,20 +472,20 @@ class _Merger:
                 f"the batch at byte {position} of {path} (offsets {first} to {last}, leader epoch "
                 f"{int(copy.misplaced_blocks.epoch[row])}) does not fit between its neighbours"
             )
-            self._decide("misplaced", first, last + 1, text, index, [Location(path, position)])
+            self._add_decision("misplaced", first, last + 1, text, index, [Location(path, position)])
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
         for index in self.order:
             copy, blocks = self.copies[index], self.usable[index]
             if copy.end < end and not self._was_truncated(index):
                 text = f"{copy.directory} ends at {copy.end}, the log at {end}{self._reason_for_missing_end(copy)}"
-                self._decide("copy-lags", copy.end, end, text, index)
+                self._add_decision("copy-lags", copy.end, end, text, index)
             if len(copy.blocks) and copy.start > start and not (clean and not len(blocks)):
                 text = f"{copy.directory} starts at {copy.start}; what lies before is taken from other copies"
-                self._decide("copy-starts-later", start, copy.start, text, index)
+                self._add_decision("copy-starts-later", start, copy.start, text, index)
 
     @staticmethod
-    def _reason_for_missing_end(copy: Copy) -> str:
+    def _reason_for_missing_end(copy: PartitionCopy) -> str:
         last = (
             copy.broken_segments[-1]
             if copy.broken_segments and copy.broken_segments[-1].segment == len(copy.segments) - 1
@@ -497,7 +499,7 @@ class _Merger:
         return any(decision.check == "divergent-tail" and decision.copy == directory for decision in self.decisions)
 
     def _report_gaps(self, start: int, clean: int) -> None:
-        for first, end in self.choice.gaps():
+        for first, end in self.choice.find_gaps():
             if first >= clean and first >= start:
                 text = f"no copy has {offsets_text(first, end)}"
-                self._decide("missing", first, end, text)
+                self._add_decision("missing", first, end, text)

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.copies.decisions import Decision, by_severity
-from kafkaframes.storage.copies.merge import check_topic_ids, first_by_id, merge
+from kafkaframes.storage.copies.decisions import Decision, sort_by_severity
+from kafkaframes.storage.copies.merge import check_topic_ids, group_directories_by_id, merge
 from kafkaframes.storage.copies.reading import CopySource, FileInspector, group_by_partition, read_copy
 from kafkaframes.storage.copies.spans import MergedLog
-from kafkaframes.storage.copies.view import View
+from kafkaframes.storage.copies.view import MergedViewBuilder
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
 
@@ -42,12 +42,12 @@ class OneLog:
     @property
     def decisions(self) -> list[Decision]:
         """The decisions of all merges, including undecided differences; most severe first."""
-        return by_severity(
+        return sort_by_severity(
             decision for merged_partition in self.merged_partitions for decision in merged_partition.decisions
         )
 
 
-def copies_of(directories: Iterable[LogDirectory], partition_paths: Collection[str] = ()) -> list[CopySource]:
+def select_copies(directories: Iterable[LogDirectory], partition_paths: Collection[str] = ()) -> list[CopySource]:
     """Return the partitions to read: live ones, and renamed ones that the user named."""
     return [
         CopySource(directory, partition)
@@ -88,7 +88,9 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     )
     check_topic_ids(partitions[0].topic_partition, ids)
     metas = ((source.partition.directory, source.log_directory.meta) for source in sources)
-    directories_by_cluster = first_by_id((directory, meta.cluster_id if meta else None) for directory, meta in metas)
+    directories_by_cluster = group_directories_by_id(
+        (directory, meta.cluster_id if meta else None) for directory, meta in metas
+    )
     if len(directories_by_cluster) > 1:
         descriptions = ", ".join(
             f"{directory} is of cluster {cluster}" for cluster, directory in directories_by_cluster.items()
@@ -98,7 +100,7 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
         )
 
 
-def one_log_of(
+def open_one_log(
     directories: Sequence[LogDirectory],
     *,
     partition_paths: Collection[str] = (),
@@ -116,22 +118,22 @@ def one_log_of(
     Raises:
         LogDirError: copies belong to different topics or clusters, or cannot be read.
     """
-    sources_by_partition = group_by_partition(copies_of(directories, partition_paths))
+    sources_by_partition = group_by_partition(select_copies(directories, partition_paths))
     if not (join and len(directories) > 1) and all(len(sources) == 1 for sources in sources_by_partition.values()):
         return OneLog(tuple(directories))
-    view, merged_partitions = View(options or {}), []
+    view, merged_partitions = MergedViewBuilder(options or {}), []
     for sources in sources_by_partition.values():
         if len(sources) == 1:
             view.add_single(sources[0])
         else:
             merged_partitions.append(merge_copies(sources, check=check, scan=check))
             view.add_merged(merged_partitions[-1], sources)
-    return OneLog((view.directory(directories),), tuple(merged_partitions))
+    return OneLog((view.build_directory(directories),), tuple(merged_partitions))
 
 
-def merge_error(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
+def find_merge_error(directories: Sequence[LogDirectory], partition_paths: Collection[str] = ()) -> LogDirError | None:
     """Return the error if the directories' ids forbid a merge; None if they can be merged."""
-    for sources in group_by_partition(copies_of(directories, partition_paths)).values():
+    for sources in group_by_partition(select_copies(directories, partition_paths)).values():
         try:
             check_same_log(sources)
         except LogDirError as error:
@@ -139,7 +141,7 @@ def merge_error(directories: Sequence[LogDirectory], partition_paths: Collection
     return None
 
 
-def whole_log(
+def open_whole_log(
     directories: Sequence[LogDirectory], *, options: Mapping[str, Any] | None = None, join: bool = False
 ) -> tuple[LogDirectory, ...]:
     """Return directories in which each partition occurs once, for jobs that write a new log from them.
@@ -149,7 +151,7 @@ def whole_log(
     Raises:
         LogDirError: copies belong to different topics or clusters, contradict each other, or cannot be read.
     """
-    one_log = one_log_of(directories, options=options, join=join)
+    one_log = open_one_log(directories, options=options, join=join)
     for decision in one_log.decisions:
         if decision.check == "undecided":
             location = decision.locations[0]

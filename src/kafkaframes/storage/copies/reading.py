@@ -42,9 +42,9 @@ from kafkaframes.records.scan import (
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,
     UNKNOWN_CRC,
-    Blocks,
+    BlockTable,
     BrokenPosition,
-    Copy,
+    PartitionCopy,
     block_of_segment,
     blocks_of_scan,
     concatenate_blocks,
@@ -53,12 +53,12 @@ from kafkaframes.storage.copies.blocks import (
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.checkpoints import NO_EPOCH, last_epoch
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, latest_epoch
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.storage.files.segment_file import open_segment_file
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment, open_planned
+from kafkaframes.storage.log.open_segment import DamagedRange, OpenSegment, StoredSegment, open_planned_segment
 
 WINDOW_BYTES = 256 << 10
 LATEST_MAGIC = 2
@@ -94,7 +94,7 @@ def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[BatchSourc
             yield StoredSegment(segment.path, segment.size_bytes, read_at)
 
 
-def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
+def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
     """Read the headers of one copy; with ``scan``, also those of segments in a store.
 
     Raises:
@@ -103,19 +103,19 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
     partition = source.partition
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
     is_scanned = scan or isinstance(source.filesystem, LocalFileSystem) or _must_scan(source)
-    parts: list[Blocks] = []
+    parts: list[BlockTable] = []
     broken_segments: list[BrokenPosition] = []
     for index, segment in enumerate(segments):
         if is_scanned:
-            blocks, too_early = _scan(source.filesystem, index, segment, is_last=index == len(segments) - 1)
+            blocks, too_early = _scan_segment(source.filesystem, index, segment, is_last=index == len(segments) - 1)
             broken_segments += too_early
         else:
-            blocks = _unread_block(source, segments, index)
+            blocks = _make_unread_block(source, segments, index)
         parts.append(blocks)
     ordered_blocks, misplaced_blocks = select_ordered_blocks(concatenate_blocks(parts))
     lineage, fits = lineage_of(partition.leader_epochs, ordered_blocks)
     ends = [int(ordered_blocks.last[-1]) + 1] if len(ordered_blocks) else [partition.log_start_offset]
-    return Copy(
+    return PartitionCopy(
         directory=partition.directory,
         source=partition.log_directory,
         segments=segments,
@@ -125,7 +125,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
         end=max([*ends, *(one.base_offset for one in segments[-1:])]),
         high_watermark=partition.high_watermark,
         start_offset=partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT),
-        clean_offset=_clean_offset(source),
+        clean_offset=_checkpointed_clean_offset(source),
         topic_id=partition.metadata.topic_id if partition.metadata else None,
         broken_segments=tuple(broken_segments),
         misplaced_blocks=misplaced_blocks,
@@ -134,7 +134,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> Copy:
     )
 
 
-def _clean_offset(source: CopySource) -> int | None:
+def _checkpointed_clean_offset(source: CopySource) -> int | None:
     if names.CLEANER_CHECKPOINT not in source.log_directory.offset_checkpoints:
         return None
     return source.partition.checkpointed_offsets.get(names.CLEANER_CHECKPOINT, -1)
@@ -142,11 +142,11 @@ def _clean_offset(source: CopySource) -> int | None:
 
 def _must_scan(source: CopySource) -> bool:
     """Return whether the merge needs the headers of a copy in a store."""
-    is_compacted = source.partition.topic in COMPACTED_TOPICS or (_clean_offset(source) or -1) >= 0
+    is_compacted = source.partition.topic in COMPACTED_TOPICS or (_checkpointed_clean_offset(source) or -1) >= 0
     return is_compacted or not source.partition.leader_epochs
 
 
-def _unread_block(source: CopySource, segments: Sequence[Segment], index: int) -> Blocks:
+def _make_unread_block(source: CopySource, segments: Sequence[Segment], index: int) -> BlockTable:
     """Return a segment as one block; the end of the last segment is looked up with its index."""
     segment = segments[index]
     if segment.end_offset is not None:
@@ -159,14 +159,16 @@ def _unread_block(source: CopySource, segments: Sequence[Segment], index: int) -
     if end <= segment.base_offset or segment.size_bytes == 0:
         return NO_BLOCKS
     lineage = tuple(entry for entry in source.partition.leader_epochs or () if entry.start_offset < end)
-    is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # otherwise it has several leader epochs
-    epoch = last_epoch(lineage) if is_one else NO_EPOCH
+    has_one_epoch = (
+        not lineage or lineage[-1].start_offset <= segment.base_offset
+    )  # otherwise it has several leader epochs
+    epoch = latest_epoch(lineage) if has_one_epoch else NO_EPOCH
     return block_of_segment(index, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
-def _scan(
+def _scan_segment(
     filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
-) -> tuple[Blocks, list[BrokenPosition]]:
+) -> tuple[BlockTable, list[BrokenPosition]]:
     """Return the blocks of a segment, and the positions at which its batches end before the file does."""
     buffer = np.empty(0, np.int64)
 
@@ -179,12 +181,12 @@ def _scan(
     tables: list[Batches] = []
     broken_segments: list[BrokenPosition] = []
 
-    def lose(gap: Gap) -> None:
+    def lose(gap: DamagedRange) -> None:
         broken_segments.append(BrokenPosition(index, gap.start, str(gap.damage), damage=gap.damage))
 
     end = None
     with open_source(filesystem, segment) as source:
-        for run in OpenSegment(filesystem, segment.path, source).runs(on_damage=KEEP, on_gap=lose):
+        for run in OpenSegment(filesystem, segment.path, source).read_runs(on_damage=KEEP, on_gap=lose):
             chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, includes_data=False,
                             allocate=allocate, end=segment.size_bytes)  # fmt: skip
             for chunk in chunks:
@@ -204,51 +206,51 @@ def _scan(
 class FileInspector:
     """The inspector (``cover.Inspector``) that reads the files of the copies."""
 
-    def __init__(self, sources: Sequence[CopySource], copies: Sequence[Copy]) -> None:
+    def __init__(self, sources: Sequence[CopySource], copies: Sequence[PartitionCopy]) -> None:
         self._sources = sources
         self._copies = copies
 
-    def valid(self, copy: int, blocks: Blocks) -> Flags:
+    def mask_valid(self, copy: int, blocks: BlockTable) -> Flags:
         """Return which blocks have a valid checksum and a valid magic, which the checksum does not cover.
 
         A whole segment is valid if its headers are not read.
         """
-        right: Flags = blocks.crc == UNKNOWN_CRC
-        for rows in _runs(blocks):
+        is_valid: Flags = blocks.crc == UNKNOWN_CRC
+        for rows in _group_adjacent_blocks(blocks):
             if blocks.crc[rows[0]] == UNKNOWN_CRC:
                 continue
-            raw = self._read(copy, blocks.take(rows))
+            raw = self._read_blocks(copy, blocks.take(rows))
             batches = scan_all(raw, rules=FILE)
-            sound = batches.column("position")[check_crcs(raw, batches) == 1] + blocks.position[rows[0]]
-            right[rows] = np.isin(blocks.position[rows], sound) & (blocks.magic[rows] <= LATEST_MAGIC)
-        return right
+            valid_positions = batches.column("position")[check_crcs(raw, batches) == 1] + blocks.position[rows[0]]
+            is_valid[rows] = np.isin(blocks.position[rows], valid_positions) & (blocks.magic[rows] <= LATEST_MAGIC)
+        return is_valid
 
-    def first_offset(self, copy: int, block: Blocks) -> int:
+    def read_first_offset(self, copy: int, block: BlockTable) -> int:
         """Return the first offset of a block; its last offset if the block is unreadable."""
-        for batch in read_values(self._read(copy, block), rules=FILE):
+        for batch in read_values(self._read_blocks(copy, block), rules=FILE):
             if batch.records:
                 return batch.records[0].offset
         return int(block.last[0])
 
-    def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
+    def have_same_records(self, copy: int, blocks: BlockTable, other: int, other_blocks: BlockTable) -> bool:
         """Return whether blocks of two copies have the same records, possibly in different formats or batches."""
         try:
-            return bool(self._records(copy, blocks).equals(self._records(other, other_blocks)))
+            return bool(self._read_records(copy, blocks).equals(self._read_records(other, other_blocks)))
         except CorruptRecordError:
             return False
 
-    def _records(self, copy: int, blocks: Blocks) -> pa.Table:
-        raw = b"".join(self._read(copy, blocks.take(rows)) for rows in _runs(blocks))
+    def _read_records(self, copy: int, blocks: BlockTable) -> pa.Table:
+        raw = b"".join(self._read_blocks(copy, blocks.take(rows)) for rows in _group_adjacent_blocks(blocks))
         reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED_COLUMNS, on_damage=FAIL, rules=FILE))
         return pa.Table.from_batches(list(reader), schema=reader.schema).combine_chunks()
 
-    def _read(self, copy: int, blocks: Blocks) -> bytes:
+    def _read_blocks(self, copy: int, blocks: BlockTable) -> bytes:
         segment = self._copies[copy].segments[int(blocks.segment[0])]
         start, end = int(blocks.position[0]), int(blocks.ends[-1])
         return self._sources[copy].filesystem.read(segment.path, position=start, length=end - start)
 
 
-def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
+def _group_adjacent_blocks(blocks: BlockTable) -> Iterator[npt.NDArray[np.intp]]:
     """Group adjacent blocks of one segment for common reads."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
@@ -277,7 +279,7 @@ class AlternateRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Healer:
+class BatchHealer:
     """A function that replaces damaged batches of a segment file (``records.columns.ReadOptions.heal``)."""
 
     path: str
@@ -303,9 +305,11 @@ class Healer:
         expected_header = tuple(int(batches.column(name)[row]) for name in _HEADER_FIELDS)
         for alternate in self.alternates:
             try:
-                for position, *header in _headers(alternate, tuple(self.options.items())).get(expected_header[0], ()):
+                for position, *header in _headers_by_last_offset(alternate, tuple(self.options.items())).get(
+                    expected_header[0], ()
+                ):
                     if tuple(header) == expected_header[1:]:
-                        raw = _read(alternate.path, position, expected_header[2], self.options)
+                        raw = _read_range(alternate.path, position, expected_header[2], self.options)
                         batch = scan_all(raw, rules=FILE)
                         if len(batch) == 1 and check_crcs(raw, batch)[0] == 1:
                             return raw, f"{alternate.path}, byte {position}"
@@ -327,7 +331,7 @@ def _replace_bytes(chunk: Chunk, data: Bytes) -> Chunk:
 @lru_cache(maxsize=8)
 def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     headers: dict[int, list[tuple[int, ...]]] = {}
-    with open_planned(alternate.path, alternate.end, options=dict(options)) as segment:
+    with open_planned_segment(alternate.path, alternate.end, options=dict(options)) as segment:
         walk = Chunks(
             segment.source,
             rules=FILE,
@@ -344,7 +348,9 @@ def _read_headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...
     return headers
 
 
-def _headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
+def _headers_by_last_offset(
+    alternate: AlternateRange, options: tuple[tuple[str, Any], ...]
+) -> dict[int, list[tuple[int, ...]]]:
     """Return the position, checksum, size and magic of the batches of an alternate, by last offset."""
     try:
         return _read_headers(alternate, options)
@@ -352,6 +358,6 @@ def _headers(alternate: AlternateRange, options: tuple[tuple[str, Any], ...]) ->
         return _read_headers.__wrapped__(alternate, options)
 
 
-def _read(path: str, position: int, length: int, options: Mapping[str, Any]) -> Bytes:
-    with open_planned(path, position + length, options=options) as segment:
+def _read_range(path: str, position: int, length: int, options: Mapping[str, Any]) -> Bytes:
+    with open_planned_segment(path, position + length, options=options) as segment:
         return as_array(segment.source.read(position, length)).copy()

@@ -10,9 +10,9 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import MERGED_ROOT
-from kafkaframes.storage.copies.one_log import copies_of, merge_copies
+from kafkaframes.storage.copies.one_log import merge_copies, select_copies
 from kafkaframes.storage.copies.reading import CopySource, group_by_partition
-from kafkaframes.storage.copies.view import FileExtent, View
+from kafkaframes.storage.copies.view import FileExtent, MergedViewBuilder
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Remark, ServedDirectory
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join
@@ -22,7 +22,7 @@ from kafkaframes.storage.files.names import FileName, TopicPartition
 _WRITTEN_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # files that are written for the view
 
 
-def show_as_one(
+def present_as_one_directory(
     directories: Sequence[LogDirectory],
     partition_paths: Collection[str],
     *,
@@ -40,7 +40,7 @@ def show_as_one(
         LogDirError: copies belong to different topics or clusters, or cannot be read.
         OptionError: a partition has several copies, and ``merge`` is false.
     """
-    sources_by_partition = group_by_partition(copies_of(directories, partition_paths))
+    sources_by_partition = group_by_partition(select_copies(directories, partition_paths))
     sources_by_partition.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
     several = [key for key, copies in sources_by_partition.items() if len(copies) > 1]
     if several and not merge:
@@ -48,54 +48,54 @@ def show_as_one(
         raise OptionError(f"{reason}: let them be merged, or name one directory")
     root = next((directory for directory in directories if directory.meta is not None), None)
     infos = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
-    tree = _Tree(options)
+    tree = _TreeBuilder(options)
     for name, entry in infos.items():
         if root is not None and entry is not None:
             tree.root.append(tree.view.add_file(join(MERGED_ROOT, name), root.filesystem.read(entry.path)))
-    return tree.of(sources_by_partition.values())
+    return tree.build(sources_by_partition.values())
 
 
-class _Tree:
+class _TreeBuilder:
     """A builder of the view."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.root: list[FileInfo] = []
-        self.view = View(options)
+        self.view = MergedViewBuilder(options)
         self._was_clean: dict[TopicPartition, bool] = {}
         self._remarks: list[Remark] = []
 
-    def of(self, sources_by_partition: Collection[Sequence[CopySource]]) -> ServedDirectory:
+    def build(self, sources_by_partition: Collection[Sequence[CopySource]]) -> ServedDirectory:
         """Return the view of partitions, given the copies of each partition."""
         view = self.view
         directory_names = [
-            self._merge_partition(copies) if len(copies) > 1 else self._single(copies[0])
+            self._add_merged_partition(copies) if len(copies) > 1 else self._add_single_partition(copies[0])
             for copies in sources_by_partition
         ]
         root = [*self.root, *(FileInfo(join(MERGED_ROOT, name), name, is_directory=True) for name in directory_names)]
-        root += view.checkpoints()
+        root += view.add_checkpoints()
         view.listings[MERGED_ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
         return ServedDirectory(MERGED_ROOT, view.filesystem, self._was_clean, remarks)
 
-    def _single(self, source: CopySource) -> str:
+    def _add_single_partition(self, source: CopySource) -> str:
         partition = source.partition
-        self.view.note_offsets(partition)
+        self.view.add_checkpointed_offsets(partition)
         is_uploaded = VIEW_SEPARATOR in partition.directory  # only whole segments are uploaded
         self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
         self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
         entries = source.filesystem.list_directory(partition.directory)
-        return self._show(partition.topic_partition, ((source.filesystem, entry) for entry in entries))
+        return self._add_files(partition.topic_partition, ((source.filesystem, entry) for entry in entries))
 
-    def _merge_partition(self, copies: Sequence[CopySource]) -> str:
+    def _add_merged_partition(self, copies: Sequence[CopySource]) -> str:
         merged_partition = merge_copies(copies, check=True, scan=True)
         self._remarks += [
             Remark(decision.severity, str(decision))
             for decision in merged_partition.decisions
             if decision.severity > Severity.NOTE
         ]
-        view = View(self.view.options)
+        view = MergedViewBuilder(self.view.options)
         partition = view.add_merged(merged_partition, copies)
-        self.view.note_offsets(partition)
+        self.view.add_checkpointed_offsets(partition)
         self._was_clean[partition.topic_partition] = True  # the merge has read every batch
         owners = {
             entry.path: decision.filesystem
@@ -103,11 +103,11 @@ class _Tree:
             for entry in decision.filesystem.list_directory(decision.partition.directory)
         }
         entries = view.filesystem.list_directory(partition.directory)
-        return self._show(
+        return self._add_files(
             partition.topic_partition, ((owners.get(entry.path, view.filesystem), entry) for entry in entries)
         )
 
-    def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
+    def _add_files(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
         """Add a partition's files below the root of the view; files that are not Kafka's are omitted."""
         directory = join(MERGED_ROOT, str(topic_partition))
         files = []

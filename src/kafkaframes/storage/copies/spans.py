@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkaframes.errors import DamagedChunkError
-from kafkaframes.storage.copies.blocks import Copy
+from kafkaframes.storage.copies.blocks import PartitionCopy
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.files.checkpoints import Epochs
 from kafkaframes.storage.files.directory import Segment
@@ -59,7 +59,7 @@ class MergedLog:
     """
 
     topic_partition: TopicPartition
-    copies: tuple[Copy, ...]
+    copies: tuple[PartitionCopy, ...]
     authority: int
     spans: tuple[Span, ...]
     start_offset: int

@@ -74,7 +74,7 @@ class MergedFileSystem:
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
         listing = self.listings.get(path.rstrip("/"))
-        return self.other(path).list_directory(path) if listing is None else list(listing)
+        return self.outer_filesystem(path).list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
@@ -84,7 +84,7 @@ class MergedFileSystem:
             return FileInfo(path, split_path(path)[1], len(self.small[path]))
         if path.rstrip("/") in self.listings:
             return FileInfo(path, split_path(path)[1], is_directory=True)
-        return None if _is_ours(path) else self.other(path).stat(path)
+        return None if _is_ours(path) else self.outer_filesystem(path).stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
@@ -102,7 +102,7 @@ class MergedFileSystem:
         elif _is_ours(path):
             raise LogDirError("no such file in the merged log", file=path)
         else:
-            with self.other(path).open(path) as read_at:
+            with self.outer_filesystem(path).open(path) as read_at:
                 yield read_at
 
     def open_descriptor(self, path: str) -> int | None:
@@ -115,11 +115,11 @@ class MergedFileSystem:
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""
         if not _is_ours(pattern):
-            return self.other(pattern).glob(pattern)
+            return self.outer_filesystem(pattern).glob(pattern)
         paths = [join(directory, entry.name) for directory, entries in self.listings.items() for entry in entries]
         return sorted(name for name in paths if fnmatch(name, pattern))
 
-    def other(self, path: str) -> FileSystem:
+    def outer_filesystem(self, path: str) -> FileSystem:
         """Return the file system of a path outside the view."""
         return filesystem_for(path, options=self.options)
 
@@ -142,22 +142,22 @@ class _JoinedReader:
         for part in self._parts:
             if position < part.size_bytes and remaining_bytes > 0:
                 size = min(remaining_bytes, part.size_bytes - position)
-                chunks.append(self._reader(part)(part.start + position, size))
+                chunks.append(self._open_part(part)(part.start + position, size))
                 remaining_bytes -= size
                 position = 0
             else:
                 position = max(position - part.size_bytes, 0)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    def _reader(self, part: FileExtent) -> ReadAt:
+    def _open_part(self, part: FileExtent) -> ReadAt:
         if part.path not in self._readers:
             self._readers[part.path] = self._stack.enter_context(part.filesystem.open(part.path))
         return self._readers[part.path]
 
 
 @dataclass
-class View:
-    """A builder of the view of merged partitions, which ``directory`` returns."""
+class MergedViewBuilder:
+    """A builder of the view of merged partitions, which ``build_directory`` returns."""
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     parts: dict[str, tuple[FileExtent, ...]] = field(default_factory=dict)
@@ -172,20 +172,20 @@ class View:
         complete_segments: dict[str, Segment] = {}
         entries: list[FileInfo] = []
         end_offset = 0
-        for group in _groups(merged):
-            entries += self._segment(merged, sources, directory, group, complete_segments, end_offset)
+        for group in _group_spans(merged):
+            entries += self._segment_files(merged, sources, directory, group, complete_segments, end_offset)
             end_offset = group[-1].end_offset
         entries.append(
             self.add_file(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
         )
-        entries += self._companions(merged, sources[merged.authority].partition)
+        entries += self._companion_files(merged, sources[merged.authority].partition)
         offsets = {
             names.LOG_START_CHECKPOINT: merged.start_offset,
             names.HIGH_WATERMARK_CHECKPOINT: merged.high_watermark,
             names.CLEANER_CHECKPOINT: merged.clean_offset,
         }
         merged_offsets = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
-        self._note(merged_offsets)
+        self._add_offsets(merged_offsets)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
         partition = partition_of_entries(self.filesystem, directory, entries, MERGED_ROOT, merged_offsets)
         known_ends = tuple(
@@ -202,16 +202,16 @@ class View:
 
     def add_single(self, source: CopySource) -> None:
         """Add a partition with a single copy, which keeps its path."""
-        self.note_offsets(source.partition)
+        self.add_checkpointed_offsets(source.partition)
         self.partitions.append(source.partition)
 
-    def note_offsets(self, partition: Partition) -> None:
+    def add_checkpointed_offsets(self, partition: Partition) -> None:
         """Add a partition's offsets in the broker's checkpoints."""
-        self._note(
+        self._add_offsets(
             {file: {partition.topic_partition: offset} for file, offset in partition.checkpointed_offsets.items()}
         )
 
-    def _note(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _add_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for file, values in offsets.items():
             self.offsets.setdefault(file, {}).update(values)
 
@@ -220,14 +220,14 @@ class View:
         """The file system of the view with everything added so far."""
         return MergedFileSystem(self.parts, self.small, self.listings, self.options)
 
-    def directory(self, directories: Sequence[LogDirectory]) -> LogDirectory:
+    def build_directory(self, directories: Sequence[LogDirectory]) -> LogDirectory:
         """Return the view as a log directory.
 
         Args:
             directories: the source directories; if they belong to one broker, its ``meta.properties`` is kept.
         """
         entries = [
-            *self.checkpoints(),
+            *self.add_checkpoints(),
             *(FileInfo(one.directory, split_path(one.directory)[1], is_directory=True) for one in self.partitions),
         ]
         self.listings[MERGED_ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
@@ -243,7 +243,7 @@ class View:
             problems=tuple(problem for partition in directories for problem in partition.problems),
         )
 
-    def checkpoints(self) -> list[FileInfo]:
+    def add_checkpoints(self) -> list[FileInfo]:
         """Add the checkpoints of all added partitions to the view."""
         return [
             self.add_file(join(MERGED_ROOT, file), write_offset_checkpoint(partition_offsets))
@@ -255,7 +255,7 @@ class View:
         self.small[path] = content
         return FileInfo(path, split_path(path)[1], len(content))
 
-    def _segment(
+    def _segment_files(
         self,
         merged: MergedLog,
         sources: Sequence[CopySource],
@@ -291,7 +291,7 @@ class View:
         size_bytes = sum(span.size_bytes for span in group)
         yield FileInfo(path, split_path(path)[1], size_bytes, segment.log.mtime_ms)
 
-    def _companions(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
+    def _companion_files(self, merged: MergedLog, authority: Partition) -> Iterator[FileInfo]:
         """Yield the files that belong to no segment: the topic id, and the authority's producer snapshots."""
         for copy in merged.copies:
             if copy.topic_id is not None:
@@ -303,7 +303,7 @@ class View:
                 yield FileInfo(file.path, str(file.name), file.size_bytes, file.mtime_ms)
 
 
-def _groups(merged: MergedLog) -> Iterator[list[Span]]:
+def _group_spans(merged: MergedLog) -> Iterator[list[Span]]:
     """Group spans into segments: the spans of one file, with the replacements of its damaged batches between them."""
     last_of = {(span.segment_range.copy, span.segment_range.segment): index for index, span in enumerate(merged.spans)}
     index = 0

@@ -122,7 +122,7 @@ def sync_directories(top: Path) -> None:
         flush_path(directory)
 
 
-def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
+def reject_nested_destination(destination: Path, sources: Iterable[str]) -> None:
     """Reject a destination inside a source, because sources are never changed and a copy would copy itself endlessly.
 
     All commands that write call this. A source comprises its directory and everything in it. If the source is a segment
@@ -140,11 +140,11 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
         path = plain_path(source)
         matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
-            if target.is_relative_to(_read_with(Path(os.path.realpath(match)))):
+            if target.is_relative_to(_containing_directory(Path(os.path.realpath(match)))):
                 raise OptionError(f"{destination} is inside the source {match}, which is only read")
 
 
-def _read_with(source: Path) -> Path:
+def _containing_directory(source: Path) -> Path:
     """Return the directory that a source belongs to: a file's partition, or a partition's log directory."""
     if source.is_file() and DirectoryName.parse(source.parent.name) is not None:
         source = source.parent
@@ -204,7 +204,7 @@ def write_directory(destination: Path) -> Iterator[Path]:
             _remove_attempts(destination)  # of lost workers that wrote until the rename, and now cannot continue
             flush_path(destination.parent)
     except BaseException:
-        _remove_renamed(path)
+        _rename_and_remove(path)
         raise
 
 
@@ -216,7 +216,7 @@ def _remove_attempts(directory: Path) -> None:
         left_over.unlink(missing_ok=True)
 
 
-def _remove_renamed(path: Path) -> None:
+def _rename_and_remove(path: Path) -> None:
     """Rename a directory and then remove it, so that a running attempt cannot create new files in it."""
     renamed_path = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     with suppress(OSError):

@@ -86,7 +86,7 @@ class _CheckpointLine:
     position: int
 
 
-def _lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
+def _parse_lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
     position = 0
     for line in raw.split(b"\n"):
         try:
@@ -96,7 +96,9 @@ def _lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
         position += len(line) + 1
 
 
-def _integer(text: str, limits: tuple[int, int], line: _CheckpointLine, description: str, file: str | None) -> int:
+def _parse_integer(
+    text: str, limits: tuple[int, int], line: _CheckpointLine, description: str, file: str | None
+) -> int:
     value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
     if value is None or not limits[0] <= value <= limits[1]:
         raise LogDirError(
@@ -105,21 +107,21 @@ def _integer(text: str, limits: tuple[int, int], line: _CheckpointLine, descript
     return value
 
 
-def _checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
+def _parse_checkpoint_lines(raw: bytes, file: str | None) -> Iterator[_CheckpointLine]:
     """Check the version and count of a checkpoint, and yield its entry lines.
 
     An empty file has no entries, as in Kafka's CheckpointReadBuffer.
     """
-    lines = list(_lines(raw, file))
+    lines = list(_parse_lines(raw, file))
     if lines[-1].text == "":
         lines.pop()
     if not lines:
         return
-    if _integer(lines[0].text.strip(), _INT32_RANGE, lines[0], "version", file) != 0:
+    if _parse_integer(lines[0].text.strip(), _INT32_RANGE, lines[0], "version", file) != 0:
         raise LogDirError(f"unknown checkpoint version {lines[0].text!r}", position=0, file=file)
     if len(lines) < 2:
         raise LogDirError("the count of entries is missing", position=len(raw), file=file)
-    count = _integer(lines[1].text.strip(), _INT32_RANGE, lines[1], "count", file)
+    count = _parse_integer(lines[1].text.strip(), _INT32_RANGE, lines[1], "count", file)
     if count != len(lines) - 2:
         position = lines[1].position
         raise LogDirError(f"{count} entries announced, {len(lines) - 2} present", position=position, file=file)
@@ -131,7 +133,7 @@ def _write_checkpoint(entries: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in (_VERSION_LINE, str(len(lines)), *lines)).encode()
 
 
-def _fields(line: _CheckpointLine, count: int, file: str | None) -> list[str]:
+def _split_fields(line: _CheckpointLine, count: int, file: str | None) -> list[str]:
     fields = line.text.split()
     if len(fields) != count:
         raise LogDirError(f"{line.text[:80]!r} is not {count} words", position=line.position, file=file)
@@ -145,11 +147,12 @@ def read_leader_epochs(raw: bytes, *, file: str | None = None) -> tuple[EpochSta
         LogDirError: the file is malformed; ``position`` is the start of the invalid line.
     """
     epochs = []
-    for line in _checkpoint_lines(raw, file):
-        epoch, offset = _fields(line, 2, file)
+    for line in _parse_checkpoint_lines(raw, file):
+        epoch, offset = _split_fields(line, 2, file)
         epochs.append(
             EpochStart(
-                _integer(epoch, _INT32_RANGE, line, "epoch", file), _integer(offset, _INT64_RANGE, line, "offset", file)
+                _parse_integer(epoch, _INT32_RANGE, line, "epoch", file),
+                _parse_integer(offset, _INT64_RANGE, line, "offset", file),
             )
         )
     return tuple(epochs)
@@ -167,10 +170,10 @@ def read_offset_checkpoint(raw: bytes, *, file: str | None = None) -> dict[Topic
         LogDirError: the file is malformed; ``position`` is the start of the invalid line.
     """
     offsets: dict[TopicPartition, int] = {}
-    for line in _checkpoint_lines(raw, file):
-        topic, partition, offset = _fields(line, 3, file)
-        key = TopicPartition(topic, _integer(partition, _INT32_RANGE, line, "partition", file))
-        offsets[key] = _integer(offset, _INT64_RANGE, line, "offset", file)
+    for line in _parse_checkpoint_lines(raw, file):
+        topic, partition, offset = _split_fields(line, 3, file)
+        key = TopicPartition(topic, _parse_integer(partition, _INT32_RANGE, line, "partition", file))
+        offsets[key] = _parse_integer(offset, _INT64_RANGE, line, "offset", file)
     return offsets
 
 
@@ -186,7 +189,7 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
         LogDirError: the version is not 0, or the id is malformed.
     """
     values = {}
-    for line in _lines(raw, file):
+    for line in _parse_lines(raw, file):
         if line.text.strip():
             name, colon, value = line.text.partition(":")
             if not colon:
@@ -195,7 +198,7 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
     if not {"version", "topic_id"} <= values.keys():
         raise LogDirError("version or topic_id is missing", position=len(raw), file=file)
     text, line = values["version"]
-    if _integer(text, _INT32_RANGE, line, "version", file) != 0:
+    if _parse_integer(text, _INT32_RANGE, line, "version", file) != 0:
         raise LogDirError(f"unknown version {text!r}", position=line.position, file=file)
     topic_id, line = values["topic_id"]
     if not _TOPIC_ID_PATTERN.fullmatch(topic_id):
@@ -216,7 +219,7 @@ def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperti
     """
     values: dict[str, str] = {}
     comments: list[str] = []
-    for line in _lines(raw, file):
+    for line in _parse_lines(raw, file):
         text = line.text.strip()
         if text.startswith(("#", "!")):
             comments.append(text)
@@ -268,39 +271,44 @@ Epochs = tuple[EpochStart, ...]
 NO_EPOCH = -1
 
 
-def last_epoch(epochs: Epochs) -> int:
+def latest_epoch(epochs: Epochs) -> int:
     """Return the latest epoch; -1 if there are no entries."""
     return epochs[-1].leader_epoch if epochs else NO_EPOCH
 
 
-def assign(epochs: Epochs, new: EpochStart) -> Epochs:
+def assign_epoch(epochs: Epochs, epoch_start: EpochStart) -> Epochs:
     """Add an epoch that starts at ``new.start_offset``; remove entries that contradict it.
 
-    >>> assign((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
+    >>> assign_epoch((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
     (EpochStart(leader_epoch=0, start_offset=0), EpochStart(leader_epoch=4, start_offset=10))
     """
-    if new.leader_epoch < 0 or new.start_offset < 0:
+    if epoch_start.leader_epoch < 0 or epoch_start.start_offset < 0:
         return epochs
-    if epochs and epochs[-1].leader_epoch == new.leader_epoch and epochs[-1].start_offset <= new.start_offset:
+    if (
+        epochs
+        and epochs[-1].leader_epoch == epoch_start.leader_epoch
+        and epochs[-1].start_offset <= epoch_start.start_offset
+    ):
         return epochs
     kept_epochs = list(epochs)
     while kept_epochs and (
-        kept_epochs[-1].leader_epoch >= new.leader_epoch or kept_epochs[-1].start_offset >= new.start_offset
+        kept_epochs[-1].leader_epoch >= epoch_start.leader_epoch
+        or kept_epochs[-1].start_offset >= epoch_start.start_offset
     ):
         kept_epochs.pop()
-    return (*kept_epochs, new)
+    return (*kept_epochs, epoch_start)
 
 
 def load_epochs(epochs: Epochs) -> Epochs:
     """Load the entries of a file in order, as a broker does: each replaces earlier entries that contradict it."""
-    return reduce(assign, epochs, ())
+    return reduce(assign_epoch, epochs, ())
 
 
 def add_recovered_epochs(epochs: Epochs, new_epochs: Iterable[EpochStart]) -> Epochs:
     """Add the epochs of a recovered segment that are above the latest entry."""
     for entry in new_epochs:
         if not epochs or entry.leader_epoch > epochs[-1].leader_epoch:
-            epochs = assign(epochs, entry)
+            epochs = assign_epoch(epochs, entry)
     return epochs
 
 

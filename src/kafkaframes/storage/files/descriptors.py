@@ -14,7 +14,7 @@ import resource
 from typing import Final
 
 TOO_MANY_FILES_ERRORS: Final = (errno.EMFILE, errno.ENFILE)
-_ASSUMED_LIMIT: Final = 1 << 20
+_ASSUMED_DESCRIPTOR_LIMIT: Final = 1 << 20
 _DESCRIPTOR_DIRECTORIES: Final = ("/proc/self/fd", "/dev/fd")
 _RESERVE_FRACTION, _MIN_RESERVE, _MAX_RESERVE = 8, 16, 256
 
@@ -22,13 +22,13 @@ _RESERVE_FRACTION, _MIN_RESERVE, _MAX_RESERVE = 8, 16, 256
 def descriptor_limit() -> int:
     """Return the largest number of open descriptors of this process (soft limit)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _ASSUMED_LIMIT if soft == resource.RLIM_INFINITY else min(soft, _ASSUMED_LIMIT)
+    return _ASSUMED_DESCRIPTOR_LIMIT if soft == resource.RLIM_INFINITY else min(soft, _ASSUMED_DESCRIPTOR_LIMIT)
 
 
 def raise_descriptor_limit() -> int:
     """Raise the soft limit to the hard limit if the system allows it, and return the soft limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = _ASSUMED_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _ASSUMED_LIMIT)
+    target = _ASSUMED_DESCRIPTOR_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _ASSUMED_DESCRIPTOR_LIMIT)
     if target > descriptor_limit():
         with contextlib.suppress(OSError, ValueError):  # macOS has an additional, lower limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
@@ -44,10 +44,10 @@ def count_reserved_descriptors() -> int:
     return min(max(descriptor_limit() // _RESERVE_FRACTION, _MIN_RESERVE), _MAX_RESERVE)
 
 
-def free_descriptors() -> int:
+def count_free_descriptors() -> int:
     """Return the number of descriptors that this process can still open.
 
-    >>> 0 < free_descriptors() < descriptor_limit()
+    >>> 0 < count_free_descriptors() < descriptor_limit()
     True
     """
     for path in _DESCRIPTOR_DIRECTORIES:

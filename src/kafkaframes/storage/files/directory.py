@@ -47,7 +47,7 @@ class Segment:
     end_offset: int | None = None
 
     @classmethod
-    def of(cls, base_offset: int, path: str, size_bytes: int) -> Segment:
+    def from_log_file(cls, base_offset: int, path: str, size_bytes: int) -> Segment:
         """Return a segment with only a ``.log`` file, without a modification time."""
         return cls(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
 
@@ -186,17 +186,17 @@ def partitions_of(
 # ``problems`` reports it and the segments are still listed.
 
 _ParsedFile = TypeVar("_ParsedFile")
-SMALL_FILE_BYTES = 64 << 20  # larger than any checkpoint
+MAX_SMALL_FILE_BYTES = 64 << 20  # larger than any checkpoint
 
 
-def read_small(
+def read_small_file(
     filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _ParsedFile], problems: list[LogDirError]
 ) -> _ParsedFile | None:
     """Read a small listed file; None if it is missing or malformed. ``problems`` gets the error of a malformed file."""
     if entry is None:
         return None
     try:
-        raw = filesystem.read(entry.path, length=SMALL_FILE_BYTES)
+        raw = filesystem.read(entry.path, length=MAX_SMALL_FILE_BYTES)
     except LogDirError:
         if filesystem.stat(entry.path) is None:  # a running broker replaces these files
             return None
@@ -232,7 +232,7 @@ def partition_of_entries(
         directory=path,
         log_directory=log_directory,
         state=name.state,
-        segments=tuple(_segment(final, base) for base in bases),
+        segments=tuple(_make_segment(final, base) for base in bases),
         kraft_snapshots=tuple(Segment(file) for file in parsed_files if _is_final(file, "checkpoint")),
         producer_snapshots=tuple(file for file in parsed_files if _is_final(file, "snapshot")),
         temporary=tuple(file for file in parsed_files if file.name.temporary),
@@ -241,8 +241,8 @@ def partition_of_entries(
             for (offset, kind), file in final.items()
             if kind in names.SEGMENT_KINDS and (offset, "log") not in final
         ),
-        leader_epochs=read_small(filesystem, epochs, checkpoints.read_leader_epochs, problems),
-        metadata=read_small(
+        leader_epochs=read_small_file(filesystem, epochs, checkpoints.read_leader_epochs, problems),
+        metadata=read_small_file(
             filesystem, files.get(names.PARTITION_METADATA), checkpoints.read_partition_metadata, problems
         ),
         checkpointed_offsets={
@@ -258,7 +258,7 @@ def _is_final(file: LogFile, kind: str) -> bool:
     return file.name.kind == kind and not file.name.temporary
 
 
-def _segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
+def _make_segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
     return Segment(
         files[base, "log"],
         index=files.get((base, "index")),

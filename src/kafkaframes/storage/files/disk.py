@@ -21,7 +21,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
 from kafkaframes.storage.files.descriptors import TOO_MANY_FILES_ERRORS, count_reserved_descriptors, descriptor_limit
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, join, split_path
+from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileInfo, FileSystem, ReadAt, join, split_path
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
@@ -98,37 +98,37 @@ class _OnlineFile:
         self._file: DiskFile | None = file
         self._is_pooled = is_pooled
 
-    def _open(self) -> DiskFile:
+    def _open_file(self) -> DiskFile:
         if self._is_pooled:
-            self._disk.touch(self)
+            self._disk.mark_used(self)
         if self._file is None:
             self._file = self._disk.reopen(self._path)
         return self._file
 
     def read(self, position: int, length: int) -> bytes:
         try:
-            return self._disk.with_descriptors(lambda: self._open().read(position, length))
+            return self._disk.run_with_descriptors(lambda: self._open_file().read(position, length))
         except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         disk = self._disk
-        disk.refuse_if_offline(self._path)  # the body of ``effect``, inlined because writes are frequent
+        disk.check_online(self._path)  # the body of ``run_write``, inlined because writes are frequent
         try:
-            self._open().write(position, data)
+            self._open_file().write(position, data)
         except OSError as error:
             if error.errno not in TOO_MANY_FILES_ERRORS:
-                disk.fail(self._path, error)
-            disk.effect(self._path, lambda: self._open().write(position, data))
+                disk.take_offline(self._path, error)
+            disk.run_write(self._path, lambda: self._open_file().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
         if self._file is None:  # do not reopen it: a stopping broker truncates three files of each partition
             self._disk.truncate(self._path, size_bytes)
         else:
-            self._disk.effect(self._path, lambda: self._open().truncate(size_bytes))
+            self._disk.run_write(self._path, lambda: self._open_file().truncate(size_bytes))
 
     def fsync(self) -> None:
-        self._disk.effect(self._path, lambda: self._open().fsync(), loses_data=True)
+        self._disk.run_write(self._path, lambda: self._open_file().fsync(), loses_data=True)
 
     def suspend(self) -> None:
         """Close the underlying file until the next use."""
@@ -154,12 +154,12 @@ class _OnlineReader:
         self._read_at: ReadAt | None = None
 
     def __call__(self, position: int, length: int) -> bytes:
-        self._disk.touch(self)
+        self._disk.mark_used(self)
         if self._read_at is None:
-            self._open, self._read_at = self._disk.with_descriptors(self._enter)
+            self._open, self._read_at = self._disk.run_with_descriptors(self._open_file)
         return self._read_at(position, length)
 
-    def _enter(self) -> tuple[AbstractContextManager[ReadAt], ReadAt]:
+    def _open_file(self) -> tuple[AbstractContextManager[ReadAt], ReadAt]:
         file = self._disk.open(self._path)
         return file, file.__enter__()
 
@@ -175,7 +175,7 @@ class _OnlineReader:
         self.suspend()
 
 
-class OnlineDisk(FileSystemOver):
+class OnlineDisk(DelegatingFileSystem):
     """A disk that goes offline at its first failed write. The logs of one log directory share it, in one thread.
 
     Args:
@@ -203,7 +203,7 @@ class OnlineDisk(FileSystemOver):
         """Number of files in the pool, of which some may be closed."""
         return len(self._open)
 
-    def touch(self, file: _OnlineFile | _OnlineReader) -> None:
+    def mark_used(self, file: _OnlineFile | _OnlineReader) -> None:
         """Mark a file as used; if the pool is full, close the least recently used file."""
         if file in self._open:
             self._open.move_to_end(file)
@@ -227,7 +227,7 @@ class OnlineDisk(FileSystemOver):
         """Double the pool up to its limit, because enough descriptors are free."""
         self._max_open_files = min(self._max_open_files * 2, self._pool_limit)
 
-    def with_descriptors(self, act: Callable[[], _Answer]) -> _Answer:
+    def run_with_descriptors(self, operation: Callable[[], _Answer]) -> _Answer:
         """Run an operation; while it fails for lack of a descriptor, close a pooled file and repeat it.
 
         Only the disk's own thread closes files, because it may be using them while other threads call this.
@@ -237,7 +237,7 @@ class OnlineDisk(FileSystemOver):
         """
         while True:
             try:
-                return act()
+                return operation()
             except (OSError, LogDirError) as error:
                 cause = error if isinstance(error, OSError) else error.__cause__
                 lacks_descriptor = isinstance(cause, OSError) and cause.errno in TOO_MANY_FILES_ERRORS
@@ -247,11 +247,11 @@ class OnlineDisk(FileSystemOver):
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
-        return self.with_descriptors(lambda: self.inner.list_directory(path))
+        return self.run_with_descriptors(lambda: self.inner.list_directory(path))
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
-        return self.with_descriptors(lambda: self.inner.read(path, position=position, length=length))
+        return self.run_with_descriptors(lambda: self.inner.read(path, position=position, length=length))
 
     def forget(self, file: _OnlineFile | _OnlineReader) -> None:
         """Remove a closed file from the pool."""
@@ -263,7 +263,7 @@ class OnlineDisk(FileSystemOver):
             raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
         return self.inner.open_file(path)
 
-    def effect(self, path: str, act: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
+    def run_write(self, path: str, operation: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
         """Run a write operation on the disk, unless an earlier one has failed.
 
         Args:
@@ -273,13 +273,13 @@ class OnlineDisk(FileSystemOver):
         Raises:
             StorageError: this operation or an earlier one failed.
         """
-        self.refuse_if_offline(path)
+        self.check_online(path)
         try:
-            return self.with_descriptors(act)
+            return self.run_with_descriptors(operation)
         except OSError as error:
-            self.fail(path, error, loses_data=loses_data)
+            self.take_offline(path, error, loses_data=loses_data)
 
-    def refuse_if_offline(self, path: str) -> None:
+    def check_online(self, path: str) -> None:
         """Raise if an earlier operation has failed.
 
         Raises:
@@ -289,7 +289,7 @@ class OnlineDisk(FileSystemOver):
             reason = f"not written: the log directory is offline since {self.failure}"
             raise StorageError(reason, file=path)
 
-    def fail(self, path: str, error: OSError, *, loses_data: bool = False) -> NoReturn:
+    def take_offline(self, path: str, error: OSError, *, loses_data: bool = False) -> NoReturn:
         """Take the directory offline.
 
         Raises:
@@ -299,7 +299,7 @@ class OnlineDisk(FileSystemOver):
         self._lacks_space = error.errno in TOO_MANY_FILES_ERRORS or (error.errno in _NO_SPACE_ERRORS and not loses_data)
         raise self.failure from error
 
-    def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
+    def bring_online(self, undo: Callable[[], None] = lambda: None) -> bool:
         """Take the directory online again if only space or a descriptor was missing; return whether it is online.
 
         Args:
@@ -316,14 +316,14 @@ class OnlineDisk(FileSystemOver):
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; create it if it does not exist."""
-        file = self.effect(path, lambda: self.inner.open_file(path, is_private=is_private))
+        file = self.run_write(path, lambda: self.inner.open_file(path, is_private=is_private))
         online_file = _OnlineFile(self, path, file, is_pooled=True)
-        self.touch(online_file)
+        self.mark_used(online_file)
         return online_file
 
     def open_unpooled(self, path: str) -> DiskFile:
         """Open a file outside the pool, for use by another thread."""
-        return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
+        return _OnlineFile(self, path, self.run_write(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
     def flush_file(self, path: str) -> None:
         """Flush an existing file to the disk; callable from any thread.
@@ -337,7 +337,7 @@ class OnlineDisk(FileSystemOver):
         finally:
             file.close()
 
-    def reader(self, path: str) -> _OnlineReader:
+    def make_reader(self, path: str) -> _OnlineReader:
         """Return a reader that opens its file at the first read. The caller closes it."""
         return _OnlineReader(self, path)
 
@@ -365,36 +365,36 @@ class OnlineDisk(FileSystemOver):
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Truncate an existing file, or extend it with zeros."""
-        self.effect(path, lambda: self.inner.truncate(path, size_bytes))
+        self.run_write(path, lambda: self.inner.truncate(path, size_bytes))
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
-        self.effect(path, lambda: self.inner.make_directory(path))
+        self.run_write(path, lambda: self.inner.make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or a directory."""
-        self.effect(source, lambda: self.inner.rename(source, target))
+        self.run_write(source, lambda: self.inner.rename(source, target))
 
     def delete(self, path: str) -> None:
         """Delete a file or an empty directory."""
-        self.effect(path, lambda: self.inner.delete(path))
+        self.run_write(path, lambda: self.inner.delete(path))
 
     def sync_directory(self, path: str) -> None:
         """Flush the entries of a directory to the disk."""
-        self.effect(path, lambda: self.inner.sync_directory(path), loses_data=True)
+        self.run_write(path, lambda: self.inner.sync_directory(path), loses_data=True)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Flush files and directories to the disk, if there are any."""
         if paths := [*files, *directories]:
-            self.effect(paths[0], lambda: self.inner.flush_all(files, directories), loses_data=True)
+            self.run_write(paths[0], lambda: self.inner.flush_all(files, directories), loses_data=True)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Set a file's modification time."""
-        self.effect(path, lambda: self.inner.set_modified(path, mtime_ms))
+        self.run_write(path, lambda: self.inner.set_modified(path, mtime_ms))
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file as a broker does; return the function that releases the lock, or None if it is already held."""
-        return self.effect(path, lambda: self.inner.lock(path))
+        return self.run_write(path, lambda: self.inner.lock(path))
 
 
 def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False) -> None:
@@ -403,11 +403,11 @@ def replace_file(disk: Disk, path: str, data: bytes, *, is_private: bool = False
     Raises:
         StorageError: the disk fails.
     """
-    write_whole(disk, path, data, is_private=is_private)
+    write_whole_file(disk, path, data, is_private=is_private)
     disk.sync_directory(split_path(path)[0])
 
 
-def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = False) -> None:
+def rewrite_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = False) -> None:
     """Replace a small file that is written repeatedly; if only space is missing, the disk stays online.
 
     Raises:
@@ -421,12 +421,12 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
     try:
         replace_file(disk, path, data, is_private=is_private)
     except StorageError:
-        disk.back_online(undo)
+        disk.bring_online(undo)
         raise
 
 
-def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) -> None:
-    """Replace small files of a directory like ``keep_file``, with one flush for all files and one for the directory.
+def rewrite_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) -> None:
+    """Replace small files of a directory like ``rewrite_file``, with one flush for all files and one for the directory.
 
     Raises:
         StorageError: the disk fails; each file has its old or its new content.
@@ -446,7 +446,7 @@ def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) 
             disk.rename(path + TEMPORARY_SUFFIX, path)
         disk.sync_directory(directory)
     except StorageError:
-        disk.back_online(undo)
+        disk.bring_online(undo)
         raise
 
 
@@ -466,7 +466,7 @@ def overwrite(disk: Disk, path: str, data: bytes) -> None:
         file.close()
 
 
-def write_whole(
+def write_whole_file(
     disk: Disk,
     path: str,
     data: bytes,
@@ -496,10 +496,10 @@ def _write_temporary(disk: Disk, path: str, data: bytes, *, is_private: bool = F
         file.close()
 
 
-def online(disk: Disk | None) -> OnlineDisk:
+def to_online_disk(disk: Disk | None) -> OnlineDisk:
     """Return a disk that goes offline at its first failed write; by default the local disk.
 
-    >>> online(None).failure is None
+    >>> to_online_disk(None).failure is None
     True
     """
     return disk if isinstance(disk, OnlineDisk) else OnlineDisk(LocalDisk() if disk is None else disk)

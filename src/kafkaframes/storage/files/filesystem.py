@@ -97,10 +97,10 @@ def reader_of(data: bytes) -> ReadAt:
     return lambda position, length: data[position:] if length < 0 else data[position : position + length]
 
 
-def _name_path_in_errors(path: str, question: Callable[[], _Answer]) -> _Answer:
-    """Call ``question``; convert an ``OSError`` to a ``LogDirError`` with the path."""
+def _name_path_in_errors(path: str, operation: Callable[[], _Answer]) -> _Answer:
+    """Call ``operation``; convert an ``OSError`` to a ``LogDirError`` with the path."""
     try:
-        return question()
+        return operation()
     except OSError as error:
         raise LogDirError(f"cannot be read: {error.strerror or error}", file=path) from error
 
@@ -123,10 +123,10 @@ class LocalFileSystem:
         """
         entries = []
         for entry in _name_path_in_errors(path, lambda: sorted(os.scandir(path), key=lambda raw: raw.name)):
-            if entry.is_symlink() and not (self.follow_links and _leads_on(path, entry.path)):
+            if entry.is_symlink() and not (self.follow_links and _leads_outside(path, entry.path)):
                 continue
             try:
-                entries.append(_local_info(join(path, entry.name), entry.name, entry.stat()))
+                entries.append(_to_file_info(join(path, entry.name), entry.name, entry.stat()))
             except FileNotFoundError:  # a broker has deleted or renamed it, or it is a dangling link
                 continue
         return entries
@@ -139,7 +139,7 @@ class LocalFileSystem:
             return None
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
             raise LogDirError(f"cannot be read: {error}", file=path) from error
-        return _local_info(path, split_path(path)[1], raw)
+        return _to_file_info(path, split_path(path)[1], raw)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
@@ -163,7 +163,7 @@ class LocalFileSystem:
         return raw if self.follow_links else [path for path in raw if not _passes_link(pattern, path)]
 
 
-def _leads_on(directory: str, link: str) -> bool:
+def _leads_outside(directory: str, link: str) -> bool:
     """Return whether a link's target is a directory that does not contain the link."""
     home, target = os.path.realpath(directory), os.path.realpath(link)
     return not (home == target or home.startswith(target.rstrip("/") + "/"))
@@ -177,7 +177,7 @@ def _passes_link(pattern: str, path: str) -> bool:
     return any(os.path.islink("/".join(steps[: end + 1])) for end in range(first_pattern, len(steps)))
 
 
-def _local_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
+def _to_file_info(path: str, name: str, raw: os.stat_result) -> FileInfo:
     is_directory = modes.S_ISDIR(raw.st_mode)
     return FileInfo(path, name, 0 if is_directory else raw.st_size, raw.st_mtime_ns // 1_000_000, is_directory)
 
@@ -212,7 +212,7 @@ class FsspecFileSystem:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     store: Any = None
 
-    def _store(self) -> Any:
+    def _open_store(self) -> Any:
         if self.store is not None:
             return self.store
         try:
@@ -224,11 +224,11 @@ class FsspecFileSystem:
         except ValueError as error:
             raise LogDirError(f"no file system is known for {self.protocol}:// ({error})") from error
 
-    def _ask(self, path: str, question: Callable[[Any], _Answer]) -> _Answer:
-        store = self._store()
+    def _run_with_retries(self, path: str, request: Callable[[Any], _Answer]) -> _Answer:
+        store = self._open_store()
         for wait_seconds in (*RETRY_DELAYS_SECONDS, None):
             try:
-                return question(store)
+                return request(store)
             except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
                 if wait_seconds is None or isinstance(error, _FINAL_ERRORS):
                     raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
@@ -240,56 +240,58 @@ class FsspecFileSystem:
 
         def question(store: Any) -> list[FileInfo]:
             store.invalidate_cache()
-            entries = [self._info(path, raw) for raw in store.ls(path, detail=True)]
+            entries = [self._to_file_info(path, raw) for raw in store.ls(path, detail=True)]
             return [entry for entry in entries if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
 
-        return sorted(self._ask(path, question), key=lambda entry: entry.name)
+        return sorted(self._run_with_retries(path, question), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the entry of a path; None if it does not exist."""
 
         def question(store: Any) -> FileInfo | None:
             try:
-                raw = self._info(split_path(path)[0], store.info(path))
+                raw = self._to_file_info(split_path(path)[0], store.info(path))
             except FileNotFoundError:
                 return None
             return FileInfo(path, raw.name, raw.size_bytes, raw.mtime_ms, raw.is_directory)
 
-        return self._ask(path, question)
+        return self._run_with_retries(path, question)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
 
         if position == 0 and length is None:
-            return self._ask(path, lambda store: bytes(store.cat_file(path)))
+            return self._run_with_retries(path, lambda store: bytes(store.cat_file(path)))
         with self.open(path) as read_at:
             return read_at(position, -1 if length is None else length)
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open one object for ranged reads; its size is requested once."""
-        size_bytes = self._ask(path, lambda store: int(store.info(path)["size"]))
+        size_bytes = self._run_with_retries(path, lambda store: int(store.info(path)["size"]))
 
         def read_at(position: int, length: int) -> bytes:
             end = size_bytes if length < 0 else min(size_bytes, position + length)
             if position >= end:  # for a range past the end, stores return an error or more than requested
                 return b""
-            return self._ask(path, lambda store: _range(store, path, position, end))
+            return self._run_with_retries(path, lambda store: _read_range(store, path, position, end))
 
         yield read_at
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""
-        return self._ask(pattern, lambda store: sorted(store.unstrip_protocol(raw) for raw in store.glob(pattern)))
+        return self._run_with_retries(
+            pattern, lambda store: sorted(store.unstrip_protocol(raw) for raw in store.glob(pattern))
+        )
 
-    def _info(self, directory: str, raw: Mapping[str, Any]) -> FileInfo:
+    def _to_file_info(self, directory: str, raw: Mapping[str, Any]) -> FileInfo:
         name = split_path(str(raw["name"]))[1]
         is_directory = raw.get("type") == "directory"
         size_bytes = 0 if is_directory else int(raw.get("size") or 0)
-        return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(raw), is_directory)
+        return FileInfo(join(directory, name), name, size_bytes, _modification_time_ms(raw), is_directory)
 
 
-def _range(store: Any, path: str, start: int, end: int) -> bytes:
+def _read_range(store: Any, path: str, start: int, end: int) -> bytes:
     arrow = getattr(store, "fs", None)
     if arrow is None or not hasattr(arrow, "open_input_file"):
         return bytes(store.cat_file(path, start=start, end=end))
@@ -297,7 +299,7 @@ def _range(store: Any, path: str, start: int, end: int) -> bytes:
         return bytes(file.read_at(end - start, start))
 
 
-def _store_mtime_ms(raw: Mapping[str, Any]) -> int | None:
+def _modification_time_ms(raw: Mapping[str, Any]) -> int | None:
     """Return the modification time, whose name differs between stores."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
         value: Any = raw.get(name)
@@ -346,7 +348,7 @@ def plain_path(path: str) -> str:
     return path.removeprefix("file://") if path.startswith("file://") else path
 
 
-def wrap(filesystem: Any) -> FileSystem:
+def wrap_filesystem(filesystem: Any) -> FileSystem:
     """Return a pyarrow or fsspec file system as a ``FileSystem``; a ``FileSystem`` is returned unchanged."""
     if hasattr(filesystem, "list_directory"):
         return filesystem  # type: ignore[no-any-return]
@@ -362,7 +364,7 @@ def has_magic(path: str) -> bool:
     return not GLOB_CHARACTERS.isdisjoint(path)
 
 
-class FileSystemOver:
+class DelegatingFileSystem:
     """A file system that delegates to ``inner``; subclasses override the operations that differ."""
 
     __slots__ = ()

@@ -138,7 +138,7 @@ class HeaderWalk:
                 if len(window) < min(self._window_bytes, self._size_bytes - start):
                     reason = "the file became shorter while it was read"
                     raise LogDirError(reason, position=start + len(window), file=self._file)
-            result = self._parse(window, window_position)
+            result = self._parse_next_header(window, window_position)
             if result is None:
                 return
             self.position = result.end
@@ -149,7 +149,7 @@ class HeaderWalk:
         self.status = END if remaining_bytes <= 0 else TORN
         return remaining_bytes > BYTES_TO_MAGIC
 
-    def _parse(self, window: bytes, window_position: int) -> BatchHeader | None:
+    def _parse_next_header(self, window: bytes, window_position: int) -> BatchHeader | None:
         body: int = _SIZE_STRUCT.unpack_from(window, window_position + _SIZE_POSITION)[0]
         if body < MIN_SIZE:
             self.status = SMALL_SIZE
@@ -193,7 +193,7 @@ def first_header(data: bytes | bytearray) -> BatchHeader | None:
     return _parse_v2(data[: _V2.size], 0, _SIZE_STRUCT.unpack_from(data, _SIZE_POSITION)[0] + OVERHEAD_BYTES, 2)
 
 
-def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
+def parse_headers(data: bytes | bytearray) -> list[BatchHeader]:
     """Return the headers of whole batches.
 
     A single batch, the usual append in format 2, is parsed directly; the scan kernel parses several.
@@ -203,10 +203,10 @@ def headers_of(data: bytes | bytearray) -> list[BatchHeader]:
         return [parse_header(data, window_position=0, position=0, size=len(data))]
     from kafkaframes.records.scan import scan_all  # it imports numpy and a kernel, which single batches do not need
 
-    return headers_from(scan_all(data))
+    return headers_of_scan(scan_all(data))
 
 
-def headers_from(batches: Batches) -> list[BatchHeader]:
+def headers_of_scan(batches: Batches) -> list[BatchHeader]:
     """Return the headers of a scan as a list."""
     return [BatchHeader(*column) for column in batches.table.T.tolist()]
 

@@ -145,12 +145,14 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
     return TimeIndex(base_offset, timestamps, relative + base_offset)
 
 
-def _check_offsets(relative: Int64s, file: str | None) -> None:
+def _check_offsets(relative_offsets: Int64s, file: str | None) -> None:
     """Reject decreasing offsets. Equal ones are valid: two appends may each add an entry for one batch."""
-    invalid_entries = np.flatnonzero((relative < 0) | (np.diff(relative, prepend=relative[:1]) < 0))
+    invalid_entries = np.flatnonzero(
+        (relative_offsets < 0) | (np.diff(relative_offsets, prepend=relative_offsets[:1]) < 0)
+    )
     if len(invalid_entries):
         entry_number = int(invalid_entries[0])
-        reason = f"relative offset {int(relative[entry_number])} is negative or falls"
+        reason = f"relative offset {int(relative_offsets[entry_number])} is negative or falls"
         raise LogDirError(reason, position=entry_number * TIME_ENTRY.itemsize, file=file)
 
 
@@ -203,9 +205,9 @@ def _check_increasing(values: Int64s, description: str, width: int, *, file: str
         return
     if values[0] < min_value:
         raise LogDirError(f"{description} {int(values[0])} is below {min_value}", position=0, file=file)
-    falling = np.flatnonzero(values[1:] <= values[:-1])
-    if len(falling):
-        entry_number = int(falling[0]) + 1
+    decreasing_entries = np.flatnonzero(values[1:] <= values[:-1])
+    if len(decreasing_entries):
+        entry_number = int(decreasing_entries[0]) + 1
         reason = (
             f"{description} {int(values[entry_number])} follows {int(values[entry_number - 1])}, entries must increase"
         )

@@ -55,7 +55,7 @@ class MemoryFile:
         """Do nothing: the file stays usable."""
 
 
-class _InMemory:
+class _DurabilityNoOps:
     """The disk operations that have no effect in memory."""
 
     def sync_directory(self, path: str) -> None:
@@ -68,7 +68,7 @@ class _InMemory:
         """Do nothing: files in memory have no modification time."""
 
 
-class MemoryDisk(_InMemory):
+class MemoryDisk(_DurabilityNoOps):
     """Files and directories in memory; paths are text with ``/`` as separator."""
 
     def __init__(self) -> None:
@@ -91,14 +91,14 @@ class MemoryDisk(_InMemory):
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
-        return self._content(path).read(position, -1 if length is None else length)
+        return self._existing_file(path).read(position, -1 if length is None else length)
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file for many reads, which also work after the file is renamed or deleted."""
-        yield self._content(path).read
+        yield self._existing_file(path).read
 
-    def _content(self, path: str) -> MemoryFile:
+    def _existing_file(self, path: str) -> MemoryFile:
         if path not in self._files:
             raise LogDirError("cannot be read: no such file", file=path)
         return self._files[path]
@@ -131,9 +131,9 @@ class MemoryDisk(_InMemory):
         """Create a directory and its parents."""
         if path in self._directories:
             return
-        above, name = split_path(path)
-        self.make_directory(above)
-        self._directories[above].add(name)
+        parent, name = split_path(path)
+        self.make_directory(parent)
+        self._directories[parent].add(name)
         self._directories[path] = set()
 
     def rename(self, source: str, target: str) -> None:
@@ -184,14 +184,14 @@ MAX_OPEN_FILES = 16  # largest number of open files of the other file system
 
 
 @runtime_checkable
-class HasDescriptors(Protocol):
+class DescriptorFileSystem(Protocol):
     """A file system with some local files, for example a view of several copies."""
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return its descriptor, which the caller closes; None if it is not local."""
 
 
-class _Readers:
+class _ReaderCache:
     """A cache of open files of the other file system, so that a chunk that a store returned serves many reads."""
 
     def __init__(self, base: FileSystem) -> None:
@@ -209,14 +209,14 @@ class _Readers:
         return self._open[path][1](position, length)
 
 
-class _Backed(MemoryFile):
+class _BackedFile(MemoryFile):
     """A file whose content is in the other file system until it is first written to."""
 
     __slots__ = ("_base", "_path")
 
-    def __init__(self, base: _Readers, info: FileInfo) -> None:
+    def __init__(self, base: _ReaderCache, info: FileInfo) -> None:
         super().__init__()
-        self._base: _Readers | None = base
+        self._base: _ReaderCache | None = base
         self._path = info.path
         self.size_bytes = info.size_bytes
 
@@ -232,29 +232,29 @@ class _Backed(MemoryFile):
         max_bytes = max(self.size_bytes - position, 0)
         return self._base.read(self._path, position, max_bytes if length < 0 else min(length, max_bytes))
 
-    def _take_over(self) -> None:
+    def _copy_into_memory(self) -> None:
         if self._base is not None:
             self.data[:] = self._base.read(self._path, 0, self.size_bytes)
             self._base = None
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``, into memory."""
-        self._take_over()
+        self._copy_into_memory()
         super().write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
         """Truncate the file in memory, or extend it with zeros."""
         if size_bytes > self.size_bytes:
-            self._take_over()
+            self._copy_into_memory()
         super().truncate(size_bytes)
 
 
-class OverlayDisk(_InMemory):
+class OverlayDisk(_DurabilityNoOps):
     """A writable view of a read-only file system, with all changes in memory."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
-        self._readers = _Readers(base)
+        self._readers = _ReaderCache(base)
         self._files: dict[str, MemoryFile] = {}
         self._directories: set[str] = set()
         self._deleted_paths: set[str] = set()
@@ -304,33 +304,33 @@ class OverlayDisk(_InMemory):
         """Return the paths of the other file system that match ``pattern``, sorted."""
         return [path for path in self._base.glob(pattern) if path not in self._deleted_paths]
 
-    def _content(self, path: str) -> MemoryFile:
+    def _writable_file(self, path: str) -> MemoryFile:
         """Return the content of a file for changes; a new file is empty."""
         if path not in self._files:
             info = None if path in self._deleted_paths else self._base.stat(path)
-            self._files[path] = MemoryFile() if info is None else _Backed(self._readers, info)
+            self._files[path] = MemoryFile() if info is None else _BackedFile(self._readers, info)
             self._deleted_paths.discard(path)
         return self._files[path]
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a local file that is unchanged, and return its descriptor; None for all other files."""
         content = self._files.get(path)
-        is_underneath = content is None or (isinstance(content, _Backed) and content.is_untouched)
-        if path in self._deleted_paths or not is_underneath:
+        is_in_base = content is None or (isinstance(content, _BackedFile) and content.is_untouched)
+        if path in self._deleted_paths or not is_in_base:
             return None
         if isinstance(self._base, LocalFileSystem):
             return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        return self._base.open_descriptor(path) if isinstance(self._base, HasDescriptors) else None
+        return self._base.open_descriptor(path) if isinstance(self._base, DescriptorFileSystem) else None
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; create it if it does not exist."""
-        return self._content(path)
+        return self._writable_file(path)
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Truncate an existing file, or extend it with zeros."""
         if self.stat(path) is None:
             raise FileNotFoundError(2, "no such file", path)
-        self._content(path).truncate(size_bytes)
+        self._writable_file(path).truncate(size_bytes)
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
@@ -350,7 +350,7 @@ class OverlayDisk(_InMemory):
             self.make_directory(target)
             self.delete(source)
             return
-        content = self._content(source)
+        content = self._writable_file(source)
         self.delete(source)
         self._files[target] = content
         self._deleted_paths.discard(target)

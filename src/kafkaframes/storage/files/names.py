@@ -71,12 +71,12 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
-def by_topic(
+def group_by_topic(
     partitions: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], Any] = attrgetter("partition")
 ) -> dict[str, list[Any]]:
     """Group partitions by topic, in messages usually as partition numbers.
 
-    >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
+    >>> group_by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
     {'a': [1, 0], 'b': [0]}
     """
     topics: dict[str, list[Any]] = {}
@@ -118,7 +118,9 @@ class DirectoryName:
         state = match["state"] or ""
         if state and state not in DIRECTORY_STATES:
             return None
-        return cls(TopicPartition(printable(match["topic"]), int(match["partition"])), state, match["unique_id"] or "")
+        return cls(
+            TopicPartition(escape_unprintable(match["topic"]), int(match["partition"])), state, match["unique_id"] or ""
+        )
 
     def __str__(self) -> str:
         return f"{self.topic_partition}.{self.unique_id}-{self.state}" if self.state else str(self.topic_partition)
@@ -164,12 +166,12 @@ class FileName:
         return f"{self.offset:0{OFFSET_DIGITS}d}{epoch}.{self.kind}{temporary}"
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""Return untrusted text, for example a file name, as text that is safe to print and to encode.
 
     Unprintable characters and bytes that are not UTF-8 are escaped, because escape sequences would control a terminal.
 
-    >>> print(printable("t\x1b[2J\udce9\u202e x"))
+    >>> print(escape_unprintable("t\x1b[2J\udce9\u202e x"))
     t\x1b[2J\xe9\u202e x
     """
     if text.isprintable():
@@ -187,18 +189,18 @@ def segment_file_name(base_offset: int, kind: str) -> str:
     return str(FileName(base_offset, kind))
 
 
-def is_topic(name: str) -> bool:
+def is_topic_name(name: str) -> bool:
     """Return whether a name is a valid topic name (Kafka's ``Topic.validate``)."""
     return 0 < len(name) <= _MAX_TOPIC_LENGTH and name not in (".", "..") and _TOPIC_CHARACTERS.issuperset(name)
 
 
-def check_topic(name: str) -> None:
+def check_topic_name(name: str) -> None:
     """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
         OptionError: the name is invalid; the message has the reason.
     """
-    if not is_topic(name):
+    if not is_topic_name(name):
         raise OptionError(f"{name[:300]!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")
 
 

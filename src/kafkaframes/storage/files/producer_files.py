@@ -66,7 +66,7 @@ def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
 
 
 _ABORTED_STRUCT = struct.Struct(">hqqqq")
-ABORTED_SIZE_BYTES = _ABORTED_STRUCT.size
+ABORTED_TRANSACTION_BYTES = _ABORTED_STRUCT.size
 INDEX_VERSION = 0
 _ENTRY_CHECK_STRUCT = struct.Struct(">b17xq8x")  # the first byte of an entry's version, and its last offset
 
@@ -100,19 +100,19 @@ def read_txn_index(
         LogDirError: an entry has an unknown version; or, if ``strict``, the index is malformed. ``position`` is the
             start of the invalid entry.
     """
-    whole_bytes = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     if whole_bytes != len(raw) and strict:
-        reason = f"{len(raw)} bytes are not whole entries of {ABORTED_SIZE_BYTES}"
+        reason = f"{len(raw)} bytes are not whole entries of {ABORTED_TRANSACTION_BYTES}"
         raise LogDirError(reason, position=whole_bytes, file=file)
     transactions: list[AbortedTransaction] = []
-    for position in range(0, whole_bytes, ABORTED_SIZE_BYTES):
+    for position in range(0, whole_bytes, ABORTED_TRANSACTION_BYTES):
         version, *fields = _ABORTED_STRUCT.unpack_from(raw, position)
         if version != INDEX_VERSION:
             raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
         transaction = AbortedTransaction(*fields)
         if strict:
             min_last_offset = transactions[-1].last_offset + 1 if transactions else base_offset
-            _check(transaction, min_last_offset, position, file)
+            _check_transaction(transaction, min_last_offset, position, file)
         transactions.append(transaction)
     return tuple(transactions)
 
@@ -123,12 +123,12 @@ def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
     No marker may be below the base offset, and no version above the known one. Java reads one signed byte of the
     version. ``read_txn_index`` checks more.
     """
-    whole_bytes = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    whole_bytes = len(raw) - len(raw) % ABORTED_TRANSACTION_BYTES
     versions_and_offsets = _ENTRY_CHECK_STRUCT.iter_unpack(memoryview(raw)[:whole_bytes])
     return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in versions_and_offsets)
 
 
-def _check(transaction: AbortedTransaction, min_last_offset: int, position: int, file: str | None) -> None:
+def _check_transaction(transaction: AbortedTransaction, min_last_offset: int, position: int, file: str | None) -> None:
     if transaction.last_offset < min_last_offset:
         reason = f"last offset {transaction.last_offset} is below {min_last_offset}"
         raise LogDirError(reason, position=position, file=file)

@@ -22,7 +22,7 @@ _NO_BATCHES: Ints = np.empty((len(BATCH_COLUMNS), 0), np.int64)
 _NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
-class Window(NamedTuple):
+class SegmentWindow(NamedTuple):
     """Consecutive batches of a segment.
 
     Attributes:
@@ -36,7 +36,7 @@ class Window(NamedTuple):
     data: Bytes
     start: int
 
-    def in_data(self) -> Batches:
+    def batches_in_data(self) -> Batches:
         """Return the batches with positions relative to ``data[0]``, as the functions of ``records`` expect."""
         table = self.batches.table.copy()
         table[COLUMN["position"]] -= self.start
@@ -51,7 +51,7 @@ def scan_segment(
     includes_data: bool = False,
     window_bytes: int = WINDOW_BYTES,
     file: str | None = None,
-) -> Iterator[Window]:
+) -> Iterator[SegmentWindow]:
     """Scan a segment by the rules of Kafka's file iterator.
 
     Args:
@@ -68,15 +68,15 @@ def scan_segment(
     )
     end, start = ScanEnd(position, MORE), position
     for chunk in chunks:
-        start, end = chunk.base, _end_of(chunk, size_bytes)
+        start, end = chunk.base, _find_chunk_end(chunk, size_bytes)
         table = chunk.batches.table.copy() if start else chunk.batches.table
         table[COLUMN["position"]] += start
-        yield Window(Batches(table, end), chunk.data, start)
+        yield SegmentWindow(Batches(table, end), chunk.data, start)
     if end.can_continue and chunks.end is not None:
-        yield Window(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)
+        yield SegmentWindow(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)
 
 
-def _end_of(chunk: Chunk, size_bytes: int) -> ScanEnd:
+def _find_chunk_end(chunk: Chunk, size_bytes: int) -> ScanEnd:
     """Return the end position of a chunk's batches in the file, and the reason of the end."""
     end = chunk.batches.end
     position = chunk.base + end.position

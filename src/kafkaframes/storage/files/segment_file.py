@@ -22,7 +22,7 @@ SHORTENED_REASON = "has become shorter since the read was planned"
 
 
 @dataclass(slots=True)
-class Meter:
+class ByteCounter:
     """A counter of fetched bytes; for a tiered segment, of the stored bytes of its objects."""
 
     bytes_read: int = 0
@@ -38,7 +38,7 @@ class SegmentFile:
 
     damage = None
 
-    def __init__(self, name: str, descriptor: int, size_bytes: int, meter: Meter) -> None:
+    def __init__(self, name: str, descriptor: int, size_bytes: int, meter: ByteCounter) -> None:
         self.name = name
         self.size_bytes = size_bytes
         self._descriptor = descriptor
@@ -69,7 +69,7 @@ class SegmentFile:
 
 @contextmanager
 def open_segment_file(
-    path: str, *, meter: Meter | None = None, planned_bytes: int | None = None
+    path: str, *, meter: ByteCounter | None = None, planned_bytes: int | None = None
 ) -> Iterator[SegmentFile]:
     """Open a file for reading.
 
@@ -92,6 +92,6 @@ def open_segment_file(
         size_bytes = os.fstat(descriptor).st_size
         if planned_bytes is not None and size_bytes < planned_bytes:
             raise LogDirError(SHORTENED_REASON, file=path)
-        yield SegmentFile(path, descriptor, size_bytes, meter or Meter())
+        yield SegmentFile(path, descriptor, size_bytes, meter or ByteCounter())
     finally:
         os.close(descriptor)

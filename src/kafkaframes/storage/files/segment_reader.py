@@ -47,14 +47,14 @@ class SegmentReader:
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
         """The offset index; None if it is missing or unusable."""
-        return self._index(self.segment.index, read_offset_index)
+        return self._read_index(self.segment.index, read_offset_index)
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
         """The time index; None if it is missing or unusable."""
-        return self._index(self.segment.time_index, read_time_index)
+        return self._read_index(self.segment.time_index, read_time_index)
 
-    def _index(self, file: LogFile | None, read: Callable[..., _Index]) -> _Index | None:
+    def _read_index(self, file: LogFile | None, read: Callable[..., _Index]) -> _Index | None:
         if file is None or not self._use_indexes:
             return None
         try:
@@ -63,12 +63,12 @@ class SegmentReader:
             self.problems.append(problem)
             return None
 
-    def headers(self, position: int = 0) -> HeaderWalk:
+    def walk_headers(self, position: int = 0) -> HeaderWalk:
         """Return the batch headers from a position on, which must be the start of a batch."""
         segment = self.segment
         return HeaderWalk(self._read_at, size_bytes=segment.size_bytes, position=position, file=segment.path)
 
-    def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
+    def walk_producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of all batches with a producer id, and of the last batch of each window.
 
         The result therefore includes the last header of the segment, which has its end. The headers are scanned in
@@ -82,13 +82,13 @@ class SegmentReader:
             has_producer[-1:] = True
             yield from (BatchHeader(*column) for column in window.batches.table[:, has_producer].T.tolist())
 
-    def records(self, header: BatchHeader) -> tuple[Record, ...]:
+    def read_records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return the readable records of a batch, including control records."""
         for batch in read_values(self._read_batch(header), rules=FILE):
             return batch.records
         return ()
 
-    def offsets_and_timestamps(self, header: BatchHeader) -> tuple[Ints, Ints]:
+    def read_offsets_and_timestamps(self, header: BatchHeader) -> tuple[Ints, Ints]:
         """Return the offsets and the timestamps of ``records(header)``, without the records themselves."""
         return read_offsets_and_timestamps(self._read_batch(header), rules=FILE)
 
@@ -99,37 +99,39 @@ class SegmentReader:
             raise LogDirError(reason, position=header.position, file=self.segment.path)
         return raw
 
-    def entry_before(self, offset: int) -> OffsetPosition:
+    def find_entry_before(self, offset: int) -> OffsetPosition:
         """Return the offset index's entry at or before ``offset``; the segment's start if no entry matches."""
         if self.offset_index is None:
             return OffsetPosition(self.segment.base_offset, 0)
         return self.offset_index.lookup(offset)
 
-    def time_entry_before(self, timestamp_ms: int) -> TimestampOffset:
+    def find_time_entry_before(self, timestamp_ms: int) -> TimestampOffset:
         """Return the time index's entry at or before ``timestamp_ms``; the segment's start if no entry matches."""
         if self.time_index is None:
             return TimestampOffset(NO_TIMESTAMP, self.segment.base_offset)
         return self.time_index.lookup(timestamp_ms)
 
-    def start_before(self, offset: int) -> int:
+    def find_start_before(self, offset: int) -> int:
         """Return the position of a batch such that all records at or above ``offset`` are at or after it."""
-        entry = self.entry_before(offset)
-        if entry.position == 0 or self._fits(entry):
+        entry = self.find_entry_before(offset)
+        if entry.position == 0 or self._is_entry_valid(entry):
             return entry.position
-        self._distrust(entry)
+        self._discard_indexes(entry)
         return 0
 
     def find_batch(self, offset: int) -> BatchHeader | None:
         """Return the first batch that ends at or above ``offset``; None if the segment has none."""
-        for header in self.headers(self.start_before(offset)):
+        for header in self.walk_headers(self.find_start_before(offset)):
             if header.last_offset >= offset:
                 return header
         return None
 
-    def last_headers(self) -> Iterator[BatchHeader]:
+    def walk_last_headers(self) -> Iterator[BatchHeader]:
         """Return the batches from the last index entry to the end of the segment."""
         index = self.offset_index
-        return iter(self.headers(self.start_before(int(index.offsets[-1])) if index is not None and len(index) else 0))
+        return iter(
+            self.walk_headers(self.find_start_before(int(index.offsets[-1])) if index is not None and len(index) else 0)
+        )
 
     @property
     def next_offset(self) -> int:
@@ -137,7 +139,7 @@ class SegmentReader:
         if self.segment.end_offset is not None:
             return self.segment.end_offset + 1
         last = self.segment.base_offset - 1
-        for header in self.last_headers():
+        for header in self.walk_last_headers():
             last = header.last_offset
         return last + 1
 
@@ -150,13 +152,13 @@ class SegmentReader:
         """
         time_index = self.time_index
         if time_index is None or self.offset_index is None:
-            return max((header.max_timestamp for header in self.headers()), default=NO_TIMESTAMP)
+            return max((header.max_timestamp for header in self.walk_headers()), default=NO_TIMESTAMP)
         largest = int(time_index.timestamps[-1]) if len(time_index) else NO_TIMESTAMP
-        return max(largest, max((header.max_timestamp for header in self.last_headers()), default=NO_TIMESTAMP))
+        return max(largest, max((header.max_timestamp for header in self.walk_last_headers()), default=NO_TIMESTAMP))
 
-    def _fits(self, entry: OffsetPosition) -> bool:
+    def _is_entry_valid(self, entry: OffsetPosition) -> bool:
         """Return whether a batch starts at an entry's position and its offset is at or below the entry's."""
-        for header in self.headers(entry.position):
+        for header in self.walk_headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
             return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
         return False
@@ -165,9 +167,9 @@ class SegmentReader:
         """Return a batch's first offset. A wrapper's header has the last offset; 0.10 brokers indexed the first."""
         if header.magic >= 2 or header.base_offset <= offset:
             return header.base_offset
-        return min((record.offset for record in self.records(header)), default=header.base_offset)
+        return min((record.offset for record in self.read_records(header)), default=header.base_offset)
 
-    def _distrust(self, entry: OffsetPosition) -> None:
+    def _discard_indexes(self, entry: OffsetPosition) -> None:
         file = self.segment.index
         reason = f"no batch of offset {entry.offset} or below starts at byte {entry.position} of the segment"
         self.problems.append(LogDirError(reason, file=None if file is None else file.path))

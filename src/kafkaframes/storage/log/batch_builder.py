@@ -20,7 +20,7 @@ from kafkaframes.records.build import DEFAULT_BATCH_BYTES, build_records
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.scan import scan_all
 
-BUFFERED_BYTES = 8 << 20
+MAX_BUFFERED_BYTES = 8 << 20
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _TIMESTAMP_TYPE_COLUMNS = ("timestampType", "timestamp_type")
 _TIMESTAMP_TYPES = {"NoTimestampType": 0, "CreateTime": 0, "LogAppendTime": 1}
@@ -85,18 +85,18 @@ class BatchBuilder:
                 self._type = int(types[start])
             self._waiting.append(plain.slice(start, stop - start))
             self._bytes += self._waiting[-1].nbytes
-            if self._bytes >= BUFFERED_BYTES:
-                yield from self._build(hold_back=True)
+            if self._bytes >= MAX_BUFFERED_BYTES:
+                yield from self._build_batches(hold_back=True)
 
     def finish(self) -> Iterator[bytes]:
         """Yield the batches of the remaining rows."""
-        yield from self._build(hold_back=False)
+        yield from self._build_batches(hold_back=False)
 
     def _add_offsets(self, table: pa.Table) -> pa.Table:
         """Return the columns of a record, with offsets."""
         names = [name for name in COLUMNS if name in table.column_names]
         if "offset" in names and not self._reassign:
-            self.next_offset = _last(table.column("offset"), self.next_offset)
+            self.next_offset = _next_offset(table.column("offset"), self.next_offset)
         else:
             names = [name for name in names if name != "offset"]
             offsets = pa.array(np.arange(self.next_offset, self.next_offset + table.num_rows))
@@ -106,9 +106,9 @@ class BatchBuilder:
         plain = table.select(names)
         if self._options["record_format"] < 2 and "headers" in names and not _has_headers(plain.column("headers")):
             plain = plain.drop_columns(["headers"])
-        return _without_null_times(plain)
+        return _replace_null_timestamps(plain)
 
-    def _build(self, *, hold_back: bool) -> Iterator[bytes]:
+    def _build_batches(self, *, hold_back: bool) -> Iterator[bytes]:
         if not self._waiting:
             return
         rows = pa.concat_tables(self._waiting, promote_options="permissive").combine_chunks()
@@ -132,10 +132,10 @@ class BatchBuilder:
         self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2
 
 
-def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
-    """Return the offset after the last row; ``otherwise`` if there are no rows."""
+def _next_offset(offsets: pa.ChunkedArray, default: int) -> int:
+    """Return the offset after the last row; ``default`` if there are no rows."""
     if len(offsets) == 0:
-        return otherwise
+        return default
     last = offsets[len(offsets) - 1].as_py()
     if not isinstance(last, int):
         raise EncodeError(f"{last!r} is not an offset").within(len(offsets) - 1).within("offset")
@@ -146,7 +146,7 @@ def _has_headers(column: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)).as_py())
 
 
-def _without_null_times(table: pa.Table) -> pa.Table:
+def _replace_null_timestamps(table: pa.Table) -> pa.Table:
     """Replace null timestamps by -1, Kafka's value for a missing timestamp."""
     if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
         return table
@@ -168,6 +168,6 @@ def _timestamp_types(table: pa.Table) -> Any:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return np.array([_TIMESTAMP_TYPES.get(one, 0) for one in column.to_pylist()], np.int64)
+        return np.array([_TIMESTAMP_TYPES.get(timestamp_type, 0) for timestamp_type in column.to_pylist()], np.int64)
     types = pc.fill_null(column, _CREATE_TIME).to_numpy()
     return (types == 1).astype(np.int64)

@@ -19,7 +19,7 @@ from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.contents import HEAD_BYTES, describe_content
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small_file
 from kafkaframes.storage.files.filesystem import (
     KEY_FILES_OPTION,
     VIEW_SEPARATOR,
@@ -31,11 +31,11 @@ from kafkaframes.storage.files.filesystem import (
     plain_path,
     split_path,
     store_of,
-    wrap,
+    wrap_filesystem,
 )
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
-from kafkaframes.storage.log.swaps import show_swaps
-from kafkaframes.storage.tiered.names import Store, find_store, store_of_objects
+from kafkaframes.storage.log.swaps import replace_by_swaps
+from kafkaframes.storage.tiered.names import TieredObjectStore, find_store, store_of_objects
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Find the file system of a path: the local disk, a store, or the view of tiered segments in a store.
@@ -55,11 +55,11 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
         from kafkaframes.storage.tiered import view  # it imports decompression and manifests, which few paths need
         from kafkaframes.storage.tiered.names import ViewPath
 
-        return view.view_over(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
+        return view.make_tiered_filesystem(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
     return filesystem
 
 
-def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
+def to_view_path(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     """Return the view path of a tiered segment for the path of its ``.log`` object; other paths are unchanged.
 
     Raises:
@@ -71,21 +71,21 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     if name is None or name.suffix != names.LOG:
         return path
     main = path.removesuffix(f".{names.LOG}")
-    filesystem = view.view_over(filesystem_for(path, options=options))
+    filesystem = view.make_tiered_filesystem(filesystem_for(path, options=options))
     if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
         raise LogDirError("an object without a manifest, which is required to read it", file=path)
-    owner = filesystem.manifest(main).metadata.topic_partition
+    owner = filesystem.read_manifest(main).metadata.topic_partition
     return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
 
 
-def view_object(path: str) -> str:
+def to_object_path(path: str) -> str:
     """Return the path of the ``.log`` object for a view path, as ``discover`` accepts it; other paths are unchanged."""
     if VIEW_SEPARATOR not in path:
         return path
     from kafkaframes.storage.tiered import names
 
     view = names.ViewPath.parse(path)
-    return path if view is None else view.object(names.LOG)
+    return path if view is None else view.object_path(names.LOG)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -107,24 +107,26 @@ def discover(
     Raises:
         LogDirError: a path does not exist, cannot be read, or contains no Kafka log, or a pattern matches nothing.
     """
-    listed_logs: list[LogDirectory | Store] = []
+    listed_logs: list[LogDirectory | TieredObjectStore] = []
     for pattern in (paths,) if isinstance(paths, str) else paths:
         path = plain_path(str(pattern))
-        source = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
+        source = filesystem_for(path, options=options) if filesystem is None else wrap_filesystem(filesystem)
         files: dict[str, list[str]] = {}
         for match in expand_pattern(source, path):
-            if _existing(source, match).is_directory:
-                listed_logs += _directory(source, match if match.strip("/") == "" else match.rstrip("/"))
+            if _find_existing(source, match).is_directory:
+                listed_logs += _list_directory(source, match if match.strip("/") == "" else match.rstrip("/"))
             else:
                 files.setdefault(split_path(match)[0], []).append(split_path(match)[1])
         for directory, entries in files.items():
             listed_logs.append(
-                store_of_objects(source, directory, entries) or _single_files(source, directory, entries)
+                store_of_objects(source, directory, entries) or _select_named_files(source, directory, entries)
             )
-    return _merge_directories(_stores_shown(listed_logs, options or {}))
+    return _merge_directories(_build_store_views(listed_logs, options or {}))
 
 
-def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
+def _build_store_views(
+    listed_logs: list[LogDirectory | TieredObjectStore], options: Mapping[str, Any]
+) -> list[LogDirectory]:
     """Return all log directories, with each tiered store as a log directory.
 
     The local directories supply facts about the partitions of the stores.
@@ -134,7 +136,7 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
         return directories
     from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
 
-    knowledge = view.Knowledge.of(_merge_directories(directories))
+    knowledge = view.PartitionFacts.from_directories(_merge_directories(directories))
     key_files = options.get(KEY_FILES_OPTION, ())
     return [
         listed_log
@@ -144,7 +146,7 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
     ]
 
 
-class Checkpointed(NamedTuple):
+class CheckpointedState(NamedTuple):
     """The state of one partition according to the checkpoints of its log directory.
 
     Attributes:
@@ -159,7 +161,7 @@ class Checkpointed(NamedTuple):
 def discover_partition(
     filesystem: FileSystem,
     path: str,
-    checkpointed_offsets: Checkpointed | None = None,
+    checkpointed_offsets: CheckpointedState | None = None,
     *,
     entries: list[FileInfo] | None = None,
 ) -> LogDirectory:
@@ -179,7 +181,7 @@ def discover_partition(
         partition = replace(partition_of_entries(filesystem, path, entries, above, {}), checkpointed_offsets=offsets)
         marker = CleanShutdown() if is_clean else None
         return LogDirectory(above, filesystem, (partition,), clean_shutdown=marker, problems=partition.problems)
-    log_directory = _single_partition(filesystem, path, entries)
+    log_directory = _read_single_partition(filesystem, path, entries)
     is_clean = filesystem.stat(join(log_directory.path, names.CLEAN_SHUTDOWN_FILE)) is not None
     return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 
@@ -198,37 +200,39 @@ def expand_pattern(filesystem: FileSystem, path: str) -> list[str]:
     return matches
 
 
-def _existing(filesystem: FileSystem, path: str) -> FileInfo:
+def _find_existing(filesystem: FileSystem, path: str) -> FileInfo:
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError(NO_SUCH_PATH, file=path)
     return info
 
 
-def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
-    directories = _below(filesystem, path, filesystem.list_directory(path), MAX_SEARCH_DEPTH)
+def _list_directory(filesystem: FileSystem, path: str) -> list[LogDirectory | TieredObjectStore]:
+    directories = _find_logs_below(filesystem, path, filesystem.list_directory(path), MAX_SEARCH_DEPTH)
     if not directories:
         raise LogDirError("contains no Kafka log directory, partition or segment", file=path)
     return directories
 
 
-def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
+def _find_logs_below(
+    filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int
+) -> list[LogDirectory | TieredObjectStore]:
     """Return the log directories and tiered stores at a path, which may also be a partition or a parent directory."""
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
-        return [_partition_with_swaps(filesystem, path, entries)]
+        return [_read_partition_with_swaps(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
     is_partition = (_is_partition(entry) and not _holds_directories(filesystem, entry) for entry in directories)
     if any(entry.name == names.META_PROPERTIES for entry in entries) or any(is_partition):
-        return [_log_directory(filesystem, path, entries)]
+        return [_read_log_directory(filesystem, path, entries)]
     if DirectoryName.parse(split_path(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
-        return [_partition_with_swaps(filesystem, path, entries)]
+        return [_read_partition_with_swaps(filesystem, path, entries)]
     store = find_store(filesystem, path, entries)
     if store is not None:
         return [store]
     if depth == 0:
         return []
     listed = ((entry.path, filesystem.list_directory(entry.path)) for entry in directories)
-    return [one for child, inner in listed for one in _below(filesystem, child, inner, depth - 1)]
+    return [one for child, inner in listed for one in _find_logs_below(filesystem, child, inner, depth - 1)]
 
 
 def _is_partition(entry: FileInfo) -> bool:
@@ -244,17 +248,17 @@ def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
     return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
 
 
-def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+def _read_log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     problems: list[LogDirError] = []
 
     def small(name: str, parse: Callable[..., _ParsedFile]) -> _ParsedFile | None:
-        return read_small(filesystem, files.get(name), parse, problems)
+        return read_small_file(filesystem, files.get(name), parse, problems)
 
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: values for name, values in read.items() if values is not None}
     partitions = [
-        show_swaps(
+        replace_by_swaps(
             filesystem,
             partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets),
         )
@@ -283,13 +287,13 @@ def _sort_partitions(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     )
 
 
-def _partition_with_swaps(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+def _read_partition_with_swaps(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return the log directory of one partition with finished swap files in place of the segments that they cover."""
-    listed = _single_partition(filesystem, path, entries)
-    return replace(listed, partitions=tuple(show_swaps(filesystem, partition) for partition in listed.partitions))
+    listed = _read_single_partition(filesystem, path, entries)
+    return replace(listed, partitions=tuple(replace_by_swaps(filesystem, partition) for partition in listed.partitions))
 
 
-def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+def _read_single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return the log directory of one partition, with the broker's checkpoints from the parent directory."""
     above = split_path(path)[0]
     problems: list[LogDirError] = []
@@ -297,7 +301,7 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     for name in names.OFFSET_CHECKPOINTS:
         try:  # the user may have no permission to read the parent directory
             entry = filesystem.stat(join(above, name))
-            values = read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+            values = read_small_file(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
         except LogDirError as error:
             problems.append(error)
             continue
@@ -309,28 +313,28 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     )
 
 
-def not_a_segment(filesystem: FileSystem, path: str) -> LogDirError:
+def not_a_segment_error(filesystem: FileSystem, path: str) -> LogDirError:
     """Return the error for a file that is not a part of a log. It says what the file is and what reads it."""
-    content = content_of(filesystem, path)
+    content = describe_file(filesystem, path)
     reason = f"neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint), but {content}"
     return LogDirError(reason, file=path)
 
 
-def content_of(filesystem: FileSystem, path: str) -> str:
+def describe_file(filesystem: FileSystem, path: str) -> str:
     """Return what a file is, and which commands read it, as the end of an error message."""
     with filesystem.open(path) as read_at:
         return describe_content(bytes(read_at(0, HEAD_BYTES)), split_path(path)[1])
 
 
-def _single_files(filesystem: FileSystem, directory: str, entries: list[str]) -> LogDirectory:
+def _select_named_files(filesystem: FileSystem, directory: str, entries: list[str]) -> LogDirectory:
     """Return a partition with only the named segments and their companion files."""
     names_listed = set()
     for name in entries:
         file_name = FileName.parse(name)
         if file_name is None or file_name.kind not in ("log", "checkpoint"):
-            raise not_a_segment(filesystem, join(directory, name))
+            raise not_a_segment_error(filesystem, join(directory, name))
         names_listed.add(file_name)
-    listed_directory = _single_partition(filesystem, directory, filesystem.list_directory(directory))
+    listed_directory = _read_single_partition(filesystem, directory, filesystem.list_directory(directory))
     partition = listed_directory.partitions[0]
     temporary = tuple(Segment(file) for file in partition.temporary if file.name in names_listed)
     partial = replace(
@@ -367,15 +371,15 @@ def _join_directories(parts: list[LogDirectory]) -> LogDirectory:
 def _join_partitions(copies: list[Partition]) -> Partition:
     return replace(
         copies[0],
-        segments=_once(segment for copy in copies for segment in copy.segments),
-        kraft_snapshots=_once(segment for copy in copies for segment in copy.kraft_snapshots),
+        segments=_deduplicate_segments(segment for copy in copies for segment in copy.segments),
+        kraft_snapshots=_deduplicate_segments(segment for copy in copies for segment in copy.kraft_snapshots),
         temporary=tuple({file.path: file for copy in copies for file in copy.temporary}.values()),
-        replaced_segments=_once(segment for copy in copies for segment in copy.replaced_segments),
+        replaced_segments=_deduplicate_segments(segment for copy in copies for segment in copy.replaced_segments),
         orphans=tuple({file.path: file for copy in copies for file in copy.orphans}.values()),
     )
 
 
-def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+def _deduplicate_segments(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     by_path = {segment.path: segment for segment in segments}
     return tuple(sorted(by_path.values(), key=lambda segment: (segment.base_offset, segment.path)))
 
@@ -384,7 +388,7 @@ def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
 # Find symbolic links under the paths of a log, to report that they are not followed.
 
 
-def links_under(paths: Iterable[str]) -> list[str]:
+def find_links(paths: Iterable[str]) -> list[str]:
     """Return the symbolic links in local directories, down to the depth of the search for logs.
 
     Symbolic links in ``paths`` are followed, because the user chose them.
@@ -397,11 +401,11 @@ def links_under(paths: Iterable[str]) -> list[str]:
             continue
         starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
         for start in starts:
-            links |= dict.fromkeys(_links_below(start, MAX_SEARCH_DEPTH + 1))
+            links |= dict.fromkeys(_find_links_below(start, MAX_SEARCH_DEPTH + 1))
     return list(links)
 
 
-def _links_below(directory: str, depth: int) -> Iterator[str]:
+def _find_links_below(directory: str, depth: int) -> Iterator[str]:
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
@@ -410,7 +414,7 @@ def _links_below(directory: str, depth: int) -> Iterator[str]:
         if entry.is_symlink():
             yield entry.path
         elif depth and entry.is_dir(follow_symlinks=False):
-            yield from _links_below(entry.path, depth - 1)
+            yield from _find_links_below(entry.path, depth - 1)
 
 
 def is_selected(topic: str, patterns: Collection[str]) -> bool:
@@ -422,13 +426,13 @@ def is_selected(topic: str, patterns: Collection[str]) -> bool:
     return not patterns or topic in patterns or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
-def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
+def check_topics(patterns: Iterable[str], existing_topics: Iterable[str]) -> None:
     """Raise if a name or pattern matches no topic.
 
     Raises:
         OptionError: a name or pattern matches no topic; the message suggests a similar topic.
     """
-    topics = sorted(set(have))
+    topics = sorted(set(existing_topics))
     for name in patterns:
         if not any(is_selected(topic, (name,)) for topic in topics):
             near = difflib.get_close_matches(name, topics, n=1)

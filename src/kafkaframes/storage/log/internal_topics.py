@@ -57,20 +57,20 @@ class InternalRecord(NamedTuple):
     error: str | None = None
 
 
-def open_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+def decode_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
     """Decode a record of one of ``READABLE_TOPICS``.
 
     Raises:
         OptionError: the topic is not one of them.
     """
     if topic in envelopes.COORDINATOR_TOPICS:
-        return _coordinator(topic, key, value)
+        return _decode_coordinator_record(topic, key, value)
     if topic in envelopes.METADATA_TOPICS:
-        return _metadata(topic, value)
+        return _decode_metadata_record(topic, value)
     raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(READABLE_TOPICS)}")
 
 
-def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
+def _decode_coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
     if key is None:
         return InternalRecord(error="the record has no key")
     try:
@@ -88,11 +88,11 @@ def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> Internal
     except DecodeError as error:
         return internal_record._replace(error=str(error))
     data = record.value.to_json(record.value_version)
-    open_members(data)
+    decode_members(data)
     return internal_record._replace(version=record.value_version, value=_text(data))
 
 
-def _metadata(topic: str, value: bytes | None) -> InternalRecord:
+def _decode_metadata_record(topic: str, value: bytes | None) -> InternalRecord:
     if value is None:
         return InternalRecord(error="the record has no value")
     try:
@@ -103,16 +103,16 @@ def _metadata(topic: str, value: bytes | None) -> InternalRecord:
     return InternalRecord(type(record.value).spec.name, record.version, value=_text(data))
 
 
-def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
+def decode_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
     """Decode a control record (a transaction marker or a KRaft record); the value of an unknown type is None."""
     try:
         kind = control_type(key)
     except CorruptRecordError as error:
         return InternalRecord(error=str(error))
-    return open_control_value(kind, value)
+    return decode_control_value(kind, value)
 
 
-def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
+def decode_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
     """Decode the value of a control record of type ``kind``; the values of KRaft records start with their version."""
     name = CONTROL_VALUES.get(kind)
     if name is None or value is None:
@@ -130,7 +130,7 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
     return InternalRecord(kind, version, value=_text(decoded.to_json(known_version, unknown_tags=unknown_tags)))
 
 
-def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
+def decode_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
     """Decode the consumers' subscriptions and assignments in a group's JSON, in place; other protocols stay base64."""
     if data.get("protocolType") != CONSUMER_PROTOCOL_TYPE:
         return

@@ -68,22 +68,22 @@ def offset_for_timestamp(
     for segment in partition.segments:
         if _effective_timestamp(filesystem, partition, segment, use_indexes) >= timestamp_ms:
             with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
-                return find_timestamp(reader, timestamp_ms, least_offset=partition.log_start_offset)
+                return find_timestamp(reader, timestamp_ms, min_offset=partition.log_start_offset)
     return None
 
 
-def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: int) -> TimedOffset | None:
-    """Return the first record of one segment at or after ``timestamp_ms`` and ``least_offset``.
+def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, min_offset: int) -> TimedOffset | None:
+    """Return the first record of one segment at or after ``timestamp_ms`` and ``min_offset``.
 
     Raises:
         LogDirError: the segment cannot be read.
     """
-    from_offset = max(reader.time_entry_before(timestamp_ms).offset, least_offset)
-    for header in reader.headers(reader.start_before(from_offset)):
-        if header.max_timestamp < timestamp_ms or header.last_offset < least_offset:
+    from_offset = max(reader.find_time_entry_before(timestamp_ms).offset, min_offset)
+    for header in reader.walk_headers(reader.find_start_before(from_offset)):
+        if header.max_timestamp < timestamp_ms or header.last_offset < min_offset:
             continue
-        offsets, timestamps = reader.offsets_and_timestamps(header)
-        rows = np.flatnonzero((timestamps >= timestamp_ms) & (offsets >= least_offset))
+        offsets, timestamps = reader.read_offsets_and_timestamps(header)
+        rows = np.flatnonzero((timestamps >= timestamp_ms) & (offsets >= min_offset))
         if rows.size:
             return TimedOffset(int(offsets[rows[0]]), int(timestamps[rows[0]]), header.leader_epoch)
     return None
@@ -101,14 +101,14 @@ def largest_timestamp(
         LogDirError: the segment cannot be read.
     """
     if use_indexes and segment is not partition.segments[-1]:
-        closing = _closing_entry(filesystem, partition, segment)
+        closing = _read_closing_entry(filesystem, partition, segment)
         if closing is not None:
             return closing.timestamp
     with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
         return reader.largest_timestamp
 
 
-def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
+def _read_closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
     """Return the last entry of a closed segment's time index; None if the entry is missing or implausible."""
     index = segment.time_index
     if index is None or index.size_bytes == 0 or index.size_bytes % TIME_ENTRY.itemsize:

@@ -85,6 +85,6 @@ class LogNotes:
 NO_NOTES = LogNotes()
 
 
-def sum_notes(notes: Iterable[LogNotes]) -> LogNotes:
+def merge_notes(notes: Iterable[LogNotes]) -> LogNotes:
     """Return all notes without duplicates."""
     return sum(notes, NO_NOTES)

@@ -14,9 +14,9 @@ from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.records.scan import BatchSource, Bytes, ScanEnd, as_array
-from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
+from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileSystem, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
-from kafkaframes.storage.files.segment_file import SHORTENED_REASON, VANISHED_REASON, Meter, open_segment_file
+from kafkaframes.storage.files.segment_file import SHORTENED_REASON, VANISHED_REASON, ByteCounter, open_segment_file
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.tiered.chunks import ChunkReader
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
@@ -32,11 +32,11 @@ MIN_STORE_READ_BYTES = 8 << 20  # smallest request to a store: each request take
 
 
 @dataclass(frozen=True, slots=True)
-class CountingFileSystem(FileSystemOver):
+class CountingFileSystem(DelegatingFileSystem):
     """A file system that counts the bytes read from another one."""
 
     inner: FileSystem
-    meter: Meter
+    meter: ByteCounter
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
@@ -46,10 +46,10 @@ class CountingFileSystem(FileSystemOver):
 
     def open(self, path: str) -> AbstractContextManager[ReadAt]:
         """Open a file for many reads."""
-        return self._open_counted(path)
+        return self._open_counting(path)
 
     @contextmanager
-    def _open_counted(self, path: str) -> Iterator[ReadAt]:
+    def _open_counting(self, path: str) -> Iterator[ReadAt]:
         with self.inner.open(path) as read_at:
 
             def counted(position: int, length: int) -> bytes:
@@ -113,17 +113,17 @@ class ChunkedSegment:
         length = max(min(length, self.size_bytes - position), 0)
         self.read_at.read_ahead(self.size_bytes)
         try:
-            return as_array(self.read_at.view(position, length))
+            return as_array(self.read_at.read_view(position, length))
         except DamagedChunkError as damage:
             self.damage = damage
             undamaged_bytes = max(damage.lost[0] - position, 0)
-            return as_array(self.read_at.view(position, undamaged_bytes) if undamaged_bytes else b"")
+            return as_array(self.read_at.read_view(position, undamaged_bytes) if undamaged_bytes else b"")
 
 
 TieredSource = StoredSegment | ChunkedSegment
 
 
-def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
+def make_counting_filesystem(filesystem: FileSystem, meter: ByteCounter) -> FileSystem:
     """Return a file system that counts fetched bytes; for tiered segments it counts the bytes of their objects."""
     if isinstance(filesystem, TieredFileSystem):
         return replace(filesystem, inner=CountingFileSystem(filesystem.inner, meter))
@@ -147,7 +147,7 @@ class ReadableRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class DamagedRange:
     """A part of a segment that is skipped because a chunk is damaged.
 
     Attributes:
@@ -174,8 +174,8 @@ class OpenSegment:
     path: str
     source: BatchSource
 
-    def runs(
-        self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[Gap], object]
+    def read_runs(
+        self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[DamagedRange], object]
     ) -> Iterator[ReadableRun]:
         """Yield the runs of the segment. The caller reads each run and sets its ``end`` before it requests the next.
 
@@ -198,14 +198,14 @@ class OpenSegment:
             damage = self.take_damage()
             if damage is None:
                 if end is not None and run.end.position < end:
-                    _check_not_cut(self.filesystem, self.path, end)
+                    _check_not_truncated(self.filesystem, self.path, end)
                 return
             if on_damage == "fail":
                 raise damage
-            position = self._position_behind(damage)
+            position = self._find_position_after(damage)
             if position is not None and end is not None and position >= end:
                 position = None
-            on_gap(Gap(damage, run.end.position, position))
+            on_gap(DamagedRange(damage, run.end.position, position))
 
     def take_damage(self) -> DamagedChunkError | None:
         """Return the damaged chunk at which the last read ended, and reset it; None if no chunk is damaged."""
@@ -215,7 +215,7 @@ class OpenSegment:
         damage, source.damage = source.damage, None
         return damage
 
-    def _position_behind(self, damage: DamagedChunkError) -> int | None:
+    def _find_position_after(self, damage: DamagedChunkError) -> int | None:
         """Return the position of the first indexed batch after a damaged chunk; None if the index has none."""
         view = ViewPath.parse(self.path)
         if view is None:
@@ -228,7 +228,7 @@ class OpenSegment:
         return min((int(position) for position in index.positions if position >= damage.lost[1]), default=None)
 
 
-def open_planned(
+def open_planned_segment(
     path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None
 ) -> AbstractContextManager[OpenSegment]:
     """Open a segment for a planned read of the bytes up to ``end``.
@@ -239,21 +239,21 @@ def open_planned(
     Raises:
         LogDirError: the segment cannot be read, or has become shorter than ``end``.
     """
-    return open_planned_on(filesystem_for(path, options=options), path, end)
+    return open_planned_segment_on(filesystem_for(path, options=options), path, end)
 
 
 @contextmanager
-def open_planned_on(
-    filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
+def open_planned_segment_on(
+    filesystem: FileSystem, path: str, end: int | None = None, *, meter: ByteCounter | None = None
 ) -> Iterator[OpenSegment]:
-    """Open a segment of a given file system, as ``open_planned`` does."""
+    """Open a segment of a given file system, as ``open_planned_segment`` does."""
     if isinstance(filesystem, LocalFileSystem):
         with open_segment_file(path, meter=meter, planned_bytes=end) as file:
             yield OpenSegment(filesystem, path, file)
         return
-    stored_bytes = _check_not_cut(filesystem, path, end or 0)
+    stored_bytes = _check_not_truncated(filesystem, path, end or 0)
     size_bytes = stored_bytes if end is None else end
-    source = filesystem if meter is None else counting(filesystem, meter)
+    source = filesystem if meter is None else make_counting_filesystem(filesystem, meter)
     with source.open(path) as read_at:
         if isinstance(read_at, ChunkReader):
             yield OpenSegment(filesystem, path, ChunkedSegment(path, size_bytes, read_at))
@@ -261,7 +261,7 @@ def open_planned_on(
             yield OpenSegment(filesystem, path, StoredSegment(path, size_bytes, read_at))
 
 
-def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
+def _check_not_truncated(filesystem: FileSystem, path: str, end: int) -> int:
     """Return the size of a segment, which is at least ``end``."""
     info = filesystem.stat(path)
     if info is None:

@@ -3,8 +3,8 @@
 An index entry has 31 bits for an offset relative to the segment's base offset. Cleaners before 1.1 could join segments
 of a compacted topic with offsets that are further apart, and logs with these segments still exist. Kafka splits them
 during recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). The batches do not change. A
-new segment, named after its first batch, starts at each offset that does not fit. ``SplitView`` presents the result
-without copying: each part is a file whose content is read from the original segment.
+new segment, named after its first batch, starts at each offset that does not fit. ``SplitFileSystem`` presents the
+result without copying: each part is a file whose content is read from the original segment.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import NamedTuple
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt
+from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileInfo, FileSystem, ReadAt
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.wire.integers import MAX_INT32
 
 
-class FilePart(NamedTuple):
+class SplitPart(NamedTuple):
     """A segment that results from a split: bytes ``start`` to ``end`` of the original segment.
 
     Attributes:
-        path: path of the part in a ``SplitView``.
+        path: path of the part in a ``SplitFileSystem``.
     """
 
     base_offset: int
@@ -43,7 +43,7 @@ class FilePart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SplitView(FileSystemOver):
+class SplitFileSystem(DelegatingFileSystem):
     """A file system in which the parts of split segments are files. ``glob`` does not return the parts.
 
     Attributes:
@@ -77,10 +77,10 @@ class SplitView(FileSystemOver):
         """Open a file for many reads."""
         source, start, end = self.parts.get(path, (path, 0, None))
         with self.inner.open(source) as read_at:
-            yield read_at if end is None else _within(read_at, start, end)
+            yield read_at if end is None else _limit_reader(read_at, start, end)
 
 
-def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
+def _limit_reader(read_at: ReadAt, start: int, end: int) -> ReadAt:
     def read(position: int, length: int) -> bytes:
         remaining_bytes = max(end - start - position, 0)
         return read_at(start + position, remaining_bytes if length < 0 else min(length, remaining_bytes))
@@ -88,7 +88,7 @@ def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
     return read
 
 
-def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, ...]]) -> SplitView:
+def make_split_view(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[SplitPart, ...]]) -> SplitFileSystem:
     """Return a view of a file system in which files are split.
 
     Args:
@@ -99,10 +99,10 @@ def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, 
         for source, segment_parts in parts_by_path.items()
         for part in segment_parts
     }
-    return SplitView(filesystem, parts)
+    return SplitFileSystem(filesystem, parts)
 
 
-def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
+def find_parts(filesystem: FileSystem, file: LogFile) -> tuple[SplitPart, ...]:
     """Return the parts into which Kafka splits a segment; usually none, because the last batch fits.
 
     Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part. Its
@@ -117,19 +117,21 @@ def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
     with filesystem.open(file.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
         for window in scan_segment(read_at, size_bytes=file.size_bytes, file=file.path):
-            starts += _starts(reader, window.batches, starts[-1][0] if starts else None, last)
+            starts += _find_part_starts(reader, window.batches, starts[-1][0] if starts else None, last)
             last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
     bases = [base for base, _ in starts]
     if last - file.name.offset <= MAX_INT32 or bases != sorted(set(bases)):
         return ()
     ends = [position for _, position in starts[1:]] + [file.size_bytes]
     return tuple(
-        FilePart(base, position, end, f"{file.path}!{position}-{end}")
+        SplitPart(base, position, end, f"{file.path}!{position}-{end}")
         for (base, position), end in zip(starts, ends, strict=True)
     )
 
 
-def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int) -> Iterator[tuple[int, int]]:
+def _find_part_starts(
+    reader: SegmentReader, batches: Batches, base: int | None, last: int
+) -> Iterator[tuple[int, int]]:
     """Yield the base offset and position of each part that starts in these batches."""
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
     for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
@@ -139,16 +141,16 @@ def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int
         last = end
 
 
-def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: int) -> int:
+def _first_offset(reader: SegmentReader, batches: Batches, row: int, min_offset: int) -> int:
     """Return the first offset of a batch. Like Kafka, decompress a wrapper message of formats 0 and 1 to find it."""
     base_offset = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:
         return base_offset
-    header = next(iter(reader.headers(int(batches.column("position")[row]))))
-    return min((record.offset for record in reader.records(header)), default=at_least)
+    header = next(iter(reader.walk_headers(int(batches.column("position")[row]))))
+    return min((record.offset for record in reader.read_records(header)), default=min_offset)
 
 
-def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
+def has_overflow(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
     """Return whether a segment has an offset that does not fit an index.
 
     The segment is read only if the next segment's base offset leaves the answer open.
@@ -182,15 +184,15 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
         LogDirError: a segment cannot be read.
     """
     nexts = [*(entry.base_offset for entry in partition.segments), None][1:]
-    parts: dict[int, tuple[FilePart, ...]] = {}
+    parts: dict[int, tuple[SplitPart, ...]] = {}
     for segment, next_base in zip(partition.segments, nexts, strict=True):
-        if overflows(filesystem, segment, next_base):
-            parts[segment.base_offset] = parts_of(filesystem, segment.log)
+        if has_overflow(filesystem, segment, next_base):
+            parts[segment.base_offset] = find_parts(filesystem, segment.log)
     parts = {base: segment_parts for base, segment_parts in parts.items() if segment_parts}
     if not parts:
         return filesystem, partition
     segments: list[Segment] = []
-    entries = [entry for entry in filesystem.list_directory(partition.directory) if not _is_of(entry.name, parts)]
+    entries = [entry for entry in filesystem.list_directory(partition.directory) if not _belongs_to(entry.name, parts)]
     for segment in partition.segments:
         if segment.base_offset not in parts:
             segments.append(segment)
@@ -201,11 +203,11 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
             segments.append(Segment(log))
     sources = {entry.path: parts[entry.base_offset] for entry in partition.segments if entry.base_offset in parts}
     listing = tuple(sorted(entries, key=lambda entry: entry.name))
-    view = replace(view_of(filesystem, sources), listings={partition.directory: listing})
+    view = replace(make_split_view(filesystem, sources), listings={partition.directory: listing})
     return view, replace(partition, segments=tuple(segments))
 
 
-def _is_of(name: str, bases: Mapping[int, object]) -> bool:
+def _belongs_to(name: str, bases: Mapping[int, object]) -> bool:
     """Return whether a file (log, index or snapshot) belongs to a segment with one of the base offsets."""
     file_name = FileName.parse(name)
     return (

@@ -22,7 +22,7 @@ OLD_PRODUCER_EXPIRATION_MS = 604_800_000
 BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 
-def expiration_of(broker_release: str, expiration_ms: int | None) -> int:
+def producer_expiration_ms(broker_release: str, expiration_ms: int | None) -> int:
     """Return the time after which a broker forgets an idle producer, in milliseconds."""
     if expiration_ms is not None:
         return expiration_ms
@@ -65,5 +65,5 @@ def _latest_snapshot(
             entries = read_producer_snapshot(filesystem.read(file.path), file=file.path)
         except LogDirError:
             continue
-        return Producers.of_entries(entries, expiration_ms=expiration_ms), file.name.offset
+        return Producers.from_entries(entries, expiration_ms=expiration_ms), file.name.offset
     return Producers(expiration_ms=expiration_ms), partition.log_start_offset

@@ -16,12 +16,12 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
-from kafkaframes.storage.log.transactions import Marker, Seen
+from kafkaframes.storage.log.transactions import Seen, TransactionMarker
 from kafkaframes.wire.integers import MAX_INT32
 
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 MAX_CACHED_BATCHES = 5
-NONE = -1
+NO_VALUE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
 _MAX_VERIFICATIONS = 1_000  # largest number of pending verifications of a partition
 
@@ -55,29 +55,29 @@ class ProducerState(NamedTuple):
     """
 
     producer_id: int
-    producer_epoch: int = NONE
-    coordinator_epoch: int = NONE
-    last_timestamp: int = NONE
-    current_txn_first_offset: int = NONE
+    producer_epoch: int = NO_VALUE
+    coordinator_epoch: int = NO_VALUE
+    last_timestamp: int = NO_VALUE
+    current_txn_first_offset: int = NO_VALUE
     batches: tuple[BatchMetadata, ...] = ()
 
     @property
     def last_sequence(self) -> int:
         """The sequence number of the last record of the last data batch; -1 without one."""
-        return self.batches[-1].last_sequence if self.batches else NONE
+        return self.batches[-1].last_sequence if self.batches else NO_VALUE
 
     @property
     def last_offset(self) -> int:
         """The offset of the last record of the last data batch; -1 without one."""
-        return self.batches[-1].last_offset if self.batches else NONE
+        return self.batches[-1].last_offset if self.batches else NO_VALUE
 
-    def of_epoch(self, producer_epoch: int) -> ProducerState:
+    def with_epoch(self, producer_epoch: int) -> ProducerState:
         """Return the state for an epoch; the state of a new epoch has no batches."""
         if producer_epoch == self.producer_epoch:
             return self
         return self._replace(producer_epoch=producer_epoch, batches=())
 
-    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """Return the remembered batch that ``header`` duplicates; None if it duplicates none."""
         if header.producer_epoch != self.producer_epoch:
             return None
@@ -89,7 +89,7 @@ class ProducerState(NamedTuple):
 
     def entry(self) -> ProducerEntry:
         """Return the snapshot entry of the state."""
-        last = self.batches[-1] if self.batches else BatchMetadata(NONE, NONE, 0, NONE)
+        last = self.batches[-1] if self.batches else BatchMetadata(NO_VALUE, NO_VALUE, 0, NO_VALUE)
         return ProducerEntry(
             self.producer_id,
             self.producer_epoch,
@@ -102,7 +102,7 @@ class ProducerState(NamedTuple):
         )
 
     @classmethod
-    def of_entry(cls, entry: ProducerEntry) -> ProducerState:
+    def from_entry(cls, entry: ProducerEntry) -> ProducerState:
         """Return the state of a snapshot entry."""
         last = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
         return cls(
@@ -115,7 +115,7 @@ class ProducerState(NamedTuple):
         )
 
 
-class Verification(NamedTuple):
+class PendingVerification(NamedTuple):
     """A pending verification: a producer with a transaction that has no batch in the partition's log yet (KIP-890).
 
     Attributes:
@@ -130,7 +130,7 @@ class Verification(NamedTuple):
     from_zero: bool
     timestamp_ms: int
 
-    def with_batch(self, header: BatchHeader) -> Verification:
+    def with_batch(self, header: BatchHeader) -> PendingVerification:
         """Return the verification after another batch; batches of older epochs do not change it."""
         epoch, sequence = header.producer_epoch, header.base_sequence
         if epoch > self.producer_epoch or (epoch == self.producer_epoch and sequence < self.lowest_sequence):
@@ -181,17 +181,17 @@ class Producers:
     states: dict[int, ProducerState] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
     unreplicated_transactions: dict[int, int] = field(default_factory=dict)
-    verifications: dict[int, Verification] = field(default_factory=dict)
+    verifications: dict[int, PendingVerification] = field(default_factory=dict)
     expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     @classmethod
-    def of_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> Producers:
+    def from_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> Producers:
         """Return the producers of a snapshot."""
-        states = {entry.producer_id: ProducerState.of_entry(entry) for entry in entries}
+        states = {entry.producer_id: ProducerState.from_entry(entry) for entry in entries}
         open_transactions = {
             entry.current_txn_first_offset: entry.producer_id
             for entry in states.values()
-            if entry.current_txn_first_offset != NONE
+            if entry.current_txn_first_offset != NO_VALUE
         }
         return cls(states, dict(sorted(open_transactions.items())), expiration_ms=expiration_ms)
 
@@ -204,7 +204,7 @@ class Producers:
         self.states = {
             producer_id: state
             for producer_id, state in self.states.items()
-            if state.current_txn_first_offset != NONE or now_ms - state.last_timestamp < self.expiration_ms
+            if state.current_txn_first_offset != NO_VALUE or now_ms - state.last_timestamp < self.expiration_ms
         }
         self.verifications = {
             producer_id: one
@@ -224,15 +224,15 @@ class Producers:
         producer_id, epoch = header.producer_id, header.producer_epoch
         state = self.states.get(producer_id) or ProducerState(producer_id)
         _check_epoch(state, epoch, header.base_offset, CLIENT)
-        if state.current_txn_first_offset != NONE and state.producer_epoch == epoch:
+        if state.current_txn_first_offset != NO_VALUE and state.producer_epoch == epoch:
             return False
-        new = Verification(epoch, header.base_sequence, from_zero, now_ms)
+        new = PendingVerification(epoch, header.base_sequence, from_zero, now_ms)
         self.verifications[producer_id] = self.verifications.get(producer_id, new).with_batch(header)
         if len(self.verifications) > _MAX_VERIFICATIONS:
             del self.verifications[next(iter(self.verifications))]
         return True
 
-    def prepare(self, batches: Iterable[Seen], *, origin: str) -> PreparedAppend:
+    def prepare_append(self, batches: Iterable[Seen], *, origin: str) -> PreparedAppend:
         """Check the batches of an append. Replicated batches were checked by the leader and are not checked again.
 
         Args:
@@ -252,37 +252,37 @@ class Producers:
             if header.magic < 2 or producer_id < 0:
                 continue
             current = self.states.get(producer_id) or ProducerState(producer_id)
-            duplicate = current.duplicate_of(header) if origin == CLIENT else None
+            duplicate = current.find_duplicate(header) if origin == CLIENT else None
             if duplicate is not None:
                 return PreparedAppend(states, started_transactions, tuple(completed_transactions), duplicate)
             old_state = states.get(producer_id, current)
             if header.is_control:
                 for marker in markers:
-                    old_state, ended_transactions = _after_marker(old_state, marker, header.max_timestamp, origin)
+                    old_state, ended_transactions = _apply_marker(old_state, marker, header.max_timestamp, origin)
                     completed_transactions += ended_transactions
                 states[producer_id] = old_state
                 if not markers:  # the cleaner removed the records: the batch only adds its producer
                     continue
             else:
                 if origin == CLIENT:
-                    self._check_client(old_state, current, header)
-                states[producer_id] = new_state = _after_data(old_state, header, origin)
+                    self._check_client_batch(old_state, current, header)
+                states[producer_id] = new_state = _apply_data_batch(old_state, header, origin)
                 if new_state.current_txn_first_offset != old_state.current_txn_first_offset:
                     started_transactions[new_state.current_txn_first_offset] = producer_id
-            if self.verifications and self._is_verified_by(header):
+            if self.verifications and self._is_verified(header):
                 verified_producers.append(producer_id)
         return PreparedAppend(
             states, started_transactions, tuple(completed_transactions), verified=tuple(verified_producers)
         )
 
-    def _check_client(self, state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
+    def _check_client_batch(self, state: ProducerState, current: ProducerState, header: BatchHeader) -> None:
         _check_epoch(state, header.producer_epoch, header.base_offset, CLIENT)
         verification = self.verifications.get(header.producer_id)
         if verification is not None:
             _check_verification(verification, current, header)
         _check_sequence(state, current, header)
 
-    def _is_verified_by(self, header: BatchHeader) -> bool:
+    def _is_verified(self, header: BatchHeader) -> bool:
         """Return whether a batch ends the pending verification of its producer.
 
         In transactions version 2, a marker has the epoch of the next transaction, whose verification may be pending.
@@ -307,7 +307,7 @@ class Producers:
                     transaction.producer_id, transaction.first_offset, transaction.last_offset, stable
                 )
 
-    def commit(self, append: PreparedAppend) -> None:
+    def commit_append(self, append: PreparedAppend) -> None:
         """Apply the result of ``prepare``."""
         self.states |= append.states
         self.open |= append.started
@@ -317,9 +317,9 @@ class Producers:
         for producer_id in append.verified:
             self.verifications.pop(producer_id, None)
 
-    def process_batch(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
+    def process_batch(self, header: BatchHeader, markers: tuple[TransactionMarker, ...]) -> None:
         """Update the state with a batch that is already in the log."""
-        self.commit(self.prepare([(header, markers)], origin=REPLICATION))
+        self.commit_append(self.prepare_append([(header, markers)], origin=REPLICATION))
 
     def remove_replicated(self, high_watermark: int) -> None:
         """Remove ended transactions from ``unreplicated_transactions`` if their marker is below the high watermark."""
@@ -338,16 +338,16 @@ def _append_error(exception: str, reason: str) -> AppendRefusedError:
     return AppendRefusedError(exception, reason)
 
 
-def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> ProducerState:
+def _apply_data_batch(state: ProducerState, header: BatchHeader, origin: str) -> ProducerState:
     """Return the producer's state after a data batch (ProducerAppendInfo.appendDataBatch)."""
     _check_epoch(state, header.producer_epoch, header.base_offset, origin)
-    is_open = state.current_txn_first_offset != NONE
+    is_open = state.current_txn_first_offset != NO_VALUE
     if is_open and not header.is_transactional and origin != REPLICATION:
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
         raise _append_error("InvalidTxnStateException", reason)
     delta = header.last_offset - header.base_offset
     new_batch = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
-    current = state.of_epoch(header.producer_epoch)
+    current = state.with_epoch(header.producer_epoch)
     begins = header.is_transactional and not is_open
     return ProducerState(
         current.producer_id,
@@ -359,8 +359,8 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
     )
 
 
-def _after_marker(
-    state: ProducerState, marker: Marker, timestamp_ms: int, origin: str
+def _apply_marker(
+    state: ProducerState, marker: TransactionMarker, timestamp_ms: int, origin: str
 ) -> tuple[ProducerState, list[CompletedTransaction]]:
     """Return the producer's state after a marker (ProducerAppendInfo.appendEndTxnMarker)."""
     _check_epoch(state, marker.producer_epoch, marker.offset, origin)
@@ -368,12 +368,12 @@ def _after_marker(
         reason = f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}"
         raise _append_error("TransactionCoordinatorFencedException", f"producer {marker.producer_id}: {reason}")
     first, transactions = state.current_txn_first_offset, []
-    if first != NONE:
+    if first != NO_VALUE:
         transactions.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
-    new_state = state.of_epoch(marker.producer_epoch)._replace(
+    new_state = state.with_epoch(marker.producer_epoch)._replace(
         coordinator_epoch=marker.coordinator_epoch,
         last_timestamp=timestamp_ms,
-        current_txn_first_offset=NONE,
+        current_txn_first_offset=NO_VALUE,
     )
     return new_state, transactions
 
@@ -384,7 +384,7 @@ def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin:
         raise _append_error("InvalidProducerEpochException", f"producer {state.producer_id}: {reason}")
 
 
-def _check_verification(verification: Verification, current: ProducerState, header: BatchHeader) -> None:
+def _check_verification(verification: PendingVerification, current: ProducerState, header: BatchHeader) -> None:
     """Reject a batch that must wait for a batch with a lower sequence number (ProducerAppendInfo.checkSequence)."""
     sequence = header.base_sequence
     lowest = 0 if verification.from_zero and not current.batches else verification.lowest_sequence
@@ -397,13 +397,13 @@ def _check_sequence(state: ProducerState, current: ProducerState, header: BatchH
     """Reject a sequence number that does not follow the last one; a new producer may start with any number."""
     sequence = header.base_sequence
     if header.producer_epoch != state.producer_epoch:
-        if sequence != 0 and state.producer_epoch != NONE:
+        if sequence != 0 and state.producer_epoch != NO_VALUE:
             reason = f"the first sequence of epoch {header.producer_epoch} is {sequence}, not 0"
             raise _append_error("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
         return
     last = state.last_sequence
     follows = sequence == (last + 1) & MAX_INT32 if last >= 0 else sequence == 0
-    if current.producer_epoch != NONE and not follows:
+    if current.producer_epoch != NO_VALUE and not follows:
         raise _append_error(
             "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"
         )

@@ -5,10 +5,10 @@ batch and the batch of the last entry exceeds ``index.interval.bytes``. At the e
 timestamp. ``build_indexes`` applies this rule to columns. ``rebuild_indexes`` reads a segment and also returns its
 aborted transactions, producers and leader epochs.
 
-``ProducerLoad`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). It implements
-Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on snapshots in memory. Kafka deletes a snapshot that
-is corrupt, stray, or after the recovered offset. It takes a snapshot after each recovered segment, at the last two
-segments and at the log end.
+``ProducerStateLoader`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). It
+implements Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on snapshots in memory. Kafka deletes a
+snapshot that is corrupt, stray, or after the recovered offset. It takes a snapshot after each recovered segment, at the
+last two segments and at the log end.
 
 This module writes no files.
 """
@@ -40,7 +40,7 @@ from kafkaframes.storage.files.producer_files import (
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
-from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, producer_batches
+from kafkaframes.storage.log.transactions import OpenTransactions, Seen, producer_batches, read_markers
 
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
 INDEXED_COLUMNS = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
@@ -86,15 +86,15 @@ def build_indexes(
         positions, last_offsets, max_timestamps: columns of the segment's batches, in order; positions in bytes,
             timestamps in milliseconds since 1970.
     """
-    entries = _entries(positions, interval_bytes)
+    entries = _select_index_entries(positions, interval_bytes)
     largest = np.maximum.accumulate(np.maximum(max_timestamps, NO_TIMESTAMP))
     return (
         OffsetIndex(base_offset, last_offsets[entries], positions[entries]),
-        _time_index(base_offset, entries, last_offsets, largest),
+        _build_time_index(base_offset, entries, last_offsets, largest),
     )
 
 
-def _entries(positions: Ints, interval_bytes: int) -> Ints:
+def _select_index_entries(positions: Ints, interval_bytes: int) -> Ints:
     entries: list[int] = []
     nexts: list[int] = np.searchsorted(positions, positions + interval_bytes, side="right").tolist()
     row = int(np.searchsorted(positions, interval_bytes, side="right"))
@@ -104,7 +104,7 @@ def _entries(positions: Ints, interval_bytes: int) -> Ints:
     return np.array(entries, np.int64)
 
 
-def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
+def _build_time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
     """Build a time index, without entries with a timestamp that is not above that of the entry before."""
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
@@ -152,7 +152,7 @@ def rebuild_indexes(
             if len(of_format_2):
                 producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
-            for header, markers in with_producers(reader, batches):
+            for header, markers in select_producer_batches(reader, batches):
                 producers.process_batch(header, markers)
                 aborted_transactions += open_transactions.process_batch(header, markers)
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED_COLUMNS)
@@ -161,7 +161,7 @@ def rebuild_indexes(
     return RebuiltIndexes(*indexes, tuple(aborted_transactions), next_offset, producers_end, tuple(epochs))
 
 
-def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
+def select_producer_batches(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
     If any batch is transactional or has markers, these are all batches with a producer id. Otherwise they are the last
@@ -171,14 +171,14 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
     if not len(rows):
         return
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
-        rows = rows[_last_of_each(batches.column("producer_id")[rows])]
+        rows = rows[_last_index_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
     yield from producer_batches(
-        (BatchHeader(*values) for values in zip(*columns, strict=True)), partial(markers_of, reader)
+        (BatchHeader(*values) for values in zip(*columns, strict=True)), partial(read_markers, reader)
     )
 
 
-def _last_of_each(ids: Ints) -> Ints:
+def _last_index_of_each(ids: Ints) -> Ints:
     """Return the last index of each id, in order of first appearance: the order in which Kafka's map adds new ids."""
     _, first = np.unique(ids, return_index=True)
     _, from_end = np.unique(ids[::-1], return_index=True)
@@ -213,7 +213,7 @@ class StoredSnapshots:
     expiration_ms: int = DEFAULT_EXPIRATION_MS
     record_format: int = 2
 
-    def remove_stray(self, bases: Iterable[int]) -> None:
+    def remove_stray_snapshots(self, bases: Iterable[int]) -> None:
         """Remove snapshots that belong to no segment, except the last one if it is after every segment."""
         base_offsets = set(bases)
         strays = sorted(offset for offset in self.snapshots if offset not in base_offsets)
@@ -223,7 +223,7 @@ class StoredSnapshots:
 
 
 @dataclass(slots=True)
-class ProducerLoad:
+class ProducerStateLoader:
     """A ProducerStateManager. Kafka creates one for each segment that it recovers, and one for the log.
 
     Attributes:
@@ -242,7 +242,7 @@ class ProducerLoad:
         """Take a snapshot at ``map_end``, unless the latest snapshot already has this offset."""
         if self.map_end > self.last_snapshot:
             self.stored_snapshots.snapshots[self.map_end] = write_producer_snapshot(
-                in_file_order(self.producers.entries())
+                sort_in_file_order(self.producers.entries())
             )
             self.last_snapshot = self.map_end
 
@@ -265,13 +265,13 @@ class ProducerLoad:
                 self.take_snapshot()
             return
         is_empty = not self.producers.states and self.map_end >= end_offset
-        self._reload(start_offset, end_offset)
+        self._reload_snapshot(start_offset, end_offset)
         if end_offset > self.map_end and not is_empty:
-            self._replay(bases, snapshot_offsets, start_offset, end_offset, replay)
+            self._replay_segments(bases, snapshot_offsets, start_offset, end_offset, replay)
         self.map_end = end_offset
         self.take_snapshot()
 
-    def _replay(
+    def _replay_segments(
         self, bases: Sequence[int], snapshot_offsets: list[int], start_offset: int, end_offset: int, replay: Replay
     ) -> None:
         holds_end = max((base for base in bases if base <= end_offset), default=None)
@@ -284,7 +284,7 @@ class ProducerLoad:
                     break
                 self.producers.process_batch(header, markers)
 
-    def _reload(self, start_offset: int, end_offset: int) -> None:
+    def _reload_snapshot(self, start_offset: int, end_offset: int) -> None:
         for offset in [
             snapshot_offset
             for snapshot_offset in self.stored_snapshots.snapshots
@@ -293,19 +293,19 @@ class ProducerLoad:
             del self.stored_snapshots.snapshots[offset]
         if end_offset != self.map_end:
             self.producers = Producers()
-            self.last_snapshot = self.map_end = self._load(start_offset)
+            self.last_snapshot = self.map_end = self._load_snapshot(start_offset)
         else:
             self.map_end = max(self.map_end, start_offset)
             self.last_snapshot = max(self.stored_snapshots.snapshots, default=start_offset)
 
-    def _load(self, start_offset: int) -> int:
+    def _load_snapshot(self, start_offset: int) -> int:
         for offset in sorted(self.stored_snapshots.snapshots, reverse=True):
             try:
                 entries = read_producer_snapshot(self.stored_snapshots.snapshots[offset])
             except LogDirError:  # like Kafka, delete it and try the snapshot before it
                 del self.stored_snapshots.snapshots[offset]
                 continue
-            self.producers = Producers.of_entries(entries, expiration_ms=self.stored_snapshots.expiration_ms)
+            self.producers = Producers.from_entries(entries, expiration_ms=self.stored_snapshots.expiration_ms)
             self.producers.drop_expired(self.stored_snapshots.now_ms)
             return offset
         return start_offset
@@ -317,7 +317,7 @@ def _bases_between(bases: Sequence[int], start: int, end: int) -> list[int]:
     return [base for base in bases[first:] if base < end]
 
 
-def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
+def make_replay(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
     """Return the function with which ``ProducerLoad.rebuild`` reads batches."""
 
     def replay(base: int, from_offset: int) -> Iterator[Seen]:
@@ -327,22 +327,22 @@ def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
         with filesystem.open(segment.path) as read_at:
             reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
             for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
-                for header, markers in with_producers(reader, window.batches):
+                for header, markers in select_producer_batches(reader, window.batches):
                     if header.last_offset >= from_offset:
                         yield header, markers
 
     return replay
 
 
-def in_file_order(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
+def sort_in_file_order(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
     """Sort producers in the iteration order of Kafka's Java HashMap: by bucket, then by insertion."""
     listed = list(entries)
     buckets = _MIN_BUCKETS
     while len(listed) > buckets * _LOAD_FACTOR:
         buckets *= 2
-    return sorted(listed, key=lambda entry: _bucket(entry.producer_id, buckets))
+    return sorted(listed, key=lambda entry: _hash_bucket(entry.producer_id, buckets))
 
 
-def _bucket(producer_id: int, buckets: int) -> int:
+def _hash_bucket(producer_id: int, buckets: int) -> int:
     hash_value = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
     return (hash_value ^ (hash_value >> 16)) & (buckets - 1)

@@ -33,7 +33,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, in_file_order, rebuild_indexes
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, rebuild_indexes, sort_in_file_order
 from kafkaframes.storage.log.transactions import OpenTransactions
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -151,14 +151,14 @@ class PartitionWriter:
             LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.
         """
         batches = scan_all(data, rules=FILE)
-        self._check(batches, len(data))
+        self._check_batches(batches, len(data))
         view, first = memoryview(data), 0
         starts, sizes = batches.column("position"), batches.column("size")
         while first < len(batches):
-            segment = self._segment or self._begin_segment(self._base_for(batches, first))
-            end_row = self._fitting(segment, batches, first)
+            segment = self._segment or self._begin_segment(self._choose_base_offset(batches, first))
+            end_row = self._find_fitting_end(segment, batches, first)
             if end_row == first:
-                self.roll(self._base_for(batches, first))
+                self.roll(self._choose_base_offset(batches, first))
                 continue
             last = end_row - 1
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
@@ -196,14 +196,14 @@ class PartitionWriter:
         path = segment.finish()
         indexes = rebuild_indexes(
             LocalFileSystem(),
-            Segment.of(segment.base_offset, str(path), segment.size_bytes),
+            Segment.from_log_file(segment.base_offset, str(path), segment.size_bytes),
             index_interval_bytes=self._settings.index_interval_bytes,
             follow=self._transactions,
             producers=self._producers,
         )
         for kind, raw in indexes.files.items():
             if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
-                self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
+                self._write_file(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
         self.result.epochs = checkpoints.add_recovered_epochs(self.result.epochs, indexes.epochs)
         self.result.segments.append(
             WrittenSegment(
@@ -229,14 +229,14 @@ class PartitionWriter:
             self.result.log_end_offset = max(self.result.log_end_offset, self._segment.base_offset)
         self.end_segment()
         self._take_snapshot(self.result.log_end_offset)
-        self._write(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.result.epochs))
+        self._write_file(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.result.epochs))
         if self._topic_id is not None:
-            self._write(names.PARTITION_METADATA, write_partition_metadata(PartitionMetadata(self._topic_id)))
+            self._write_file(names.PARTITION_METADATA, write_partition_metadata(PartitionMetadata(self._topic_id)))
         return self.result
 
     # ------------------------------------------------------------------------------------------------- segments
 
-    def _check(self, batches: Batches, size_bytes: int) -> None:
+    def _check_batches(self, batches: Batches, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
             reason = f"{count_text(size_bytes, 'byte')} {verb_text(size_bytes)} not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
@@ -249,7 +249,7 @@ class PartitionWriter:
             reason = f"offsets {firsts[row]} to {lasts[row]} after {ends[row] - 1}: they must ascend"
             raise LogDirError(reason, position=int(batches.column("position")[row]), file=str(self._directory))
 
-    def _base_for(self, batches: Batches, row: int) -> int:
+    def _choose_base_offset(self, batches: Batches, row: int) -> int:
         """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.
 
         A message set of formats 0 and 1 specifies only its last offset, so that the segment starts at the log end.
@@ -260,7 +260,7 @@ class PartitionWriter:
         is_legacy = int(batches.column("magic")[row]) < 2
         return max(self.result.log_end_offset, last - MAX_INT32) if is_legacy else first
 
-    def _fitting(self, segment: _OutputSegment, batches: Batches, first: int) -> int:
+    def _find_fitting_end(self, segment: _OutputSegment, batches: Batches, first: int) -> int:
         """Return the end of the batches, from row ``first`` on, that fit into the segment.
 
         The first batch fits into an empty segment of any size. Relative offsets are int32 in the indexes, so that even
@@ -281,11 +281,11 @@ class PartitionWriter:
 
     def _take_snapshot(self, offset: int) -> None:
         if offset > self._last_snapshot:
-            raw = write_producer_snapshot(in_file_order(self._producers.entries()))
-            self._write(names.segment_file_name(offset, "snapshot"), raw)
+            raw = write_producer_snapshot(sort_in_file_order(self._producers.entries()))
+            self._write_file(names.segment_file_name(offset, "snapshot"), raw)
             self._last_snapshot = offset
 
-    def _write(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
+    def _write_file(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
         with atomic.new_file(self._directory / name, mtime_ms=mtime_ms) as out:
             out.write(raw)
 
@@ -318,9 +318,9 @@ class _OutputSegment:
         return self._path
 
     def abandon(self) -> None:
-        with suppress(_AbandonedError), self._stack:
-            raise _AbandonedError
+        with suppress(_AbandonedFileError), self._stack:
+            raise _AbandonedFileError
 
 
-class _AbandonedError(Exception):
+class _AbandonedFileError(Exception):
     """A signal to ``new_file`` that removes its file."""

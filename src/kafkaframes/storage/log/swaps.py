@@ -4,7 +4,7 @@ The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the se
 ``.deleted``, and removes the suffix ``.swap``. After a crash between these steps, a swap file exists next to the old
 segments or is the only copy. When a broker starts, it deletes ``.deleted`` and ``.cleaned`` files. It also deletes swap
 files at or above the lowest ``.cleaned`` file, because they belong to an unfinished split. Each other swap file
-replaces the segments with offsets that it covers. Recovery and readers both use ``resolve_swaps``. ``show_swaps``
+replaces the segments with offsets that it covers. Recovery and readers both use ``resolve_swaps``. ``replace_by_swaps``
 returns a partition with the resulting segments.
 """
 
@@ -99,7 +99,7 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
         return reader.next_offset
 
 
-def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
+def replace_by_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
     """Return a partition with finished swap files in place of the segments that they cover.
 
     The segment of a swap file has its final name and the path of the swap file. ``replaced_segments`` has the segments
@@ -151,7 +151,7 @@ def list_offset_files(partition: Partition) -> Iterator[LogFile]:
     """Yield the files of a partition with an offset in the name."""
     temporary = {file.path for file in partition.temporary}
     for segment in (*partition.segments, *partition.replaced_segments):
-        for file in files_of(segment):
+        for file in segment_files(segment):
             if file.path not in temporary:
                 yield file
     yield from partition.producer_snapshots
@@ -159,7 +159,7 @@ def list_offset_files(partition: Partition) -> Iterator[LogFile]:
     yield from partition.orphans
 
 
-def files_of(segment: Segment) -> Iterator[LogFile]:
+def segment_files(segment: Segment) -> Iterator[LogFile]:
     """Yield the log file and the indexes of a segment."""
     files = (segment.log, segment.index, segment.time_index, segment.txn_index)
     yield from (file for file in files if file is not None)

@@ -23,7 +23,7 @@ from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity
-from kafkaframes.storage.files.headers import BatchHeader, headers_from
+from kafkaframes.storage.files.headers import BatchHeader, headers_of_scan
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
     ProducerEntry,
@@ -35,12 +35,12 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.notes import HiddenRecords
 from kafkaframes.wire.integers import MAX_INT64
 
-ISOLATIONS = ("read_uncommitted", "read_committed")
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 _NO_MARKER = MAX_INT64
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class TransactionMarker:
     """A transaction marker: the control record that commits or aborts a producer's transaction.
 
     Attributes:
@@ -54,7 +54,7 @@ class Marker:
     coordinator_epoch: int
 
 
-Seen = tuple[BatchHeader, tuple[Marker, ...]]
+Seen = tuple[BatchHeader, tuple[TransactionMarker, ...]]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class TransactionState:
         aborted_transactions: aborted transactions, by marker offset.
         open: first offset of each transaction without a marker, by producer id.
         log_end_offset: offset of the next record.
-        findings: transaction indexes that differ from the markers, and tiered segments with indexes that were used.
+        list_findings: transaction indexes that differ from the markers, and tiered segments with indexes that were
+            used.
         has_producers: whether an idempotent or transactional producer wrote any batch.
     """
 
@@ -80,7 +81,7 @@ class TransactionState:
         """The end of a ``read_committed`` read: the first offset of an open transaction, or else the log end offset."""
         return min((*self.open.values(), self.log_end_offset))
 
-    def end_offset(self, isolation: str) -> int:
+    def end_offset_for(self, isolation: str) -> int:
         """Return the consumer's ``endOffsets`` value for an isolation level."""
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
@@ -89,7 +90,7 @@ class TransactionState:
         is_aborted = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
         is_data = batches.is_transactional & ~batches.is_control
-        for producer_id, (firsts, lasts) in self._by_producer.items():
+        for producer_id, (firsts, lasts) in self._ranges_by_producer.items():
             rows = np.flatnonzero(is_data & (producer_ids == producer_id))
             transaction_rows = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
             is_aborted[rows] = (transaction_rows >= 0) & (
@@ -99,14 +100,14 @@ class TransactionState:
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Return whether a batch belongs to an aborted transaction."""
-        if not header.is_transactional or header.is_control or header.producer_id not in self._by_producer:
+        if not header.is_transactional or header.is_control or header.producer_id not in self._ranges_by_producer:
             return False
-        firsts, lasts = self._by_producer[header.producer_id]
+        firsts, lasts = self._ranges_by_producer[header.producer_id]
         index = bisect_right(firsts, header.base_offset) - 1
         return index >= 0 and header.base_offset < lasts[index]
 
     @cached_property
-    def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
+    def _ranges_by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
         """First and last offsets of the aborted transactions of each producer, which do not overlap."""
         ranges: dict[int, tuple[list[int], list[int]]] = {}
         for transaction in sorted(self.aborted_transactions, key=lambda transaction: transaction.first_offset):
@@ -122,13 +123,13 @@ class OpenTransactions:
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
-    def process_batch(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
+    def process_batch(self, header: BatchHeader, markers: Iterable[TransactionMarker]) -> list[AbortedTransaction]:
         """Process a batch. Its data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
         return [transaction for transaction in map(self.process_marker, markers) if transaction is not None]
 
-    def process_marker(self, marker: Marker) -> AbortedTransaction | None:
+    def process_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
         first = self.first_offsets.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
@@ -137,7 +138,7 @@ class OpenTransactions:
         return AbortedTransaction(marker.producer_id, first, marker.offset, stable)
 
 
-def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TransactionState:
+def read_transactions(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TransactionState:
     """Read the transactions of a partition.
 
     Args:
@@ -152,19 +153,21 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     end, has_producers = partition.log_start_offset, False
     markers_before: dict[int, int] = {}
     tiered_count = (
-        _read_tiered(filesystem, partition, open_transactions, aborted_transactions, findings) if use_indexes else 0
+        _read_tiered_transactions(filesystem, partition, open_transactions, aborted_transactions, findings)
+        if use_indexes
+        else 0
     )
     if tiered_count:
         end = max(end, (partition.segments[tiered_count - 1].end_offset or 0) + 1)
     for segment in partition.segments[tiered_count:]:
         index = _IndexComparison(filesystem, segment)
         with open_segment(filesystem, segment) as reader:
-            for header in reader.producer_headers():
+            for header in reader.walk_producer_headers():
                 if header.is_transactional:
-                    markers = index.markers_of(reader, header) if header.is_control else ()
+                    markers = index.read_markers(reader, header) if header.is_control else ()
                     open_transactions.process_batch(header, ())
                     ended_transactions = (
-                        index.resolve(marker, open_transactions.process_marker(marker), markers_before)
+                        index.resolve_marker(marker, open_transactions.process_marker(marker), markers_before)
                         for marker in markers
                     )
                     aborted_transactions += (
@@ -172,7 +175,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
                     )
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
-        findings += index.findings()
+        findings += index.list_findings()
     if partition.segments:  # the base offset of an empty last segment can be above the end of the last batch
         end = max(end, partition.segments[-1].base_offset)
     aborted_transactions.sort(key=lambda transaction: transaction.last_offset)
@@ -195,19 +198,19 @@ class _IndexComparison:
         self._unconfirmed_entries = set(self._by_marker)
         self._missing_count = self._aborted_count = 0
 
-    def markers_of(self, reader: SegmentReader, header: BatchHeader) -> list[Marker]:
+    def read_markers(self, reader: SegmentReader, header: BatchHeader) -> list[TransactionMarker]:
         """Return the markers of a control batch. If its record is damaged, the index entry replaces the marker."""
-        markers = list(markers_of(reader, header))
+        markers = list(read_markers(reader, header))
         key = (header.producer_id, header.base_offset)
         if not markers and key in self._by_marker:
-            markers = [Marker(header.base_offset, header.producer_id, header.producer_epoch, "ABORT", -1)]
+            markers = [TransactionMarker(header.base_offset, header.producer_id, header.producer_epoch, "ABORT", -1)]
         self._unconfirmed_entries -= {
             (marker.producer_id, marker.offset) for marker in markers if marker.kind == "ABORT"
         }
         return markers
 
-    def resolve(
-        self, marker: Marker, transaction: AbortedTransaction | None, markers_before: dict[int, int]
+    def resolve_marker(
+        self, marker: TransactionMarker, transaction: AbortedTransaction | None, markers_before: dict[int, int]
     ) -> AbortedTransaction | None:
         """Return the transaction that a marker aborts; None if it aborts none.
 
@@ -229,7 +232,7 @@ class _IndexComparison:
         first = marker.offset if transaction is None else transaction.first_offset
         return entry if entry is not None and previous_marker_offset < entry.first_offset <= first else transaction
 
-    def findings(self) -> Iterator[Finding]:
+    def list_findings(self) -> Iterator[Finding]:
         """Yield the differences between the index and the markers, after all markers of the segment are processed."""
         file = _index_path(self._segment)
         if self._problem is not None:
@@ -258,8 +261,8 @@ def rebuild_txn_indexes(
     """Return the transaction indexes that a broker would build from the markers, for segments whose index differs.
 
     Args:
-        aborted_transactions: aborted transactions of the partition, from ``transactions_of``.
-        findings: findings of ``transactions_of``, which identify the segments.
+        aborted_transactions: aborted transactions of the partition, from ``read_transactions``.
+        findings: findings of ``read_transactions``, which identify the segments.
 
     Returns:
         The content of each index, by base offset. The content is empty if the segment has no ABORT marker.
@@ -314,7 +317,7 @@ def find_hidden_records(
 
 def _count_data_records(reader: SegmentReader, state: TransactionState, first: int, end: int) -> int:
     count = 0
-    for header in reader.headers(reader.start_before(first)):
+    for header in reader.walk_headers(reader.find_start_before(first)):
         if header.last_offset < first or header.is_control or state.is_aborted(header):
             continue
         if header.base_offset >= end and header.magic >= 2:
@@ -322,11 +325,11 @@ def _count_data_records(reader: SegmentReader, state: TransactionState, first: i
         if header.magic >= 2 and first <= header.base_offset and header.last_offset < end:
             count += max(header.record_count, 0)
         else:
-            count += sum(first <= record.offset < end for record in reader.records(header))
+            count += sum(first <= record.offset < end for record in reader.read_records(header))
     return count
 
 
-def transactions_of_fetched(
+def transactions_of_fetch(
     data: bytes | memoryview | Bytes, batches: Batches, aborted_transactions: Sequence[tuple[int, int]]
 ) -> TransactionState:
     """Return the transactions of a Fetch response, from its list of aborted ones and the markers among its batches.
@@ -335,8 +338,8 @@ def transactions_of_fetched(
         aborted_transactions: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without a marker in ``data`` continues after it.
     """
-    headers = headers_from(batches.select(batches.is_control)) if aborted_transactions else []
-    aborts = [marker for header in headers for marker in markers_in(data, header) if marker.kind == "ABORT"]
+    headers = headers_of_scan(batches.select(batches.is_control)) if aborted_transactions else []
+    aborts = [marker for header in headers for marker in parse_markers(data, header) if marker.kind == "ABORT"]
     transactions = []
     for producer_id, first in aborted_transactions:
         ends = (marker.offset for marker in aborts if marker.producer_id == producer_id and marker.offset >= first)
@@ -346,7 +349,7 @@ def transactions_of_fetched(
     return TransactionState(tuple(sorted(transactions, key=lambda marker: marker.last_offset)), log_end_offset=end)
 
 
-def _read_tiered(
+def _read_tiered_transactions(
     filesystem: FileSystem,
     partition: Partition,
     open_transactions: OpenTransactions,
@@ -372,7 +375,7 @@ def _read_tiered(
     snapshot = next((file for file in partition.producer_snapshots if file.name.offset == end_offset), None)
     problems: list[LogDirError] = []
     indexes = [_read_index(filesystem, segment, problems) for segment in partition.segments[:count]]
-    producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
+    producers = () if snapshot is None else _read_producers(filesystem, snapshot, problems)
     findings += [
         Finding(Severity.WARNING, "txnindex-corrupt", tiered_segment.reason, tiered_segment.file or "")
         for tiered_segment in problems
@@ -396,7 +399,9 @@ def _read_tiered(
     return count
 
 
-def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirError]) -> tuple[ProducerEntry, ...]:
+def _read_producers(
+    filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirError]
+) -> tuple[ProducerEntry, ...]:
     try:
         return read_producer_snapshot(filesystem.read(snapshot.path), file=snapshot.path)
     except LogDirError as problem:
@@ -405,7 +410,7 @@ def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirE
 
 
 def producer_batches(
-    headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[Marker]]
+    headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[TransactionMarker]]
 ) -> Iterator[Seen]:
     """Yield the batches that have a producer, with the markers of control batches."""
     for header in headers:
@@ -415,22 +420,24 @@ def producer_batches(
 
 def producer_batches_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
     """Yield the batches of a segment that have a producer, starting with the batch that contains an offset."""
-    headers = reader.producer_headers(reader.start_before(offset))
-    return producer_batches((header for header in headers if header.last_offset >= offset), partial(markers_of, reader))
+    headers = reader.walk_producer_headers(reader.find_start_before(offset))
+    return producer_batches(
+        (header for header in headers if header.last_offset >= offset), partial(read_markers, reader)
+    )
 
 
-def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
+def read_markers(reader: SegmentReader, header: BatchHeader) -> Iterator[TransactionMarker]:
     """Yield the transaction markers of a control batch, without unreadable records."""
-    return _markers_among(reader.records(header), header)
+    return _select_markers(reader.read_records(header), header)
 
 
-def markers_in(data: bytes | bytearray | memoryview | Bytes, header: BatchHeader) -> Iterator[Marker]:
+def parse_markers(data: bytes | bytearray | memoryview | Bytes, header: BatchHeader) -> Iterator[TransactionMarker]:
     """Yield the transaction markers of a control batch in ``data``, at the position of its header."""
     for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
-        yield from _markers_among(batch.records, header)
+        yield from _select_markers(batch.records, header)
 
 
-def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[Marker]:
+def _select_markers(records: Iterable[Record], header: BatchHeader) -> Iterator[TransactionMarker]:
     """Yield the transaction markers among the records of a control batch."""
     for record in records:
         try:
@@ -438,7 +445,7 @@ def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[M
         except CorruptRecordError:
             continue
         if kind is not None and epoch is not None:
-            yield Marker(record.offset, header.producer_id, header.producer_epoch, kind, epoch)
+            yield TransactionMarker(record.offset, header.producer_id, header.producer_epoch, kind, epoch)
 
 
 def _read_index(

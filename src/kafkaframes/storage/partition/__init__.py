@@ -4,7 +4,7 @@ from kafkaframes.storage.files.disk import Disk, OnlineDisk
 from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.partition.appending import LogAppendInfo
 from kafkaframes.storage.partition.fetch import FetchData
-from kafkaframes.storage.partition.flushing import Flush
+from kafkaframes.storage.partition.flushing import PendingFlush
 from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.manager import LogManager, ManagerSettings, open_log_directory
@@ -13,7 +13,6 @@ from kafkaframes.storage.partition.settings import LogSettings
 __all__ = [
     "Disk",
     "FetchData",
-    "Flush",
     "LocalDisk",
     "LogAppendInfo",
     "LogManager",
@@ -21,6 +20,7 @@ __all__ = [
     "ManagerSettings",
     "OnlineDisk",
     "PartitionLog",
+    "PendingFlush",
     "create_log",
     "open_log",
     "open_log_directory",

@@ -19,10 +19,10 @@ from kafkaframes.records.append.settings import KEEP, LOG_APPEND_TIME, REASSIGN,
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
-from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_from, headers_of, parse_header
+from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_of_scan, parse_header, parse_headers
 from kafkaframes.storage.log.producers import CLIENT, REPLICATION, PreparedAppend
-from kafkaframes.storage.log.transactions import markers_in, producer_batches
-from kafkaframes.storage.partition.flushing import flush, prepare, roll
+from kafkaframes.storage.log.transactions import parse_markers, producer_batches
+from kafkaframes.storage.partition.flushing import flush, prepare_active_segment, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
 from kafkaframes.storage.partition.state import LogState
@@ -33,7 +33,7 @@ NO_TIMESTAMP = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
-_NOTHING_PREPARED = PreparedAppend({}, {})
+_EMPTY_APPEND = PreparedAppend({}, {})
 _CRC_END = BATCH_V2.end_of("crc")
 _BEFORE_OFFSETS, _AFTER_EPOCH = COLUMN["base_offset"], COLUMN["leader_epoch"] + 1
 
@@ -98,14 +98,14 @@ def append_as_leader(
     sent_header = header or first_header(records)
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
-            return _append_kept(state, records, now_ms=now_ms)
+            return append_with_offsets(state, records, now_ms=now_ms)
         if state.settings.on_noncontiguous != REASSIGN:
             _check_client_offset(records, sent_header)
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
     batches = assign_at(records, start, settings, now_ms)
     headers = _parse_appended_headers(batches, sent_header, settings)
-    info = _append(state, batches.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+    info = _append_batches(state, batches.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
     if settings.timestamp_type != LOG_APPEND_TIME and not batches.recompressed_bytes:
         return info if info.valid_bytes == batches.valid_bytes else info._replace(valid_bytes=batches.valid_bytes)
     return info._replace(
@@ -126,7 +126,7 @@ def check_client_batch(
         AppendRefusedError: same as ``append_as_leader``.
     """
     if settings.on_noncontiguous == KEEP:
-        records, _ = _analyze_kept(batch, log_end_offset=log_end_offset, settings=settings)
+        records, _ = _check_mirrored_batches(batch, log_end_offset=log_end_offset, settings=settings)
     else:
         appending = for_append(settings, leader_epoch, CLIENT)
         records = assign_at(bytearray(batch), log_end_offset, appending, now_ms).records
@@ -143,17 +143,17 @@ def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epo
         AppendRefusedError: a batch is corrupt, or its offsets do not increase.
         StorageError: the disk failed, and the log directory is offline.
     """
-    data, headers = _analyze(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
+    data, headers = _check_batches(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
     first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
-    return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+    return _append_batches(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
-def _append_kept(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo:
+def append_with_offsets(state: LogState, records: Raw, *, now_ms: int) -> LogAppendInfo:
     """Append a mirror's batches with their offsets. Only headers and CRCs are checked."""
-    data, headers = _analyze_kept(records, log_end_offset=state.log_end_offset, settings=state.settings)
-    data, headers = _with_leader_epochs(data, headers, state.epochs.latest)
+    data, headers = _check_mirrored_batches(records, log_end_offset=state.log_end_offset, settings=state.settings)
+    data, headers = _raise_leader_epochs(data, headers, state.epochs.latest)
     first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
-    return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+    return _append_batches(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
 
 # ------------------------------------------------------------------------------------------------- checks of batches
@@ -176,7 +176,7 @@ def _parse_appended_headers(
         first = last - (sent_header.last_offset - sent_header.base_offset)
         fields = (*sent_header[:_BEFORE_OFFSETS], first, last, settings.leader_epoch, *sent_header[_AFTER_EPOCH:])
         return [BatchHeader._make(fields)]
-    return headers_of(records) if records else []
+    return parse_headers(records) if records else []
 
 
 def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
@@ -187,40 +187,45 @@ def _check_client_offset(data: Raw, sent_header: BatchHeader | None) -> None:
         )
 
 
-def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tuple[Raw, list[BatchHeader]]:
+def _check_batches(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tuple[Raw, list[BatchHeader]]:
     """Check batches that have offsets; return those before the first batch of an epoch later than ``leader_epoch``."""
-    headers = _ordinary(data)
+    headers = _parse_single_batch(data)
     valid = len(data)
     if not headers:
         batches, valid = scan_valid_batches(as_array(data))
-        headers = headers_from(batches)
+        headers = headers_of_scan(batches)
     if leader_epoch is not None:
         later = next((header for header in headers if header.leader_epoch > leader_epoch), None)
         if later is not None:
             valid, headers = later.position, [header for header in headers if header.position < later.position]
     _check_offsets(
-        headers, log_end_offset, disorder="OffsetsOutOfOrderException", below="UnexpectedAppendOffsetException"
+        headers,
+        log_end_offset,
+        disorder_error="OffsetsOutOfOrderException",
+        below_end_error="UnexpectedAppendOffsetException",
     )
     return data if valid == len(data) else data[:valid], headers
 
 
-def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> tuple[Raw, list[BatchHeader]]:
+def _check_mirrored_batches(data: Raw, *, log_end_offset: int, settings: LogSettings) -> tuple[Raw, list[BatchHeader]]:
     """Check the headers and CRCs of a mirror's batches, which keep their offsets.
 
     The batches may have several formats, because the original log may have been written in several.
     """
     batches, valid = scan_valid_batches(as_array(data))
-    headers = headers_from(batches)
+    headers = headers_of_scan(batches)
     data = data if valid == len(data) else data[:valid]
     for header in headers:
         if header.size > settings.max_message_bytes:
             reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
             raise AppendRefusedError("RecordTooLargeException", reason)
-    _check_offsets(headers, log_end_offset, disorder="InvalidRecordException", below="InvalidRecordException")
+    _check_offsets(
+        headers, log_end_offset, disorder_error="InvalidRecordException", below_end_error="InvalidRecordException"
+    )
     return data, headers
 
 
-def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) -> tuple[Raw, list[BatchHeader]]:
+def _raise_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) -> tuple[Raw, list[BatchHeader]]:
     """Return a mirror's batches with leader epochs that do not decrease from ``latest``. The CRC excludes the epoch.
 
     A batch without an epoch, or with one that is not older, is unchanged. The copy therefore answers
@@ -239,7 +244,7 @@ def _with_leader_epochs(data: Raw, headers: Sequence[BatchHeader], latest: int) 
     return out or data, headers_after
 
 
-def _ordinary(data: Raw) -> list[BatchHeader]:
+def _parse_single_batch(data: Raw) -> list[BatchHeader]:
     """Return the header if the data is one intact batch of format 2, the usual case; otherwise an empty list."""
     if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
         return []
@@ -251,19 +256,21 @@ def _ordinary(data: Raw) -> list[BatchHeader]:
     return [header] if is_intact else []
 
 
-def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disorder: str, below: str) -> None:
-    """Reject offsets that do not increase (exception ``disorder``) or are below the log end offset (``below``)."""
+def _check_offsets(
+    headers: Sequence[BatchHeader], log_end_offset: int, *, disorder_error: str, below_end_error: str
+) -> None:
+    """Raise ``disorder_error`` for offsets that do not increase, ``below_end_error`` for those below the log end."""
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < MAX_INT64:
-            raise AppendRefusedError(disorder, _offset_reason(header, last))
+            raise AppendRefusedError(disorder_error, _offset_rejection_reason(header, last))
         last = header.last_offset
     if headers and _first_or_last_offset(headers[0]) < log_end_offset:
         reason = f"offset {_first_or_last_offset(headers[0])} is below the log end offset {log_end_offset}"
-        raise AppendRefusedError(below, reason)
+        raise AppendRefusedError(below_end_error, reason)
 
 
-def _offset_reason(header: BatchHeader, last: int) -> str:
+def _offset_rejection_reason(header: BatchHeader, last: int) -> str:
     """Return the reason to reject a batch's offsets after a batch that ends at ``last``."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
     if header.base_offset < 0:
@@ -281,7 +288,7 @@ def _first_or_last_offset(header: BatchHeader) -> int:
 # ------------------------------------------------------------------------------------------------- append to segments
 
 
-def _append(
+def _append_batches(
     state: LogState, data: Raw, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
 ) -> LogAppendInfo:
     """Append batches that have offsets.
@@ -294,30 +301,30 @@ def _append(
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
     if not headers:
-        return _info_without_append(state, first_offset, first_offset - 1, valid_bytes=len(data))
+        return _make_info_without_append(state, first_offset, first_offset - 1, valid_bytes=len(data))
     size, settings = len(data), state.settings
     _check_fits_segment(size, settings)
     producer_changes = _prepare_producers(state, data, headers, origin)
     if producer_changes.duplicate is not None:
         duplicate = producer_changes.duplicate
-        info = _info_without_append(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
+        info = _make_info_without_append(state, duplicate.first_offset, duplicate.last_offset, valid_bytes=size)
         return info._replace(is_duplicate=True, append_time_ms=duplicate.timestamp)
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
-    segment, is_rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
+    segment, is_rolled = _prepare_segment(state, data, headers, first_offset, largest, now_ms)
     old_size_bytes = segment.size_bytes
     try:
         _assign_epochs(state, headers)
         segment.append(data, headers, settings)
-        if producer_changes is not _NOTHING_PREPARED:
+        if producer_changes is not _EMPTY_APPEND:
             for transaction in state.producers.list_aborted_transactions(producer_changes):
                 segment.txn_index.append(transaction)
     except StorageError:
-        state.disk.back_online(lambda: segment.truncate(old_size_bytes, state.log_end_offset))
+        state.disk.bring_online(lambda: segment.truncate(old_size_bytes, state.log_end_offset))
         raise
     state.log_end_offset = end = last.last_offset + 1
-    if producer_changes is not _NOTHING_PREPARED:
-        state.producers.commit(producer_changes)
+    if producer_changes is not _EMPTY_APPEND:
+        state.producers.commit_append(producer_changes)
     if end - state.recovery_point >= settings.flush_messages:
         flush(state, now_ms=now_ms)
     start = state.log_start_offset
@@ -331,7 +338,9 @@ def _check_fits_segment(size: int, settings: LogSettings) -> None:
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
 
 
-def _info_without_append(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
+def _make_info_without_append(
+    state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int
+) -> LogAppendInfo:
     bounds = state.log_start_offset, state.log_end_offset
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIMESTAMP, NO_TIMESTAMP, *bounds, valid_bytes)
 
@@ -340,17 +349,19 @@ def _prepare_producers(state: LogState, data: Raw, headers: Sequence[BatchHeader
     """Return the change of the producer state by the append; empty if no batch has a producer id."""
     for header in headers:
         if header.producer_id >= 0:
-            return state.producers.prepare(producer_batches(headers, partial(markers_in, data)), origin=origin)
-    return _NOTHING_PREPARED
+            return state.producers.prepare_append(
+                producer_batches(headers, partial(parse_markers, data)), origin=origin
+            )
+    return _EMPTY_APPEND
 
 
-def _segment_for(
+def _prepare_segment(
     state: LogState, data: Raw, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
 ) -> tuple[LogSegment, bool]:
     """Return the active segment, or roll it if the append needs a new one (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset
     if not active.is_active:
-        prepare(state, now_ms=now_ms)
+        prepare_active_segment(state, now_ms=now_ms)
     is_due = active.should_roll(
         state.settings, size_bytes=len(data), max_timestamp=largest, last_offset=last_offset, now_ms=now_ms
     )

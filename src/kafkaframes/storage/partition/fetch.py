@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
-from kafkaframes.storage.partition.segment import BatchWindow, LogSegment, Stretch
+from kafkaframes.storage.partition.segment import BatchWindow, FileRange, LogSegment
 from kafkaframes.storage.partition.state import LogState
 
 LOG_END, HIGH_WATERMARK, TXN_COMMITTED = "log_end", "high_watermark", "txn_committed"
@@ -33,17 +33,17 @@ class FetchData(NamedTuple):
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] | None = None
     first_entry_incomplete: bool = False
-    stretch: Stretch | None = None
+    stretch: FileRange | None = None
 
 
-def read(
+def read_for_fetch(
     state: LogState,
     offset: int,
     *,
     max_bytes: int,
     isolation: str = HIGH_WATERMARK,
     min_one_message: bool = True,
-    stretch_bytes: int | None = None,
+    min_range_bytes: int | None = None,
 ) -> FetchData:
     """Return batches for a fetch, starting with the one that contains ``offset``.
 
@@ -52,8 +52,8 @@ def read(
         max_bytes: largest size of the result. With ``min_one_message`` the first batch is returned whole even if it is
             larger.
         isolation: ``LOG_END`` (for a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
-        stretch_bytes: minimum size of the records for which the result is a ``Stretch`` of the file instead of bytes,
-            if the disk's files have descriptors; None always returns bytes.
+        min_range_bytes: minimum size of the records for which the result is a ``FileRange`` of the file instead of
+            bytes, if the disk's files have descriptors; None always returns bytes.
 
     Raises:
         OffsetOutOfRangeError: the offset is outside the log.
@@ -72,28 +72,28 @@ def read(
     incomplete = False
     if offset < end:
         segments = state.segments
-        for segment in segments.from_floor(offset):
+        for segment in segments.segments_from(offset):
             first = segment.find_batch(offset)
             if first is not None:
                 limit = max(max_bytes, first.size) if min_one_message else max_bytes
                 size = max(min(_end_position(state, segment, end) - first.position, limit), 0)
                 if isolation == TXN_COMMITTED:
                     aborted_transactions = _list_aborted_transactions(state, segment, offset, first.position + size)
-                if stretch_bytes is not None and size >= stretch_bytes:
-                    stretch = segment.stretch(first.position, size)
+                if min_range_bytes is not None and size >= min_range_bytes:
+                    stretch = segment.file_range(first.position, size)
                 if stretch is None:
-                    records = _records(segment, first, size)
+                    records = _read_records(segment, first, size)
                 incomplete = limit < first.size
                 break
-            if (position := segment.whole_until(offset)) < segment.size_bytes:
+            if (position := segment.find_whole_batches_end(offset)) < segment.size_bytes:
                 state.torn[segment.path] = position
     return FetchData(
         records, state.high_watermark, stable, state.log_start_offset, aborted_transactions, incomplete, stretch
     )
 
 
-def _records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
-    records = first.within(size)
+def _read_records(segment: LogSegment, first: BatchWindow, size: int) -> bytes:
+    records = first.batch_bytes(size)
     return segment.read_at(first.position, size) if records is None else records
 
 
@@ -105,7 +105,7 @@ def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
     return segment.size_bytes if batch is None else batch.position
 
 
-def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
+def _upper_bound_offset(state: LogState, segment: LogSegment, position: int) -> int:
     """Return an offset that is above all records before ``position`` (LogSegment.fetchUpperBoundOffset)."""
     index = segment.index.entries
     entry_number = int(index.positions.searchsorted(position, side="left"))
@@ -119,13 +119,13 @@ def _list_aborted_transactions(
     state: LogState, segment: LogSegment, offset: int, position: int
 ) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
-    segments = state.segments.from_floor(segment.base_offset)
-    if not any(selected.txn_index.aborted for selected in segments):
+    segments = state.segments.segments_from(segment.base_offset)
+    if not any(selected.txn_index.aborted_transactions for selected in segments):
         return ()
-    upper = _upper_bound(state, segment, position)
+    upper = _upper_bound_offset(state, segment, position)
     aborted_transactions = []
     for selected in segments:
-        for transaction in selected.txn_index.aborted:
+        for transaction in selected.txn_index.aborted_transactions:
             if transaction.last_offset >= offset and transaction.first_offset < upper:
                 aborted_transactions.append(transaction)
             if transaction.last_stable_offset >= upper:
@@ -145,21 +145,23 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | No
     if timestamp_ms == EARLIEST:
         return TimedOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
     if timestamp_ms == MAX_TIMESTAMP:
-        return _max_timestamp(state)
+        return _find_max_timestamp(state)
     for segment in state.segments:
         if segment.largest_timestamp >= timestamp_ms:
-            return find_timestamp(segment.reader(), timestamp_ms, least_offset=state.log_start_offset)
+            return find_timestamp(segment.reader(), timestamp_ms, min_offset=state.log_start_offset)
     return None
 
 
-def _max_timestamp(state: LogState) -> TimedOffset:
+def _find_max_timestamp(state: LogState) -> TimedOffset:
     """Return the first record with the largest timestamp of the log (KIP-734); offset -1 if there is no record.
 
     As in Kafka, the record may be below the log start offset. If all timestamps are -1, it is the first record.
     Messages of format 0 have no timestamp.
     """
-    newest_segment = max(state.segments, key=lambda segment: segment.largest.timestamp)  # the first of several
+    newest_segment = max(
+        state.segments, key=lambda segment: segment.max_timestamp_and_offset.timestamp
+    )  # the first of several
     reader = newest_segment.reader()
-    record = find_timestamp(reader, newest_segment.largest.timestamp, least_offset=0)
+    record = find_timestamp(reader, newest_segment.max_timestamp_and_offset.timestamp, min_offset=0)
     batch = None if record is None else reader.find_batch(record.offset)
     return TimedOffset(NO_OFFSET) if record is None or batch is None or batch.magic == 0 else record

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from kafkaframes.errors import StorageError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.storage.files.disk import DiskFile, OnlineDisk, write_whole
+from kafkaframes.storage.files.disk import DiskFile, OnlineDisk, write_whole_file
 from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.state import LogState
 
 
-def prepare(state: LogState, *, now_ms: int) -> None:
+def prepare_active_segment(state: LogState, *, now_ms: int) -> None:
     """Prepare the active segment for an append: open it, and create the files of a new log.
 
     Raises:
@@ -31,22 +31,22 @@ def prepare(state: LogState, *, now_ms: int) -> None:
         return
     active.created_ms = now_ms
     try:
-        _make_files(state, active)
+        _create_files(state, active)
     except StorageError:
         active.release()
-        state.disk.back_online(lambda: remove_directory(state.disk, state.directory))
+        state.disk.bring_online(lambda: remove_directory(state.disk, state.directory))
         raise
     state.has_files = True
 
 
-def _make_files(state: LogState, active: LogSegment) -> None:
+def _create_files(state: LogState, active: LogSegment) -> None:
     disk, directory = state.disk, state.directory
     disk.make_directory(directory)
     active.activate(state.settings, is_new=True)
     disk.open_file(join(directory, names.LEADER_EPOCH_CHECKPOINT)).close()
     if state.topic_id is not None:
         raw = write_partition_metadata(PartitionMetadata(state.topic_id))
-        write_whole(disk, join(directory, names.PARTITION_METADATA), raw, is_flushed=False)
+        write_whole_file(disk, join(directory, names.PARTITION_METADATA), raw, is_flushed=False)
 
 
 def remove_directory(disk: OnlineDisk, path: str) -> None:
@@ -70,7 +70,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
     state.last_flush_ms = now_ms
     if not state.has_files:
         return
-    segments = state.segments.from_floor(state.recovery_point)
+    segments = state.segments.segments_from(state.recovery_point)
     for segment in segments:
         segment.flush()
     state.epochs.flush()
@@ -82,7 +82,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
         directories = directories or [state.directory]
     for path in directories:
         state.disk.sync_directory(path)
-    finish(state, state.log_end_offset, now_ms=now_ms)
+    finish_flush(state, state.log_end_offset, now_ms=now_ms)
 
 
 def _new_files(state: LogState) -> tuple[list[str], list[str]]:
@@ -116,16 +116,16 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
     old = state.segments.active
     if base == old.base_offset:
         return base
-    prepare(state, now_ms=now_ms)
+    prepare_active_segment(state, now_ms=now_ms)
     segment = LogSegment(state.disk, state.directory, base, size_bytes=0, now_ms=now_ms)
     try:
         old.close()
         flush(state, now_ms=now_ms)
-        state.snapshots.take(base, state.producers.entries(), active_base=old.base_offset)
+        state.snapshots.take_snapshot(base, state.producers.entries(), active_base=old.base_offset)
         state.snapshots.flush()
         segment.activate(state.settings, is_new=True)
     except StorageError:  # the active segment stays closed, and the next append rolls it
-        state.disk.back_online(lambda: _remove_unfinished(state, segment))
+        state.disk.bring_online(lambda: _remove_unfinished(state, segment))
         raise
     old.release()
     state.segments.add(segment)
@@ -139,7 +139,7 @@ def _remove_unfinished(state: LogState, segment: LogSegment) -> None:
     state.snapshots.remove_unfinished(segment.base_offset)
 
 
-class Flush(NamedTuple):
+class PendingFlush(NamedTuple):
     """A flush that can run in another thread. After ``run``, all records below ``offset`` are on the disk."""
 
     offset: int
@@ -167,8 +167,8 @@ class Flush(NamedTuple):
             file.close()
 
 
-def begin(state: LogState) -> Flush:
-    """Return a flush of everything appended so far. Call its ``run`` in any thread, then ``finish``.
+def begin_flush(state: LogState) -> PendingFlush:
+    """Return a flush of everything appended so far. Call its ``run`` in any thread, then ``finish_flush``.
 
     It flushes only batches, because a recovery rebuilds missing index entries. Rolled segments are on the disk already.
     The file name of the active segment is flushed with its first batches.
@@ -179,7 +179,7 @@ def begin(state: LogState) -> Flush:
     files, directories = _new_files(state)
     if state.segments.active.base_offset != state.linked_base:
         directories = directories or [state.directory]
-    flush = Flush(state.log_end_offset, state.disk, [], directories)
+    flush = PendingFlush(state.log_end_offset, state.disk, [], directories)
     try:
         for path in (state.segments.active.path, *files):
             flush.files.append(state.disk.open_unpooled(path))
@@ -189,40 +189,40 @@ def begin(state: LogState) -> Flush:
     return flush
 
 
-def finish(state: LogState, offset: int, *, now_ms: int) -> None:
+def finish_flush(state: LogState, offset: int, *, now_ms: int) -> None:
     """Set the recovery point to ``offset``, the end offset of a completed flush."""
     state.recovery_point = max(state.recovery_point, min(offset, state.log_end_offset))
     state.last_flush_ms = now_ms
     state.is_linked = True
     # A segment with base offset ``offset`` may have been created since: its name is flushed with its first batches.
-    segments = state.segments.from_floor(max(offset - 1, 0))
+    segments = state.segments.segments_from(max(offset - 1, 0))
     if segments and segments[0].base_offset < offset:
         state.linked_base = segments[0].base_offset
 
 
-class Unflushed(NamedTuple):
+class UnflushedPaths(NamedTuple):
     """Paths of the files, then of the directories, that must be flushed before a clean shutdown is complete."""
 
     files: list[str]
     directories: list[str]
 
 
-def begin_close(state: LogState) -> Unflushed:
+def begin_close(state: LogState) -> UnflushedPaths:
     """Close the log for appends, and write the files that the next opening reads. The caller flushes and closes them.
 
     Raises:
         StorageError: the disk fails.
     """
     if not state.has_files:
-        return Unflushed([], [])
+        return UnflushedPaths([], [])
     active = state.segments.active
     is_changed = active.is_active or not state.is_linked or state.recovery_point < state.log_end_offset
     active.close()
-    segments = state.segments.from_floor(state.recovery_point) if is_changed else ()
+    segments = state.segments.segments_from(state.recovery_point) if is_changed else ()
     files = [path for segment in segments for path in segment.filled_files]
-    state.snapshots.take(state.log_end_offset, state.producers.entries(), active_base=active.base_offset)
+    state.snapshots.take_snapshot(state.log_end_offset, state.producers.entries(), active_base=active.base_offset)
     files += state.snapshots.unflushed_files
     state.epochs.write()
     files += [] if state.epochs.is_flushed else [state.epochs.path]
     new_files, directories = _new_files(state)
-    return Unflushed([*files, *new_files], directories or ([state.directory] if files else []))
+    return UnflushedPaths([*files, *new_files], directories or ([state.directory] if files else []))

@@ -24,7 +24,7 @@ from kafkaframes.storage.files.indexes import (
     read_time_index,
 )
 from kafkaframes.storage.files.producer_files import (
-    ABORTED_SIZE_BYTES,
+    ABORTED_TRANSACTION_BYTES,
     AbortedTransaction,
     read_txn_index,
     write_txn_index,
@@ -49,7 +49,7 @@ class _EntryFile:
         self._count = -1  # not read yet
         self._max_entries = 0
 
-    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+    def _parse_entries(self, raw: bytes) -> tuple[Int64s, Int64s]:
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class _EntryFile:
     def _load(self) -> None:
         info = self._disk.stat(self.path)
         try:
-            self._first, self._second = self._read(b"" if info is None else self._disk.read(self.path))
+            self._first, self._second = self._parse_entries(b"" if info is None else self._disk.read(self.path))
         except LogDirError:  # lookups walk the batches instead
             self._first = self._second = np.empty(0, np.int64)
         self._count = len(self._first)
@@ -74,7 +74,7 @@ class _EntryFile:
             self._file = self._disk.open_file(self.path)
         self._file.truncate(self._max_entries * self._entry.size)
 
-    def _add(self, first: int, second: int, relative: bytes) -> None:
+    def _add_entry(self, first: int, second: int, relative: bytes) -> None:
         count = len(self)
         if self._file is None:
             raise LogDirError("the index is closed", file=self.path)
@@ -87,7 +87,7 @@ class _EntryFile:
         self._first[count], self._second[count] = first, second
         self._count = count + 1
 
-    def keep(self, count: int) -> None:
+    def keep_entries(self, count: int) -> None:
         """Remove all entries after the first ``count``. The file keeps its allocated size."""
         if self._file is None or count >= len(self):
             return
@@ -96,7 +96,7 @@ class _EntryFile:
         self._count = count
 
     def truncate_to(self, offset: int) -> None:
-        self.keep(int(np.searchsorted(self._columns()[self._offsets], offset, side="left")))
+        self.keep_entries(int(np.searchsorted(self._load_columns()[self._offsets], offset, side="left")))
 
     def trim(self) -> None:
         """Remove the zeros after the last entry from the file."""
@@ -120,7 +120,7 @@ class _EntryFile:
         """Size of the entries in bytes, without the zeros after them."""
         return len(self) * self._entry.size
 
-    def _columns(self) -> tuple[Any, Any]:
+    def _load_columns(self) -> tuple[Any, Any]:
         count = len(self)
         return self._first[:count], self._second[:count]
 
@@ -131,7 +131,7 @@ class OffsetIndexFile(_EntryFile):
     _entry = struct.Struct(">ii")
     _offsets = 0
 
-    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+    def _parse_entries(self, raw: bytes) -> tuple[Int64s, Int64s]:
         read = read_offset_index(raw, base_offset=self.base_offset, file=self.path)
         return read.offsets, read.positions
 
@@ -151,12 +151,12 @@ class OffsetIndexFile(_EntryFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. Both numbers must be greater than those of the last entry."""
-        self._add(offset, position, self._entry.pack(offset - self.base_offset, position))
+        self._add_entry(offset, position, self._entry.pack(offset - self.base_offset, position))
 
     @property
     def entries(self) -> OffsetIndex:
         """The entries added so far."""
-        return OffsetIndex(self.base_offset, *self._columns())
+        return OffsetIndex(self.base_offset, *self._load_columns())
 
 
 class TimeIndexFile(_EntryFile):
@@ -165,7 +165,7 @@ class TimeIndexFile(_EntryFile):
     _entry = struct.Struct(">qi")
     _offsets = 1
 
-    def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
+    def _parse_entries(self, raw: bytes) -> tuple[Int64s, Int64s]:
         read = read_time_index(raw, base_offset=self.base_offset, file=self.path)
         return read.timestamps, read.offsets
 
@@ -185,12 +185,12 @@ class TimeIndexFile(_EntryFile):
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if its timestamp is greater than that of the last entry."""
         if timestamp > self.last_entry.timestamp:
-            self._add(timestamp, offset, self._entry.pack(timestamp, offset - self.base_offset))
+            self._add_entry(timestamp, offset, self._entry.pack(timestamp, offset - self.base_offset))
 
     @property
     def entries(self) -> TimeIndex:
         """The entries added so far."""
-        return TimeIndex(self.base_offset, *self._columns())
+        return TimeIndex(self.base_offset, *self._load_columns())
 
 
 class TxnIndexFile:
@@ -203,7 +203,7 @@ class TxnIndexFile:
         self._entries: list[AbortedTransaction] | None = None
 
     @property
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted_transactions(self) -> list[AbortedTransaction]:
         """The aborted transactions, in the order of their markers.
 
         Raises:
@@ -217,10 +217,10 @@ class TxnIndexFile:
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add an aborted transaction."""
-        entries = self.aborted
+        entries = self.aborted_transactions
         file = self._disk.open_file(self.path)
         try:
-            file.write(len(entries) * ABORTED_SIZE_BYTES, write_txn_index([transaction]))
+            file.write(len(entries) * ABORTED_TRANSACTION_BYTES, write_txn_index([transaction]))
         finally:
             file.close()
         entries.append(transaction)
@@ -228,12 +228,12 @@ class TxnIndexFile:
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions with a marker at or above ``offset``, and any incomplete entry."""
         entries, file_info = (
-            [transaction for transaction in self.aborted if transaction.last_offset < offset],
+            [transaction for transaction in self.aborted_transactions if transaction.last_offset < offset],
             self._disk.stat(self.path),
         )
-        if file_info is not None and file_info.size_bytes != len(entries) * ABORTED_SIZE_BYTES:
+        if file_info is not None and file_info.size_bytes != len(entries) * ABORTED_TRANSACTION_BYTES:
             file = self._disk.open_file(self.path)
-            file.truncate(len(entries) * ABORTED_SIZE_BYTES)
+            file.truncate(len(entries) * ABORTED_TRANSACTION_BYTES)
             file.close()
         self._entries = entries
 

@@ -13,12 +13,12 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition
-from kafkaframes.storage.files.disk import Disk, OnlineDisk, online, overwrite, write_whole
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, overwrite, to_online_disk, write_whole_file
 from kafkaframes.storage.files.filesystem import join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.discover import Checkpointed, discover_partition
-from kafkaframes.storage.log.overflow import FilePart
+from kafkaframes.storage.log.discover import CheckpointedState, discover_partition
+from kafkaframes.storage.log.overflow import SplitPart
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.partition import retention
 from kafkaframes.storage.partition.log import PartitionLog
@@ -26,10 +26,16 @@ from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
 from kafkaframes.storage.partition.segment_replacement import CLEANED, SWAP
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
-from kafkaframes.storage.recovery.draft import Action, ActionKind
+from kafkaframes.storage.partition.state import DeletedFile, LeaderEpochs, LogSegments, ProducerSnapshots
+from kafkaframes.storage.recovery.draft import FileAction, FileActionKind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
-from kafkaframes.storage.recovery.recover import COPY_BYTES, RecoveredPartition, RecoverySettings, Slice, compute_files
+from kafkaframes.storage.recovery.recover import (
+    COPY_CHUNK_BYTES,
+    FileSlice,
+    RecoveredPartition,
+    RecoverySettings,
+    compute_files,
+)
 from kafkaframes.wire.integers import MAX_INT64
 
 
@@ -54,7 +60,7 @@ def create_log(
         LogDirError: the directory name is not that of a partition, or the directory exists.
     """
     online_disk, log_settings, name = (
-        online(disk),
+        to_online_disk(disk),
         settings or LogSettings(),
         names.DirectoryName.parse(split_path(directory)[1]),
     )
@@ -67,10 +73,10 @@ def create_log(
         directory=directory,
         topic_partition=name.topic_partition,
         settings=log_settings,
-        segments=Segments([LogSegment(online_disk, directory, 0, size_bytes=0, now_ms=now_ms)]),
+        segments=LogSegments([LogSegment(online_disk, directory, 0, size_bytes=0, now_ms=now_ms)]),
         epochs=LeaderEpochs(online_disk, directory, ()),
         producers=Producers(expiration_ms=log_settings.producer_id_expiration_ms),
-        snapshots=Snapshots(online_disk, directory, ()),
+        snapshots=ProducerSnapshots(online_disk, directory, ()),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
@@ -87,7 +93,7 @@ def open_log(
     settings: LogSettings | None = None,
     now_ms: int,
     disk: Disk | None = None,
-    checkpointed_offsets: Checkpointed | None = None,
+    checkpointed_offsets: CheckpointedState | None = None,
 ) -> PartitionLog:
     """Open a partition's log for reading and writing. After an unclean shutdown, recover it in place first.
 
@@ -100,7 +106,7 @@ def open_log(
         LogDirError: the directory is missing, or a file cannot be read.
         StorageError: the disk fails.
     """
-    online_disk, log_settings = online(disk), settings or LogSettings()
+    online_disk, log_settings = to_online_disk(disk), settings or LogSettings()
     entries = online_disk.list_directory(directory)
     if checkpointed_offsets is not None:
         log = open_ordinary(online_disk, directory, entries, checkpointed_offsets, settings=log_settings, now_ms=now_ms)
@@ -109,7 +115,7 @@ def open_log(
     log_directory = discover_partition(online_disk, directory, checkpointed_offsets, entries=entries)
     _drop_unfinished_metadata(online_disk, log_directory)
     plan = _plan_recovery(log_directory)
-    _refuse_a_damaged_end(plan, directory)
+    _reject_damaged_end(plan, directory)
     recovery_settings = RecoverySettings(
         now_ms,
         index_interval_bytes=log_settings.index_interval_bytes,
@@ -121,7 +127,7 @@ def open_log(
     return _open_recovered(online_disk, recovered_log, log_settings, now_ms, is_changed=is_changed)
 
 
-def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
+def _reject_damaged_end(plan: RecoveryPlan, directory: str) -> None:
     """Reject a log that cannot be appended to, before anything is changed."""
     if plan.log_end_offset > MAX_INT64:
         raise LogDirError(
@@ -148,21 +154,21 @@ def _plan_recovery(log_directory: LogDirectory) -> RecoveryPlan:
     """
     plan = plan_recovery(log_directory, log_directory.partitions[0])
     last = plan.segments[-1]
-    if not plan.is_clean or last.is_recovered or _ends_whole(log_directory, plan):
+    if not plan.is_clean or last.is_recovered or _ends_with_whole_batch(log_directory, plan):
         return plan
     return plan_recovery(
-        replace(log_directory, clean_shutdown=None), _not_flushed(log_directory.partitions[0], last.base_offset)
+        replace(log_directory, clean_shutdown=None), _is_unflushed(log_directory.partitions[0], last.base_offset)
     )
 
 
-def _not_flushed(partition: Partition, base_offset: int) -> Partition:
+def _is_unflushed(partition: Partition, base_offset: int) -> Partition:
     point = min(partition.recovery_point, base_offset)
     return replace(
         partition, checkpointed_offsets={**partition.checkpointed_offsets, names.RECOVERY_POINT_CHECKPOINT: point}
     )
 
 
-def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
+def _ends_with_whole_batch(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     last = plan.segments[-1]
     segment = next(
         (candidate for candidate in log_directory.partitions[0].segments if candidate.base_offset == last.base_offset),
@@ -171,7 +177,7 @@ def _ends_whole(log_directory: LogDirectory, plan: RecoveryPlan) -> bool:
     if segment is None or segment.size_bytes == 0:
         return True
     with open_segment(log_directory.filesystem, segment) as reader:
-        end = max((header.end for header in reader.last_headers()), default=0)
+        end = max((header.end for header in reader.walk_last_headers()), default=0)
     return end == segment.size_bytes
 
 
@@ -184,22 +190,22 @@ def apply_in_place(disk: Disk, recovered_log: RecoveredPartition) -> bool:
         StorageError: the disk fails; the next opening starts again and reaches the same result.
     """
     directory = recovered_log.plan.partition.directory
-    cuts = [action for action in recovered_log.plan.actions if action.kind is ActionKind.TRUNCATE]
+    cuts = [action for action in recovered_log.plan.actions if action.kind is FileActionKind.TRUNCATE]
     for action in recovered_log.plan.actions:
-        if action.kind is not ActionKind.TRUNCATE:
+        if action.kind is not FileActionKind.TRUNCATE:
             _ACTION_FUNCTIONS[action.kind](disk, action)
     if cuts:  # later segments are deleted first, so that a crash leaves no gap
         disk.sync_directory(directory)
     for action in cuts:
-        _truncate(disk, action)
+        _truncate_file(disk, action)
     if recovered_log.plan.view is not None:  # parts must have their final names before a file is named .cleaned again
         disk.sync_directory(directory)
-    is_lasting = any(action.kind is not ActionKind.REBUILD for action in recovered_log.plan.actions)
+    is_lasting = any(action.kind is not FileActionKind.REBUILD for action in recovered_log.plan.actions)
     old_sizes = {entry.name: entry.size_bytes for entry in disk.list_directory(directory) if not entry.is_directory}
     is_changed = bool(recovered_log.plan.actions)
     for name, content in recovered_log.files.items():
         path = join(directory, name)
-        if isinstance(content, Slice) or (old_sizes.get(name) == len(content) and disk.read(path) == content):
+        if isinstance(content, FileSlice) or (old_sizes.get(name) == len(content) and disk.read(path) == content):
             continue
         is_changed = True
         is_lasting |= _write_recovered_file(disk, path, content, recovered_log)
@@ -217,7 +223,7 @@ def _write_recovered_file(disk: Disk, path: str, content: bytes, recovered_log: 
     name = split_path(path)[1]
     is_taken = name + DELETED_SUFFIX in recovered_log.files  # a file of the segment that was split
     if is_taken or not _is_rebuilt_by_recovery(name, recovered_log.plan):
-        write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED_SUFFIX)
+        write_whole_file(disk, path, content, temporary=CLEANED if is_taken else DELETED_SUFFIX)
         return True
     overwrite(disk, path, content)
     return False
@@ -226,60 +232,60 @@ def _write_recovered_file(disk: Disk, path: str, content: bytes, recovered_log: 
 def _is_rebuilt_by_recovery(name: str, plan: RecoveryPlan) -> bool:
     """Return whether each recovery rebuilds the file, because it belongs to a segment that may not be flushed yet."""
     file_name = FileName.parse(name)
-    return file_name is not None and file_name.offset >= _first_unflushed(plan)
+    return file_name is not None and file_name.offset >= _first_unflushed_base(plan)
 
 
-def _first_unflushed(plan: RecoveryPlan) -> int:
+def _first_unflushed_base(plan: RecoveryPlan) -> int:
     point = plan.partition.recovery_point
     return max(
         (kept_segment.base_offset for kept_segment in plan.segments if kept_segment.base_offset <= point), default=0
     )
 
 
-def _split_segment(disk: Disk, action: Action) -> None:
+def _split_segment(disk: Disk, action: FileAction) -> None:
     """Write the parts and rename the last one first. After a crash a ``.cleaned`` part is left, or all parts exist."""
     directory = split_path(action.path)[0]
     paths = [join(directory, str(part.file.name)) for part in action.parts]
     for path, part in zip(paths, action.parts, strict=True):
-        _copy(disk, action.path, part, path + CLEANED)
+        _copy_part(disk, action.path, part, path + CLEANED)
     disk.sync_directory(directory)
     for path in reversed(paths):
         disk.rename(path + CLEANED, path + SWAP)
 
 
-def _copy(disk: Disk, source: str, part: FilePart, target: str) -> None:
+def _copy_part(disk: Disk, source: str, part: SplitPart, target: str) -> None:
     file = disk.open_file(target)
     try:
         file.truncate(0)
         with disk.open(source) as read_at:
-            for position in range(part.start, part.end, COPY_BYTES):
-                chunk = read_at(position, min(COPY_BYTES, part.end - position))
+            for position in range(part.start, part.end, COPY_CHUNK_BYTES):
+                chunk = read_at(position, min(COPY_CHUNK_BYTES, part.end - position))
                 file.write(position - part.start, chunk)
         file.fsync()
     finally:
         file.close()
 
 
-def _rename(disk: Disk, action: Action) -> None:
+def _rename_file(disk: Disk, action: FileAction) -> None:
     if action.path.endswith(SWAP):  # the files that it replaces are deleted permanently before it is renamed
         disk.sync_directory(split_path(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)
 
 
-def _truncate(disk: Disk, action: Action) -> None:
+def _truncate_file(disk: Disk, action: FileAction) -> None:
     file = disk.open_file(action.path)
     file.truncate(action.size_bytes or 0)
     file.fsync()
     file.close()
 
 
-_ACTION_FUNCTIONS: Mapping[ActionKind, Callable[[Disk, Action], None]] = {
-    ActionKind.DELETE: lambda disk, action: disk.delete(action.path),
-    ActionKind.RENAME: _rename,
-    ActionKind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
-    ActionKind.REBUILD: lambda disk, action: None,  # with the other files
-    ActionKind.SPLIT: _split_segment,
+_ACTION_FUNCTIONS: Mapping[FileActionKind, Callable[[Disk, FileAction], None]] = {
+    FileActionKind.DELETE: lambda disk, action: disk.delete(action.path),
+    FileActionKind.RENAME: _rename_file,
+    FileActionKind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
+    FileActionKind.REBUILD: lambda disk, action: None,  # with the other files
+    FileActionKind.SPLIT: _split_segment,
 }
 
 
@@ -288,7 +294,7 @@ def _open_recovered(
 ) -> PartitionLog:
     plan, partition = recovered_log.plan, recovered_log.plan.partition
     directory = partition.directory
-    segments = Segments(
+    segments = LogSegments(
         LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
     )
     epochs = recovered_log.files.get(names.LEADER_EPOCH_CHECKPOINT)
@@ -301,28 +307,28 @@ def _open_recovered(
         segments=segments,
         epochs=LeaderEpochs(disk, directory, leader_epochs),
         producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-        snapshots=Snapshots(disk, directory, _snapshot_offsets(recovered_log.files)),
+        snapshots=ProducerSnapshots(disk, directory, _snapshot_offsets(recovered_log.files)),
         log_start_offset=plan.log_start_offset,
         log_end_offset=plan.log_end_offset,
-        recovery_point=_recovery_point(plan),
+        recovery_point=_choose_recovery_point(plan),
         last_flush_ms=now_ms,
         topic_id=None if partition.metadata is None else partition.metadata.topic_id,
         bytes_lost=plan.bytes_lost,
         is_linked=not is_changed,
         whole_until=next(
-            ((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is ActionKind.TRUNCATE), None
+            ((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is FileActionKind.TRUNCATE), None
         ),
     )
     if is_changed:
-        log.snapshots.unflushed_files = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
-    is_new = any(action.kind is ActionKind.CREATE for action in plan.actions)
+        log.snapshots.unflushed_files = [log.snapshots.snapshot_path(offset) for offset in log.snapshots.offsets]
+    is_new = any(action.kind is FileActionKind.CREATE for action in plan.actions)
     if is_new:
         segments.active.activate(settings, is_new=True)
     retention.reload_producers(log, now_ms=now_ms)
     log.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
     log.deleted_files = [
-        Deleted(action.to, due_ms)
+        DeletedFile(action.to, due_ms)
         for action in plan.actions
         if action.to is not None and action.to.endswith(DELETED_SUFFIX)
     ]
@@ -335,7 +341,7 @@ def _snapshot_offsets(files: Iterable[str]) -> Iterator[int]:
             yield file_name.offset
 
 
-def _recovery_point(plan: RecoveryPlan) -> int:
+def _choose_recovery_point(plan: RecoveryPlan) -> int:
     """Return the log end after a clean stop, otherwise the old recovery point (LogLoader.recoverLog)."""
     if plan.is_clean and not plan.actions:
         return plan.log_end_offset

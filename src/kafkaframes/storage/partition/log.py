@@ -25,13 +25,13 @@ class PartitionLog(LogState):
 
     append_as_leader = appending.append_as_leader
     append_as_follower = appending.append_as_follower
-    read = fetch.read
+    read = fetch.read_for_fetch
     offset_for_timestamp = fetch.offset_for_timestamp
     roll = flushing.roll
     flush = flushing.flush
     flush_if_due = flushing.flush_if_due
-    begin_flush = flushing.begin
-    finish_flush = flushing.finish
+    begin_flush = flushing.begin_flush
+    finish_flush = flushing.finish_flush
     begin_close = flushing.begin_close
     delete_old_segments = retention.delete_old_segments
     remove_deleted_files = retention.remove_deleted_files

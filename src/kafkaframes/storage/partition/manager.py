@@ -22,17 +22,17 @@ from kafkaframes.storage.files.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_files, online, replace_file
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, replace_file, rewrite_files, to_online_disk
 from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
-from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.log.discover import CheckpointedState
 from kafkaframes.storage.partition.flushing import remove_directory
 from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.settings import LogSettings
 
 _MAX_NAME_LENGTH = 255
-_MIN_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
+_MIN_CLOCK_STEP_MS = 2  # smallest clock step, because the two clocks are read one after the other
 _UNREADABLE_DIRECTORY = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -83,7 +83,7 @@ class LogManager:
         """Whether the disk has failed."""
         return self.disk.failure is not None
 
-    def has_lost(self, topic_partition: TopicPartition) -> bool:
+    def has_lost_records(self, topic_partition: TopicPartition) -> bool:
         """Return whether a missing log must have lost records: it had some, or it is unreadable."""
         return topic_partition in self.written_partitions or topic_partition in self.unreadable
 
@@ -96,9 +96,9 @@ class LogManager:
             LogDirError: the log exists.
             OptionError: the topic name is invalid.
         """
-        names.check_topic(topic_partition.topic)
-        above = join(self.path, _UNREADABLE_DIRECTORY) if topic_partition in self.unreadable else self.path
-        directory = join(above, str(topic_partition))
+        names.check_topic_name(topic_partition.topic)
+        parent = join(self.path, _UNREADABLE_DIRECTORY) if topic_partition in self.unreadable else self.path
+        directory = join(parent, str(topic_partition))
         settings = self.settings_of(topic_partition)
         log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
         self.logs[topic_partition] = log
@@ -110,10 +110,10 @@ class LogManager:
         Raises:
             OptionError, StorageError: as :meth:`take_away`.
         """
-        self.take_away(topic_partition, unique_id=unique_id, now_ms=now_ms)
+        self.rename_for_deletion(topic_partition, unique_id=unique_id, now_ms=now_ms)
         self.checkpoint_all()
 
-    def take_away(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
+    def rename_for_deletion(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
         """Close a log and rename its directory to ``-delete``; the directory is deleted later.
 
         After several logs, write the checkpoints once with ``checkpoint_all``, as Kafka does.
@@ -169,10 +169,10 @@ class LogManager:
         for log in self.logs.values():
             log.flush_if_due(now_ms=now_ms)
             log.remove_deleted_files(now_ms=now_ms)
-        self._delete_due(now_ms)  # before all writes, because it frees space
+        self._delete_due_directories(now_ms)  # before all writes, because it frees space
         for interval_ms, act in (
             (settings.log_retention_check_interval_ms, self._apply_retention),
-            (settings.producer_check_interval_ms, self._drop_producers),
+            (settings.producer_check_interval_ms, self._expire_producers),
             (settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points),
             (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets),
             (settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks),
@@ -185,7 +185,7 @@ class LogManager:
         """Shift all due times, and the times of the last rounds, by the wall clock's step since the last tick."""
         lead_ms, self._lead_ms = self._lead_ms, now_ms - monotonic_ms
         step_ms = 0 if lead_ms is None else self._lead_ms - lead_ms
-        if abs(step_ms) < _MIN_STEP_MS:
+        if abs(step_ms) < _MIN_CLOCK_STEP_MS:
             return
         self.now_ms += step_ms
         self._done_ms = {name: done_ms + step_ms for name, done_ms in self._done_ms.items()}
@@ -197,11 +197,11 @@ class LogManager:
         for log in self.logs.values():
             log.delete_old_segments(now_ms=now_ms)
 
-    def _drop_producers(self, now_ms: int) -> None:
+    def _expire_producers(self, now_ms: int) -> None:
         for log in self.logs.values():
             log.producers.drop_expired(now_ms)
 
-    def _delete_due(self, now_ms: int) -> None:
+    def _delete_due_directories(self, now_ms: int) -> None:
         for path, due_ms in tuple(self._to_delete):
             if due_ms <= now_ms:
                 remove_directory(self.disk, path)
@@ -213,26 +213,26 @@ class LogManager:
         Raises:
             StorageError: the disk fails.
         """
-        self._write(
+        self._write_checkpoints(
             {
                 names.RECOVERY_POINT_CHECKPOINT: self._recovery_points(),
-                names.LOG_START_CHECKPOINT: self._start_offsets(),
+                names.LOG_START_CHECKPOINT: self._log_start_offsets(),
                 names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks(),
                 names.CLEANER_CHECKPOINT: self.cleaner_offsets,
             }
         )
 
-    def note_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
+    def checkpoint_cleaned_offset(self, topic_partition: TopicPartition, offset: int) -> None:
         """Checkpoint that a log is clean below an offset (``cleaner-offset-checkpoint``).
 
         Raises:
             StorageError: the disk fails.
         """
         self.cleaner_offsets[topic_partition] = offset
-        self._write({names.CLEANER_CHECKPOINT: self.cleaner_offsets})
+        self._write_checkpoints({names.CLEANER_CHECKPOINT: self.cleaner_offsets})
 
     def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
-        self._write({names.RECOVERY_POINT_CHECKPOINT: self._recovery_points()})
+        self._write_checkpoints({names.RECOVERY_POINT_CHECKPOINT: self._recovery_points()})
 
     def _recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self._with_files()}
@@ -245,15 +245,15 @@ class LogManager:
         Raises:
             StorageError: the disk fails.
         """
-        self._write({names.LOG_START_CHECKPOINT: self._start_offsets()})
+        self._write_checkpoints({names.LOG_START_CHECKPOINT: self._log_start_offsets()})
 
-    def _start_offsets(self) -> dict[TopicPartition, int]:
+    def _log_start_offsets(self) -> dict[TopicPartition, int]:
         return {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
         }
 
     def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
-        self._write({names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks()})
+        self._write_checkpoints({names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks()})
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {key: log.high_watermark for key, log in self._with_files()}
@@ -261,14 +261,14 @@ class LogManager:
     def _with_files(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
         return ((key, log) for key, log in self.logs.items() if log.has_files)
 
-    def _write(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _write_checkpoints(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         """Write the checkpoints with changed content; a flush takes several milliseconds."""
         contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
         changed_files = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
         if changed_files:
             for name in changed_files:  # a failed write may have replaced some of them
                 self._checkpoints.pop(name, None)
-            keep_files(self.disk, self.path, changed_files)
+            rewrite_files(self.disk, self.path, changed_files)
             self._checkpoints |= changed_files
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
@@ -294,8 +294,11 @@ class LogManager:
         unflushed_logs = [log.begin_close() for log in logs]
         for log in logs:
             log.release()
-        files = [path for one in unflushed_logs for path in one.files]
-        self.disk.flush_all(files, list(dict.fromkeys(path for one in unflushed_logs for path in one.directories)))
+        files = [path for unflushed_paths in unflushed_logs for path in unflushed_paths.files]
+        self.disk.flush_all(
+            files,
+            list(dict.fromkeys(path for unflushed_paths in unflushed_logs for path in unflushed_paths.directories)),
+        )
         for log in logs:
             log.finish_close(now_ms=now_ms)
 
@@ -334,7 +337,7 @@ def open_log_directory(
         LogDirError: another process has opened the directory, its identity differs, or a file cannot be read.
         StorageError: the disk fails.
     """
-    online_disk = online(disk)
+    online_disk = to_online_disk(disk)
     if online_disk.stat(path) is None:
         online_disk.make_directory(path)
         online_disk.sync_directory(split_path(path)[0])
@@ -342,7 +345,9 @@ def open_log_directory(
     if release_lock is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
-        manager = _manager(path, online_disk, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
+        manager = _create_manager(
+            path, online_disk, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta
+        )
         manager._release_lock = release_lock
         return _open_manager(manager, was_clean or {}, skips_unreadable=skips_unreadable)
     except BaseException:
@@ -357,7 +362,7 @@ def _settings_of(settings: SettingsOf | LogSettings | None) -> SettingsOf:
     return lambda topic_partition: log_settings
 
 
-def _manager(
+def _create_manager(
     path: str,
     disk: OnlineDisk,
     now_ms: int,
@@ -366,7 +371,7 @@ def _manager(
     meta: MetaProperties | None,
 ) -> LogManager:
     """Remove the clean shutdown marker and return the directory, whose logs are not opened yet."""
-    identity = _identity(disk, path, meta)
+    identity = _check_meta_properties(disk, path, meta)
     marker = join(path, names.CLEAN_SHUTDOWN_FILE)
     was_clean = disk.stat(marker) is not None
     if was_clean:  # first of all, so that a crash during loading is an unclean shutdown (KAFKA-10471)
@@ -379,9 +384,9 @@ def _open_manager(
     manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool
 ) -> LogManager:
     problems: list[LogDirError] = []
-    entries = tuple(_partitions(manager.disk.list_directory(manager.path)))
+    entries = tuple(_select_partitions(manager.disk.list_directory(manager.path)))
     paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
-    offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
+    offsets = {name: _read_checkpoint(manager.disk, path, problems) for name, path in paths.items()}
     try:
         _open_logs(manager, entries, offsets, was_clean, skips_unreadable=skips_unreadable)
     except BaseException:
@@ -418,7 +423,7 @@ def _open_logs(
                     settings=settings_of(key),
                     now_ms=now_ms,
                     disk=manager.disk,
-                    checkpointed_offsets=Checkpointed(was_clean.get(key, manager.was_clean), offsets_of_log),
+                    checkpointed_offsets=CheckpointedState(was_clean.get(key, manager.was_clean), offsets_of_log),
                 )
             except LogDirError as problem:
                 if not skips_unreadable:
@@ -426,14 +431,14 @@ def _open_logs(
                 manager.unreadable[key] = problem
 
 
-def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:
+def _select_partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:
     for entry in entries:
         name = DirectoryName.parse(entry.name) if entry.is_directory else None
         if name is not None and name.topic_partition.topic != names.CLUSTER_METADATA_TOPIC:
             yield entry, name
 
 
-def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
+def _read_checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
     """Read a checkpoint. As in Kafka, a corrupt one is treated as empty, so that more is recovered."""
     if disk.stat(path) is None:
         return {}
@@ -444,7 +449,7 @@ def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dic
         return {}
 
 
-def _identity(disk: OnlineDisk, path: str, expected_properties: MetaProperties | None) -> MetaProperties:
+def _check_meta_properties(disk: OnlineDisk, path: str, expected_properties: MetaProperties | None) -> MetaProperties:
     """Read ``meta.properties`` and compare it with ``expected_properties``; write it if it is missing."""
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:

@@ -25,15 +25,15 @@ from kafkaframes.storage.files.filesystem import FileInfo, join, split_path
 from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
-from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.log.discover import CheckpointedState
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import ProducerLoad, StoredSnapshots, rebuild_indexes, replay_of
+from kafkaframes.storage.log.rebuild import ProducerStateLoader, StoredSnapshots, make_replay, rebuild_indexes
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshots
+from kafkaframes.storage.partition.state import LeaderEpochs, LogSegments, ProducerSnapshots
 from kafkaframes.storage.recovery.draft import MAX_HEADERS
-from kafkaframes.storage.recovery.plan import walk
+from kafkaframes.storage.recovery.plan import walk_segment
 from kafkaframes.wire.integers import MAX_INT64
 
 _ParsedFile = TypeVar("_ParsedFile")
@@ -41,7 +41,7 @@ _SMALL_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
 _ENTRY_BYTES = {"log": 1, "index": indexes.OFFSET_ENTRY.itemsize, "timeindex": indexes.TIME_ENTRY.itemsize}
 
 
-class _Files(NamedTuple):
+class _DirectoryFiles(NamedTuple):
     """The files of an ordinary directory: small files by name, segment sizes by base offset, and snapshot offsets."""
 
     small: dict[str, FileInfo]
@@ -69,7 +69,7 @@ def open_ordinary(
     disk: OnlineDisk,
     directory: str,
     entries: list[FileInfo],
-    checkpointed_offsets: Checkpointed,
+    checkpointed_offsets: CheckpointedState,
     *,
     settings: LogSettings,
     now_ms: int,
@@ -80,7 +80,7 @@ def open_ordinary(
         StorageError: the disk fails.
     """
     name = DirectoryName.parse(split_path(directory)[1])
-    files = _files_of(entries, is_clean=checkpointed_offsets.is_clean)
+    files = _collect_files(entries, is_clean=checkpointed_offsets.is_clean)
     if settings.record_format < 2 or name is None or name.state or files is None:
         return None
     point, known_start, high_watermark = (
@@ -90,30 +90,30 @@ def open_ordinary(
     start = max(known_start, min(files.sizes))
     try:
         if checkpointed_offsets.is_clean:
-            opened_log = _clean(disk, directory, files, start, point)
+            opened_log = _open_clean(disk, directory, files, start, point)
         else:
             opened_log = _recover_last_segment(disk, directory, files, checkpointed_offsets, settings, now_ms)
         if opened_log is None or start > opened_log.end:
             return None
-        epochs = _small(disk, files, names.LEADER_EPOCH_CHECKPOINT, read_leader_epochs) or ()
-        metadata = _small(disk, files, names.PARTITION_METADATA, read_partition_metadata)
-        if not _fit(epochs, opened_log, known_start):
+        epochs = _read_small_file(disk, files, names.LEADER_EPOCH_CHECKPOINT, read_leader_epochs) or ()
+        metadata = _read_small_file(disk, files, names.PARTITION_METADATA, read_partition_metadata)
+        if not _epochs_match(epochs, opened_log, known_start):
             return None
-        producers = _producers(opened_log, settings)
+        producers = _load_producers(opened_log, settings)
     except LogDirError:
         return None
     producers.drop_expired(now_ms)
-    _change(disk, directory, opened_log)
+    _write_recovered_files(disk, directory, opened_log)
     sizes = sorted(files.sizes.items())
     log = PartitionLog(
         disk=disk,
         directory=directory,
         topic_partition=name.topic_partition,
         settings=settings,
-        segments=Segments(LogSegment(disk, directory, base, size_bytes=size, now_ms=now_ms) for base, size in sizes),
+        segments=LogSegments(LogSegment(disk, directory, base, size_bytes=size, now_ms=now_ms) for base, size in sizes),
         epochs=LeaderEpochs(disk, directory, epochs),
         producers=producers,
-        snapshots=Snapshots(disk, directory, opened_log.snapshots),
+        snapshots=ProducerSnapshots(disk, directory, opened_log.snapshots),
         log_start_offset=start,
         log_end_offset=opened_log.end,
         recovery_point=min(point, opened_log.end),
@@ -123,12 +123,12 @@ def open_ordinary(
     )
     log.snapshots.last = opened_log.end if opened_log.snapshots else start
     if not checkpointed_offsets.is_clean:
-        log.snapshots.unflushed_files = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
+        log.snapshots.unflushed_files = [log.snapshots.snapshot_path(offset) for offset in log.snapshots.offsets]
     log.update_high_watermark(high_watermark)
     return log
 
 
-def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:
+def _collect_files(entries: list[FileInfo], *, is_clean: bool) -> _DirectoryFiles | None:
     """Return the files of a directory that has only complete segments; None for any other directory.
 
     After an unclean shutdown the last segment's indexes still have their allocated size, and are rebuilt.
@@ -152,10 +152,12 @@ def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:
             return None
     if names.LEADER_EPOCH_CHECKPOINT not in small:
         return None
-    return _Files(small, logs, tuple(sorted(sizes["snapshot"])))
+    return _DirectoryFiles(small, logs, tuple(sorted(sizes["snapshot"])))
 
 
-def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int) -> _OpenedDirectory | None:
+def _open_clean(
+    disk: OnlineDisk, directory: str, files: _DirectoryFiles, start: int, end: int
+) -> _OpenedDirectory | None:
     """Open a log after a clean shutdown; return None if its end differs from the checkpoint or the last snapshot."""
     base = max(files.sizes)
     size, next_offset = files.sizes[base], base
@@ -182,8 +184,8 @@ def _clean(disk: OnlineDisk, directory: str, files: _Files, start: int, end: int
 def _recover_last_segment(
     disk: OnlineDisk,
     directory: str,
-    files: _Files,
-    checkpointed_offsets: Checkpointed,
+    files: _DirectoryFiles,
+    checkpointed_offsets: CheckpointedState,
     settings: LogSettings,
     now_ms: int,
 ) -> _OpenedDirectory | None:
@@ -192,11 +194,11 @@ def _recover_last_segment(
     if base > checkpointed_offsets.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
     segments = {
-        base_offset: Segment.of(base_offset, join(directory, segment_file_name(base_offset, "log")), size)
+        base_offset: Segment.from_log_file(base_offset, join(directory, segment_file_name(base_offset, "log")), size)
         for base_offset, size in files.sizes.items()
     }
     with disk.open(segments[base].path) as read_at:
-        segment_walk = walk(read_at, segments[base], MAX_HEADERS)
+        segment_walk = walk_segment(read_at, segments[base], MAX_HEADERS)
     if segment_walk.end != files.sizes[base] or segment_walk.headers is None or segment_walk.next_offset > MAX_INT64:
         return None
     if any((window.column("attributes") & CONTROL).any() for window in segment_walk.headers):
@@ -207,9 +209,9 @@ def _recover_last_segment(
     }
     stored_snapshots, replay = (
         StoredSnapshots(dict(old_contents), now_ms, settings.producer_id_expiration_ms),
-        replay_of(disk, segments),
+        make_replay(disk, segments),
     )
-    load = ProducerLoad(stored_snapshots)
+    load = ProducerStateLoader(stored_snapshots)
     load.rebuild(bases, start_offset=known_start, end_offset=base, is_clean=False, replay=replay)
     rebuilt = rebuild_indexes(
         disk,
@@ -220,9 +222,11 @@ def _recover_last_segment(
     )
     load.map_end = rebuilt.producers_end
     load.take_snapshot()
-    stored_snapshots.remove_stray(bases)
+    stored_snapshots.remove_stray_snapshots(bases)
     start = max(known_start, bases[0])
-    ProducerLoad(stored_snapshots).rebuild(bases, start_offset=start, end_offset=end, is_clean=False, replay=replay)
+    ProducerStateLoader(stored_snapshots).rebuild(
+        bases, start_offset=start, end_offset=end, is_clean=False, replay=replay
+    )
     new_contents = stored_snapshots.snapshots
     changed_snapshots = {
         offset
@@ -240,19 +244,19 @@ def _recover_last_segment(
     return _OpenedDirectory(end, old_contents, new_contents, rebuilt.epochs, remade)
 
 
-def _producers(opened_log: _OpenedDirectory, settings: LogSettings) -> Producers:
+def _load_producers(opened_log: _OpenedDirectory, settings: LogSettings) -> Producers:
     """Return the producers of the snapshot at the log end."""
     entries = read_producer_snapshot(opened_log.snapshots[opened_log.end]) if opened_log.snapshots else ()
-    return Producers.of_entries(entries, expiration_ms=settings.producer_id_expiration_ms)
+    return Producers.from_entries(entries, expiration_ms=settings.producer_id_expiration_ms)
 
 
-def _fit(epochs: Epochs, opened_log: _OpenedDirectory, known_start: int) -> bool:
+def _epochs_match(epochs: Epochs, opened_log: _OpenedDirectory, known_start: int) -> bool:
     """Return whether the leader epoch checkpoint needs no change."""
     complete = checkpoints.add_recovered_epochs(checkpoints.load_epochs(epochs), opened_log.epochs)
     return checkpoints.truncate_epochs(complete, start_offset=known_start, end_offset=opened_log.end) == epochs
 
 
-def _change(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> None:
+def _write_recovered_files(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> None:
     """Write the recovered files. They need not be durable before the next flush of the log, as in ``loading``."""
     for name, raw in opened_log.indexes.items():
         overwrite(disk, join(directory, name), raw)
@@ -270,6 +274,8 @@ def _change(disk: OnlineDisk, directory: str, opened_log: _OpenedDirectory) -> N
         disk.delete(join(directory, segment_file_name(offset, "snapshot")))
 
 
-def _small(disk: OnlineDisk, files: _Files, name: str, parse: Callable[..., _ParsedFile]) -> _ParsedFile | None:
+def _read_small_file(
+    disk: OnlineDisk, files: _DirectoryFiles, name: str, parse: Callable[..., _ParsedFile]
+) -> _ParsedFile | None:
     entry = files.small.get(name)
     return None if entry is None else parse(disk.read(entry.path), file=entry.path)

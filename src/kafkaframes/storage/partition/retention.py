@@ -14,10 +14,10 @@ from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.transactions import producer_batches_from
-from kafkaframes.storage.partition.flushing import prepare, roll
+from kafkaframes.storage.partition.flushing import prepare_active_segment, roll
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import UNLIMITED
-from kafkaframes.storage.partition.state import Deleted, LogState
+from kafkaframes.storage.partition.state import DeletedFile, LogState
 
 
 def delete_old_segments(state: LogState, *, now_ms: int) -> int:
@@ -29,27 +29,27 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     Raises:
         StorageError: the disk fails.
     """
-    deletable = _below_start(state)
+    deletable = _segments_below_start(state)
     if "delete" in state.settings.policies:
-        deletable = max(deletable, _too_large(state), _too_old(state, now_ms), key=len)
+        deletable = max(deletable, _segments_above_size(state), _segments_too_old(state, now_ms), key=len)
     if not deletable:
         return 0
     if len(deletable) == len(state.segments):  # a log has at least one segment
         roll(state, now_ms=now_ms)
         deletable = [segment for segment in deletable if segment is not state.segments.active]
-    first_kept = state.segments.above(deletable[-1].base_offset)[0]
+    first_kept = state.segments.segments_above(deletable[-1].base_offset)[0]
     state.maybe_increment_log_start_offset(first_kept.base_offset)
-    _remove(state, deletable, now_ms)
+    _remove_segments(state, deletable, now_ms)
     state.disk.sync_directory(state.directory)
     try:
-        state.epochs.segments_begin_at(first_kept.base_offset)
+        state.epochs.truncate_file_from_start(first_kept.base_offset)
     except StorageError:  # surplus epochs in the file are harmless
-        if not state.disk.back_online():
+        if not state.disk.bring_online():
             raise
     return len(deletable)
 
 
-def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
+def _deletion_candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
     """Yield (segment, next base offset) of all segments below the high watermark, except an empty last segment."""
     for segment in state.segments:
         next_base = state.segments.next_base(segment)
@@ -59,37 +59,40 @@ def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
         yield segment, end
 
 
-def _below_start(state: LogState) -> list[LogSegment]:
+def _segments_below_start(state: LogState) -> list[LogSegment]:
     def is_below(candidate: tuple[LogSegment, int]) -> bool:
         return candidate[0] is not state.segments.active and candidate[1] <= state.log_start_offset
 
-    return [segment for segment, _ in takewhile(is_below, _candidates(state))]
+    return [segment for segment, _ in takewhile(is_below, _deletion_candidates(state))]
 
 
-def _too_large(state: LogState) -> list[LogSegment]:
+def _segments_above_size(state: LogState) -> list[LogSegment]:
     max_bytes = state.settings.retention_bytes
     if max_bytes < 0:
         return []
-    excess_bytes, segments = state.segments.size_bytes - max_bytes, [segment for segment, _ in _candidates(state)]
+    excess_bytes, segments = (
+        state.segments.size_bytes - max_bytes,
+        [segment for segment, _ in _deletion_candidates(state)],
+    )
     freed_bytes = accumulate(segment.size_bytes for segment in segments)
     return [segment for segment, size in zip(segments, freed_bytes, strict=True) if size <= excess_bytes]
 
 
-def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
+def _segments_too_old(state: LogState, now_ms: int) -> list[LogSegment]:
     max_age_ms = state.settings.retention_ms
     if max_age_ms == UNLIMITED:
         return []
-    segments = (segment for segment, _ in _candidates(state))
+    segments = (segment for segment, _ in _deletion_candidates(state))
     return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > max_age_ms, segments))
 
 
-def _remove(state: LogState, segments: Iterable[LogSegment], now_ms: int) -> None:
+def _remove_segments(state: LogState, segments: Iterable[LogSegment], now_ms: int) -> None:
     due_ms = now_ms + state.settings.file_delete_delay_ms
     for segment in segments:
         paths = segment.mark_deleted()
         paths += state.snapshots.mark_deleted(segment.base_offset)
         state.segments.remove(segment)
-        state.deleted_files += [Deleted(path, due_ms) for path in paths]
+        state.deleted_files += [DeletedFile(path, due_ms) for path in paths]
 
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
@@ -123,9 +126,9 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         return True
     state.recovery_point = min(state.recovery_point, offset)
     state.linked_base = -1  # a new segment may get the base offset of one that is removed here
-    segments = state.segments.above(offset)
+    segments = state.segments.segments_above(offset)
     if segments:  # deleted before the segment below them is truncated, so that a crash leaves no gap
-        _remove(state, reversed(segments), now_ms)
+        _remove_segments(state, reversed(segments), now_ms)
         state.disk.sync_directory(state.directory)
     active = state.segments.active
     active.activate(state.settings)
@@ -147,14 +150,14 @@ def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) ->
     Raises:
         StorageError: the disk fails.
     """
-    prepare(state, now_ms=now_ms)
+    prepare_active_segment(state, now_ms=now_ms)
     for snapshot in tuple(state.snapshots.offsets):
         state.snapshots.remove(snapshot)
     state.snapshots.last = 0
     state.recovery_point = min(state.recovery_point, offset)
     state.linked_base = -1  # a new segment may get the base offset of one that is removed here
     segments = list(state.segments)
-    _remove(state, reversed(segments), now_ms)
+    _remove_segments(state, reversed(segments), now_ms)
     state.disk.sync_directory(state.directory)
     segment = LogSegment(state.disk, state.directory, offset, size_bytes=0, now_ms=now_ms)
     segment.activate(state.settings, is_new=True)
@@ -172,17 +175,19 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
     entries: tuple[ProducerEntry, ...] = ()
     snapshot_offset = state.log_start_offset
     for offset in reversed(tuple(state.snapshots.offsets)):
-        path = state.snapshots.path_of(offset)
+        path = state.snapshots.snapshot_path(offset)
         try:
             entries, snapshot_offset = read_producer_snapshot(state.disk.read(path), file=path), offset
             break
         except LogDirError:  # fall back to the previous snapshot, as opening a log does
             state.snapshots.remove(offset)
-    producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
+    producers = Producers.from_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
-    for segment in state.segments.from_floor(snapshot_offset) if snapshot_offset < state.log_end_offset else ():
+    for segment in state.segments.segments_from(snapshot_offset) if snapshot_offset < state.log_end_offset else ():
         for header, markers in producer_batches_from(segment.reader(), snapshot_offset):
             producers.process_batch(header, markers)
     producers.remove_replicated(state.high_watermark)
     state.producers, state.snapshots.last = producers, snapshot_offset
-    state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)
+    state.snapshots.take_snapshot(
+        state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset
+    )

@@ -28,7 +28,7 @@ from kafkaframes.wire.primitives import Part
 # A range of a segment file that the operating system sends to a socket (sendfile), without a copy in memory.
 
 
-class Stretch(Part):
+class FileRange(Part):
     """A range of a file. It has its own descriptor and stays readable if the file is renamed or deleted.
 
     Attributes:
@@ -100,7 +100,7 @@ class BatchWindow(NamedTuple):
     window_start: int
     window: bytes
 
-    def within(self, size: int) -> bytes | None:
+    def batch_bytes(self, size: int) -> bytes | None:
         """Return ``size`` bytes from the start of the batch if the window contains them, otherwise None."""
         window_position = self.position - self.window_start
         return (
@@ -124,7 +124,7 @@ class LogSegment:
         self.time_index = TimeIndexFile(disk, self._path_of("timeindex"), base_offset=base_offset)
         self.txn_index = TxnIndexFile(disk, self._path_of("txnindex"), base_offset=base_offset)
         self._file: DiskFile | None = None
-        self._reader = disk.reader(self.path)
+        self._reader = disk.make_reader(self.path)
         self._bytes_since_entry = 0
         self._largest: TimestampOffset | None = None  # None: not computed yet
         self._first_timestamp: int | None = None  # None: not read yet, or the segment has no batch
@@ -170,9 +170,9 @@ class LogSegment:
             self._first_timestamp = max([header.max_timestamp for header in batches])
         if settings.index_per_batch:
             for header in batches:
-                self._note((header,), start + header.position, header.size, settings)
+                self._add_index_entries((header,), start + header.position, header.size, settings)
         else:
-            self._note(batches, start, len(data), settings)
+            self._add_index_entries(batches, start, len(data), settings)
         self.size_bytes = start + len(data)
 
     def truncate(self, size_bytes: int, offset: int) -> None:
@@ -191,13 +191,15 @@ class LogSegment:
         self._file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._bytes_since_entry = 0
-        self._largest = self._scan_largest()
+        self._largest = self._scan_max_timestamp()
         if self.size_bytes == 0:
             self._first_timestamp = None
 
-    def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
+    def _add_index_entries(
+        self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings
+    ) -> None:
         """Add the index entries that are due after a batch."""
-        largest = self._largest or self.largest
+        largest = self._largest or self.max_timestamp_and_offset
         for header in batches:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -228,8 +230,8 @@ class LogSegment:
         """Close the segment for appends: add the last time index entry, and trim all files to their content."""
         if self._file is None:
             return
-        if self.largest.timestamp >= 0:
-            self.time_index.maybe_append(*self.largest)
+        if self.max_timestamp_and_offset.timestamp >= 0:
+            self.time_index.maybe_append(*self.max_timestamp_and_offset)
         self.index.trim()
         self.time_index.trim()
         self._file.truncate(self.size_bytes)
@@ -257,7 +259,7 @@ class LogSegment:
     def filled_files(self) -> list[str]:
         """The paths of the files that are not empty once the segment is closed. An empty index need not be flushed."""
         kinds = {"log": self.size_bytes, "index": self.index.size_bytes, "timeindex": self.time_index.size_bytes}
-        kinds["txnindex"] = len(self.txn_index.aborted)
+        kinds["txnindex"] = len(self.txn_index.aborted_transactions)
         return [self._path_of(kind) for kind, size in kinds.items() if size]
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
@@ -285,7 +287,7 @@ class LogSegment:
 
     def reader(self) -> SegmentReader:
         """Return a reader of the segment that uses the indexes in memory."""
-        segment = Segment.of(self.base_offset, self.path, self.size_bytes)
+        segment = Segment.from_log_file(self.base_offset, self.path, self.size_bytes)
         reader = SegmentReader(self._disk, segment, self.read_at, use_indexes=False)
         reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
         return reader
@@ -312,21 +314,21 @@ class LogSegment:
             entry_offset = ANY_OFFSET
         if answer == BATCH:
             return BatchWindow(position, size, start, window)
-        return None if answer == NONE else self.find_batch_plainly(offset)
+        return None if answer == NONE else self.find_batch_by_headers(offset)
 
-    def stretch(self, position: int, size: int) -> Stretch | None:
+    def file_range(self, position: int, size: int) -> FileRange | None:
         """Return a range of the ``.log`` without reading it; None if the disk's files have no descriptors.
 
         Raises:
             StorageError: the file cannot be opened.
         """
         descriptor = self._disk.open_descriptor(self.path)
-        return None if descriptor is None else Stretch(descriptor, position, size)
+        return None if descriptor is None else FileRange(descriptor, position, size)
 
-    def find_batch_plainly(self, offset: int) -> BatchWindow | None:
+    def find_batch_by_headers(self, offset: int) -> BatchWindow | None:
         """Return the same as ``find_batch``, header by header. This general path also handles unusual batches."""
         reader = self.reader()
-        walk = reader.headers(reader.start_before(offset))
+        walk = reader.walk_headers(reader.find_start_before(offset))
         for header in walk:
             if header.last_offset >= offset:
                 return BatchWindow(header.position, header.size, header.position, b"")
@@ -334,16 +336,16 @@ class LogSegment:
             raise CorruptRecordError(walk.reason, position=walk.position, file=self.path)
         return None
 
-    def whole_until(self, offset: int) -> int:
+    def find_whole_batches_end(self, offset: int) -> int:
         """Return the end position of the whole batches, starting at the last index entry before ``offset``."""
         reader = self.reader()
-        walk = reader.headers(reader.start_before(offset))
+        walk = reader.walk_headers(reader.find_start_before(offset))
         for _ in walk:
             pass
         return walk.position
 
     @property
-    def largest(self) -> TimestampOffset:
+    def max_timestamp_and_offset(self) -> TimestampOffset:
         """The largest timestamp of all batches, and the last offset of the first batch with this timestamp.
 
         After a restart, this is the last entry of the time index. Closing and recovery write it there.
@@ -352,11 +354,11 @@ class LogSegment:
             self._largest = self.time_index.last_entry
         return self._largest
 
-    def _scan_largest(self) -> TimestampOffset:
+    def _scan_max_timestamp(self) -> TimestampOffset:
         """Find the largest timestamp after a truncation (LogSegment.readLargestTimestamp)."""
         largest = self.time_index.last_entry
         reader = self.reader()
-        for header in reader.headers(self.index.entries.lookup(largest.offset).position):
+        for header in reader.walk_headers(self.index.entries.lookup(largest.offset).position):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
@@ -364,8 +366,8 @@ class LogSegment:
     @property
     def largest_timestamp(self) -> int:
         """The timestamp that retention uses: the largest one, or the file's modification time if there is none."""
-        if self.largest.timestamp >= 0:
-            return self.largest.timestamp
+        if self.max_timestamp_and_offset.timestamp >= 0:
+            return self.max_timestamp_and_offset.timestamp
         info = self._disk.stat(self.path)
         return NO_TIMESTAMP if info is None or info.mtime_ms is None else info.mtime_ms
 
@@ -378,6 +380,6 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The largest timestamp of the first append, or after a restart of the first batch; -1 if there is no batch."""
         if self._first_timestamp is None and self.size_bytes:
-            header = next(iter(self.reader().headers()), None)
+            header = next(iter(self.reader().walk_headers()), None)
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp

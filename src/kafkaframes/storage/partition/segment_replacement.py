@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.state import Deleted, LogState
+from kafkaframes.storage.partition.state import DeletedFile, LogState
 
 CLEANED, SWAP = ".cleaned", ".swap"
 
 
-def path_of(directory: str, base_offset: int, kind: str) -> str:
+def cleaned_path(directory: str, base_offset: int, kind: str) -> str:
     """Return the path of a compacted segment's file before it replaces the old segments."""
     return join(directory, segment_file_name(base_offset, kind)) + CLEANED
 
@@ -50,7 +50,7 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
         deleted_files = segment.mark_deleted()
         if segment.base_offset != base:
             deleted_files += state.snapshots.mark_deleted(segment.base_offset)
-        state.deleted_files += [Deleted(path, due_ms) for path in deleted_files]
+        state.deleted_files += [DeletedFile(path, due_ms) for path in deleted_files]
     for path in there:
         state.disk.rename(path + SWAP, path)
     state.disk.sync_directory(state.directory)

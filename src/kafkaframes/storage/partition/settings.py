@@ -118,7 +118,7 @@ class LogSettings:
         for field in fields(cls):
             text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
-                values[field.name] = _value(field.name, str(field.type), text)
+                values[field.name] = _parse_value(field.name, str(field.type), text)
         if values.get("compression_type") == "uncompressed":  # the topic setting for a producer's "none"
             values["compression_type"] = "none"
         return cls(**values)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ _TOPIC_NAMES = {
 }
 
 
-def _value(name: str, kind: str, text: str) -> int | str | bool:
+def _parse_value(name: str, kind: str, text: str) -> int | str | bool:
     if kind == "bool":
         return text.strip().lower() == "true"
     if not kind.startswith("int"):

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError, OffsetOutOfRangeError
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.storage.files import checkpoints, names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, end_of_epoch, last_epoch, write_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, end_of_epoch, latest_epoch, write_leader_epochs
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import in_file_order
+from kafkaframes.storage.log.rebuild import sort_in_file_order
 from kafkaframes.storage.partition.segment import DELETED_SUFFIX, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
 
@@ -55,35 +55,35 @@ class LeaderEpochs:
     @property
     def latest(self) -> int:
         """The latest epoch; -1 if there are no entries."""
-        return last_epoch(self.entries)
+        return latest_epoch(self.entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Add an epoch that starts at ``start_offset``, unless it exists."""
         new = EpochStart(leader_epoch, start_offset)
-        self._write(checkpoints.assign(self._written_entries, new))
-        self.entries = checkpoints.assign(self.entries, new)
+        self._write_file(checkpoints.assign_epoch(self._written_entries, new))
+        self.entries = checkpoints.assign_epoch(self.entries, new)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that start at or after ``end_offset``."""
-        self._write(tuple(entry for entry in self._written_entries if entry.start_offset < end_offset))
+        self._write_file(tuple(entry for entry in self._written_entries if entry.start_offset < end_offset))
         self.entries = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end at or before ``start_offset``, in memory only."""
         self.entries = _from(self.entries, start_offset)
 
-    def segments_begin_at(self, base_offset: int) -> None:
+    def truncate_file_from_start(self, base_offset: int) -> None:
         """Remove the epochs that end at or before the first segment from the file, too."""
-        self._write(_from(self._written_entries, base_offset))
+        self._write_file(_from(self._written_entries, base_offset))
 
     def clear(self) -> None:
         """Remove all epochs."""
-        self._write(())
+        self._write_file(())
         self.entries = ()
 
     def write(self) -> None:
         """Write the current epochs to ``leader-epoch-checkpoint``."""
-        self._write(self.entries)
+        self._write_file(self.entries)
 
     def flush(self) -> None:
         """Flush the file to the disk."""
@@ -104,7 +104,7 @@ class LeaderEpochs:
             (entry.leader_epoch for entry in reversed(self.entries) if entry.start_offset <= offset), UNDEFINED_OFFSET
         )
 
-    def _write(self, entries: Epochs) -> None:
+    def _write_file(self, entries: Epochs) -> None:
         if entries == self._written_entries:
             return
         if self._written_entries:
@@ -125,7 +125,7 @@ def _from(entries: Epochs, start_offset: int) -> Epochs:
 # The segments of a log by base offset (LogSegments).
 
 
-class Segments:
+class LogSegments:
     """The segments of a log by base offset. An open log has at least one; the last one is active."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
@@ -181,11 +181,11 @@ class Segments:
         self._segments = sorted([*other_segments, segment], key=lambda other: other.base_offset)
         self._bases = [other.base_offset for other in self._segments]
 
-    def from_floor(self, offset: int) -> list[LogSegment]:
+    def segments_from(self, offset: int) -> list[LogSegment]:
         """Return the segment that contains ``offset`` and all later ones; all segments if it is below the first."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
-    def above(self, offset: int) -> list[LogSegment]:
+    def segments_above(self, offset: int) -> list[LogSegment]:
         """Return the segments that start above ``offset``."""
         return self._segments[bisect_right(self._bases, offset) :]
 
@@ -201,7 +201,7 @@ class Segments:
 _SNAPSHOT_KIND = "snapshot"
 
 
-class Snapshots:
+class ProducerSnapshots:
     """The producer snapshots of one partition: at each base offset, and at the end of a closed log.
 
     Attributes:
@@ -218,23 +218,23 @@ class Snapshots:
         self.last = self.offsets[-1] if self.offsets else 0
         self.unflushed_files: list[str] = []
 
-    def path_of(self, offset: int) -> str:
+    def snapshot_path(self, offset: int) -> str:
         """Return the path of the snapshot at ``offset``."""
         return join(self._directory, segment_file_name(offset, _SNAPSHOT_KIND))
 
-    def take(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
+    def take_snapshot(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
         """Write a snapshot at ``offset``, unless it is not above the latest one; ``flush`` makes it durable.
 
         The file of a snapshot inside the active segment is reused: it is from an earlier shutdown and not needed.
         """
         if offset <= self.last:
             return
-        path = self.path_of(offset)
+        path = self.snapshot_path(offset)
         if self.offsets and self.offsets[-1] > active_base:
-            self._disk.rename(self.path_of(self.offsets[-1]), path)
-            self._forget(self.offsets[-1])
+            self._disk.rename(self.snapshot_path(self.offsets[-1]), path)
+            self._forget_unflushed(self.offsets[-1])
         self.unflushed_files.append(path)
-        overwrite(self._disk, path, write_producer_snapshot(in_file_order(producers)))
+        overwrite(self._disk, path, write_producer_snapshot(sort_in_file_order(producers)))
         self.offsets = sorted({*self.offsets, offset})
         self.last = offset
 
@@ -248,7 +248,7 @@ class Snapshots:
         """Rename the snapshot at ``offset`` to ``.deleted``; return its new path, or nothing if it does not exist."""
         if offset not in self.offsets:
             return []
-        path = self._forget(offset)
+        path = self._forget_unflushed(offset)
         self._disk.rename(path, path + DELETED_SUFFIX)
         return [path + DELETED_SUFFIX]
 
@@ -263,17 +263,17 @@ class Snapshots:
 
     def remove_unfinished(self, offset: int) -> None:
         """Delete the partial file of a snapshot that could not be taken."""
-        path = self.path_of(offset)
+        path = self.snapshot_path(offset)
         if offset not in self.offsets and self._disk.stat(path) is not None:
             self._disk.delete(path)
         self.unflushed_files = [unflushed_file for unflushed_file in self.unflushed_files if unflushed_file != path]
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at ``offset``."""
-        self._disk.delete(self._forget(offset))
+        self._disk.delete(self._forget_unflushed(offset))
 
-    def _forget(self, offset: int) -> str:
-        path = self.path_of(offset)
+    def _forget_unflushed(self, offset: int) -> str:
+        path = self.snapshot_path(offset)
         self.offsets.remove(offset)
         self.unflushed_files = [unflushed_file for unflushed_file in self.unflushed_files if unflushed_file != path]
         return path
@@ -282,7 +282,7 @@ class Snapshots:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class Deleted(NamedTuple):
+class DeletedFile(NamedTuple):
     """A file that was renamed to ``.deleted``, and the time of its deletion."""
 
     path: str
@@ -313,17 +313,17 @@ class LogState:
     directory: str
     topic_partition: TopicPartition
     settings: LogSettings
-    segments: Segments
+    segments: LogSegments
     epochs: LeaderEpochs
     producers: Producers
-    snapshots: Snapshots
+    snapshots: ProducerSnapshots
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
     last_flush_ms: int
     topic_id: str | None = None
     high_watermark: int = 0
-    deleted_files: list[Deleted] = field(default_factory=list)
+    deleted_files: list[DeletedFile] = field(default_factory=list)
     bytes_lost: int = 0
     torn: dict[str, int] = field(default_factory=dict)
     whole_until: tuple[str, int] | None = None

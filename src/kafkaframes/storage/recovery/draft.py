@@ -17,7 +17,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split_path
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.overflow import FilePart
+from kafkaframes.storage.log.overflow import SplitPart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
 from kafkaframes.wire.integers import MAX_INT32
@@ -25,7 +25,7 @@ from kafkaframes.wire.integers import MAX_INT32
 MAX_HEADERS = 1 << 19  # batch headers kept in a plan (112 bytes each), so that they are not read a second time
 
 
-class ActionKind(StrEnum):
+class FileActionKind(StrEnum):
     """The kinds of changes that a recovery makes to files."""
 
     DELETE = "delete"
@@ -37,7 +37,7 @@ class ActionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class FileAction:
     """One change to a file. The actions of a plan have the order in which a broker executes them.
 
     Attributes:
@@ -46,13 +46,13 @@ class Action:
         parts: parts into which a file is split. Each becomes a ``.swap`` file, which a later action renames.
     """
 
-    kind: ActionKind
+    kind: FileActionKind
     path: str
     reason: str
     to: str | None = None
     source: str | None = None
     size_bytes: int | None = None
-    parts: tuple[FilePart, ...] = ()
+    parts: tuple[SplitPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class KeptSegment:
     headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
 
 
-class Rebuild(NamedTuple):
+class SegmentRebuild(NamedTuple):
     """The recovery of one segment. A segment may be recovered twice: at its opening, and because it was not flushed.
 
     Attributes:
@@ -92,29 +92,31 @@ class Rebuild(NamedTuple):
     is_unflushed: bool = False
 
     @classmethod
-    def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
+    def for_segment(
+        cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False
+    ) -> SegmentRebuild:
         """Return the recovery of a segment while the ``visible`` segments are open."""
         visible_segments = tuple((visible_segment.base_offset, visible_segment.path) for visible_segment in visible)
         return cls(segment.base_offset, segment.path, visible_segments, is_unflushed)
 
 
 @dataclass(slots=True)
-class Draft:
+class RecoveryDraft:
     """The files of a partition after the actions planned so far."""
 
     files: dict[FileName, LogFile]
-    actions: list[Action] = field(default_factory=list)
+    actions: list[FileAction] = field(default_factory=list)
     bytes_lost: int = 0
-    rebuilds: list[Rebuild] = field(default_factory=list)
+    rebuilds: list[SegmentRebuild] = field(default_factory=list)
     headers_left: int = field(default_factory=lambda: MAX_HEADERS)
-    splits: dict[str, tuple[FilePart, ...]] = field(default_factory=dict)
+    splits: dict[str, tuple[SplitPart, ...]] = field(default_factory=dict)
     part_bases: set[int] = field(default_factory=set)
 
-    def delete(self, files: Iterable[LogFile], reason: str) -> None:
+    def delete_files(self, files: Iterable[LogFile], reason: str) -> None:
         """Plan the deletion of files."""
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             if self.files.pop(file.name, None) is not None:
-                self.actions.append(Action(ActionKind.DELETE, file.path, reason))
+                self.actions.append(FileAction(FileActionKind.DELETE, file.path, reason))
 
     def set_aside(self, files: Iterable[LogFile], reason: str) -> int:
         """Plan to rename files to ``.deleted``, which running brokers delete later; return the size of the logs."""
@@ -122,16 +124,16 @@ class Draft:
         for file in sorted(files, key=lambda removed_file: removed_file.path):
             del self.files[file.name]
             path = join(split_path(file.path)[0], str(file.name))  # a swap already has its final name
-            self.actions.append(Action(ActionKind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
+            self.actions.append(FileAction(FileActionKind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
             size_bytes += file.size_bytes if file.name.kind == "log" else 0
         return size_bytes
 
-    def take_apart(self, file: LogFile, parts: tuple[FilePart, ...]) -> None:
+    def split_segment(self, file: LogFile, parts: tuple[SplitPart, ...]) -> None:
         """Plan to replace a segment by its parts. As in Kafka they are ``.swap`` files first: a crash loses no part."""
         directory = split_path(file.path)[0]
         reason = f"its offsets reach more than {MAX_INT32} above its base"
         segment_path = join(directory, str(file.name))
-        self.actions.append(Action(ActionKind.SPLIT, segment_path, reason, source=file.path, parts=parts))
+        self.actions.append(FileAction(FileActionKind.SPLIT, segment_path, reason, source=file.path, parts=parts))
         bases = {file.name.offset, *(part.base_offset for part in parts)}
         old = [
             replaced_file for name, replaced_file in self.files.items() if name.offset in bases and not name.temporary
@@ -143,30 +145,30 @@ class Draft:
         for part in parts:
             final = join(directory, str(part.file.name))
             self.actions.append(
-                Action(ActionKind.RENAME, f"{final}.swap", "a part of the split segment replaces it", to=final)
+                FileAction(FileActionKind.RENAME, f"{final}.swap", "a part of the split segment replaces it", to=final)
             )
             self.files[part.file.name] = replace(part.file, mtime_ms=file.mtime_ms)
         self.splits[file.path] = parts
         self.part_bases |= {part.base_offset for part in parts}
 
-    def bases(self) -> list[int]:
+    def list_bases(self) -> list[int]:
         """Return the base offsets of the segments, ascending."""
         return sorted(name.offset for name in self.files if name.kind == "log" and not name.temporary)
 
-    def of_segment(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
+    def files_of_segment(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
         """Return the files of one segment."""
         files = (self.files.get(FileName(base, kind)) for kind in kinds)
         return [file for file in files if file is not None]
 
-    def rename(self, file: LogFile, reason: str) -> None:
+    def rename_temporary(self, file: LogFile, reason: str) -> None:
         """Plan to rename a temporary file to its final name."""
         del self.files[file.name]
         final = replace(file.name, temporary="")
         to = file.path.removesuffix(f".{file.name.temporary}")
-        self.actions.append(Action(ActionKind.RENAME, file.path, reason, to=to))
+        self.actions.append(FileAction(FileActionKind.RENAME, file.path, reason, to=to))
         self.files[final] = replace(file, name=final)  # the bytes stay at the old path until the plan is executed
 
-    def with_temporary(self, suffix: str) -> list[LogFile]:
+    def files_with_suffix(self, suffix: str) -> list[LogFile]:
         """Return the files with a name that ends with ``suffix``."""
         return [file for file in self.files.values() if file.name.temporary == suffix]
 
@@ -204,67 +206,73 @@ class OpenedSegments:
 class SwapRules:
     """How a generation of brokers completes an interrupted replacement of segments."""
 
-    settle: Callable[[FileSystem, Draft], None]
-    complete: Callable[[FileSystem, Draft, OpenedSegments, Recover], None]
+    settle: Callable[[FileSystem, RecoveryDraft], None]
+    complete: Callable[[FileSystem, RecoveryDraft, OpenedSegments, Recover], None]
 
 
-def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
+def _clean_up_before_loading(filesystem: FileSystem, draft: RecoveryDraft) -> None:
     """Delete unfinished files and files marked for deletion; rename finished swaps to their final names."""
-    draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
+    draft.delete_files(draft.files_with_suffix("deleted"), "was waiting for its deletion")
     resolution = resolve_swaps(filesystem, draft.files)
-    draft.delete(resolution.unfinished_swaps, "belongs to a split that did not finish")
-    draft.delete(draft.with_temporary("cleaned"), "the cleaner did not finish it")
+    draft.delete_files(resolution.unfinished_swaps, "belongs to a split that did not finish")
+    draft.delete_files(draft.files_with_suffix("cleaned"), "the cleaner did not finish it")
     first, end = resolution.first_offset, resolution.end_offset
-    draft.delete(resolution.halves, f"its split was nearly finished: the parts from {first} on are there")
-    draft.delete(resolution.replaced_files, f"a finished swap covers the offsets {first} to {end - 1}")
+    draft.delete_files(resolution.halves, f"its split was nearly finished: the parts from {first} on are there")
+    draft.delete_files(resolution.replaced_files, f"a finished swap covers the offsets {first} to {end - 1}")
     for file in resolution.finished_swaps:
-        draft.rename(file, "a finished swap takes its place")
+        draft.rename_temporary(file, "a finished swap takes its place")
     logs = [file for file in resolution.finished_swaps if file.name.kind == "log"]
     for file in logs:  # Kafka opens them to find their end, which creates missing indexes
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split_path(file.path)[0], str(index))
-            draft.actions.append(Action(ActionKind.CREATE, path, "a finished swap had none"))
+            draft.actions.append(FileAction(FileActionKind.CREATE, path, "a finished swap had none"))
             draft.files[index] = LogFile(index, path, 0, None)
 
 
-def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: OpenedSegments, _recover: Recover) -> None:
+def _skip_renamed_swaps(
+    _filesystem: FileSystem, _draft: RecoveryDraft, _opened: OpenedSegments, _recover: Recover
+) -> None:
     """Do nothing: the swaps were renamed before the log was loaded."""
 
 
-def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
+def _clean_up_except_swaps(_filesystem: FileSystem, draft: RecoveryDraft) -> None:
     """Delete unfinished files and files marked for deletion. If there is a swap, also delete the old indexes.
 
     The indexes are deleted even if the swap is deleted, too. The index of a swap without ``.log`` stays forever.
     """
-    draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
-    swaps = [file for file in draft.with_temporary("swap") if file.name.kind in names.SEGMENT_KINDS]
+    draft.delete_files(draft.files_with_suffix("deleted"), "was waiting for its deletion")
+    swaps = [file for file in draft.files_with_suffix("swap") if file.name.kind in names.SEGMENT_KINDS]
     for base in sorted({file.name.offset for file in swaps}):
-        draft.delete(draft.of_segment(base, INDEX_KINDS), "a swap was about to take its place")
-    cleaned_files = draft.with_temporary("cleaned")
+        draft.delete_files(draft.files_of_segment(base, INDEX_KINDS), "a swap was about to take its place")
+    cleaned_files = draft.files_with_suffix("cleaned")
     lowest = min((file.name.offset for file in cleaned_files), default=math.inf)
     invalid = {swap.name.offset for swap in swaps if swap.name.kind == "log" and swap.name.offset >= lowest}
-    draft.delete((swap for swap in swaps if swap.name.offset in invalid), "belongs to a split that did not finish")
-    draft.delete(cleaned_files, "the cleaner did not finish it")
+    draft.delete_files(
+        (swap for swap in swaps if swap.name.offset in invalid), "belongs to a split that did not finish"
+    )
+    draft.delete_files(cleaned_files, "the cleaner did not finish it")
 
 
-def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: OpenedSegments, recover: Recover) -> None:
+def _complete_after_loading(
+    filesystem: FileSystem, draft: RecoveryDraft, segments: OpenedSegments, recover: Recover
+) -> None:
     """Recover each swap, set aside the segments that it covers, and rename it; in the order of base offsets.
 
     A broker uses the order of the paths' hash codes, which makes a difference only for producer snapshots.
     """
-    logs = [file for file in draft.with_temporary("swap") if file.name.kind == "log"]
+    logs = [file for file in draft.files_with_suffix("swap") if file.name.kind == "log"]
     for file in sorted(logs, key=lambda segment: segment.name.offset):
         base = file.name.offset
         swap = recover(KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False))
-        draft.rebuilds.append(Rebuild.of(swap, segments.kept_segments))
+        draft.rebuilds.append(SegmentRebuild.for_segment(swap, segments.kept_segments))
         old = _find_covered_segments(filesystem, draft, segments.kept_segments, swap)
         reason = f"a finished swap covers the offsets {base} to {swap.next_offset - 1}"
         for segment in old:
-            draft.set_aside(draft.of_segment(segment.base_offset), reason)
-        draft.delete(draft.of_segment(base, _OVERWRITTEN_KINDS), "a finished swap takes its name")
-        for part in [segment for segment in draft.with_temporary("swap") if segment.name.offset == base]:
-            draft.rename(part, "a finished swap takes its place")
+            draft.set_aside(draft.files_of_segment(segment.base_offset), reason)
+        draft.delete_files(draft.files_of_segment(base, _OVERWRITTEN_KINDS), "a finished swap takes its name")
+        for part in [segment for segment in draft.files_with_suffix("swap") if segment.name.offset == base]:
+            draft.rename_temporary(part, "a finished swap takes its place")
         others = [segment for segment in segments.kept_segments if segment not in old]
         segments.overwritten += tuple(segment for segment in others if segment.base_offset == base)
         segments.replaced_segments += tuple(old)
@@ -274,7 +282,7 @@ def _complete_after_loading(filesystem: FileSystem, draft: Draft, segments: Open
 
 
 def _find_covered_segments(
-    filesystem: FileSystem, draft: Draft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
+    filesystem: FileSystem, draft: RecoveryDraft, kept_segments: Sequence[KeptSegment], swap: KeptSegment
 ) -> list[KeptSegment]:
     """Return the segments that start before the swap's end and contain offsets at or above its first one."""
     if swap.next_offset == swap.base_offset:
@@ -284,17 +292,17 @@ def _find_covered_segments(
         default=0,
     )
     near = [kept_segment for kept_segment in kept_segments if first <= kept_segment.base_offset < swap.next_offset]
-    return [kept_segment for kept_segment in near if _end(filesystem, draft, kept_segment) > swap.base_offset]
+    return [kept_segment for kept_segment in near if _end_offset(filesystem, draft, kept_segment) > swap.base_offset]
 
 
-def _end(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> int:
+def _end_offset(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> int:
     if segment.is_recovered:
         return segment.next_offset
     return next_offset_of(filesystem, draft.files[FileName(segment.base_offset, "log")])
 
 
-_RULES_BEFORE_LOADING = SwapRules(_settle_before_loading, _swaps_are_done)
-_RULES_AFTER_LOADING = SwapRules(_settle_except_swaps, _complete_after_loading)
+_RULES_BEFORE_LOADING = SwapRules(_clean_up_before_loading, _skip_renamed_swaps)
+_RULES_AFTER_LOADING = SwapRules(_clean_up_except_swaps, _complete_after_loading)
 SWAP_RULES = {
     BEFORE_HORIZONS: _RULES_AFTER_LOADING,
     KEEPS_FORMATS: _RULES_BEFORE_LOADING,

@@ -36,17 +36,17 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split_path
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.log.overflow import FilePart, SplitView, overflows, parts_of, view_of
+from kafkaframes.storage.log.overflow import SplitFileSystem, SplitPart, find_parts, has_overflow, make_split_view
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
 from kafkaframes.storage.log.swaps import list_offset_files, next_offset_of
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
-    Action,
-    ActionKind,
-    Draft,
+    FileAction,
+    FileActionKind,
     KeptSegment,
     OpenedSegments,
-    Rebuild,
+    RecoveryDraft,
+    SegmentRebuild,
     SwapRules,
     rules_of,
 )
@@ -69,7 +69,7 @@ class RecoveryPlan:
     """
 
     partition: Partition
-    actions: tuple[Action, ...] = ()
+    actions: tuple[FileAction, ...] = ()
     segments: tuple[KeptSegment, ...] = ()
     set_aside: tuple[KeptSegment, ...] = ()
     overwritten: tuple[KeptSegment, ...] = ()
@@ -77,9 +77,9 @@ class RecoveryPlan:
     log_start_offset: int = 0
     log_end_offset: int = 0
     bytes_lost: int = 0
-    rebuilds: tuple[Rebuild, ...] = ()
+    rebuilds: tuple[SegmentRebuild, ...] = ()
     is_clean: bool = False
-    view: SplitView | None = field(default=None, compare=False, repr=False)
+    view: SplitFileSystem | None = field(default=None, compare=False, repr=False)
 
 
 def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_release: str = REWRITES_OLD) -> RecoveryPlan:
@@ -93,18 +93,18 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
         LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
         OptionError: the release is unknown.
     """
-    splits: dict[int, tuple[FilePart, ...]] = {}
+    splits: dict[int, tuple[SplitPart, ...]] = {}
     while True:
         try:
             return _plan_recovery(directory, partition, splits, rules_of(broker_release))
-        except _OverflowError as overflow:
+        except _SegmentOverflowError as overflow:
             splits[overflow.base_offset] = overflow.parts
 
 
-class _OverflowError(Exception):
+class _SegmentOverflowError(Exception):
     """A recovery has reached a segment that must be split."""
 
-    def __init__(self, base_offset: int, parts: tuple[FilePart, ...]) -> None:
+    def __init__(self, base_offset: int, parts: tuple[SplitPart, ...]) -> None:
         super().__init__(base_offset)
         self.base_offset = base_offset
         self.parts = parts
@@ -113,35 +113,37 @@ class _OverflowError(Exception):
 def _plan_layout(
     filesystem: FileSystem,
     partition: Partition,
-    splits: Mapping[int, tuple[FilePart, ...]],
+    splits: Mapping[int, tuple[SplitPart, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
-) -> Draft:
+) -> RecoveryDraft:
     """Decide which segments are opened, and what happens to the other files."""
-    draft = Draft({file.name: file for file in list_offset_files(partition)})
+    draft = RecoveryDraft({file.name: file for file in list_offset_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
     for base, parts in splits.items():
-        draft.take_apart(draft.files[FileName(base, "log")], parts)
+        draft.split_segment(draft.files[FileName(base, "log")], parts)
     return draft
 
 
 def _plan_recovery(
-    directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[FilePart, ...]], rules: SwapRules
+    directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[SplitPart, ...]], rules: SwapRules
 ) -> RecoveryPlan:
     draft = _plan_layout(directory.filesystem, partition, splits, rules)
-    view = view_of(directory.filesystem, draft.splits) if splits else None
+    view = make_split_view(directory.filesystem, draft.splits) if splits else None
     filesystem = view or directory.filesystem
     # KafkaMetadataLog always loads with recovery point 0, as after an unclean shutdown.
     is_metadata = partition.topic == names.CLUSTER_METADATA_TOPIC
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
     recovers = not (is_clean or partition.state == "delete")
-    opened_segments = OpenedSegments(_all_loaded(filesystem, draft, recovery_point if recovers else None))
+    opened_segments = OpenedSegments(_load_segments(filesystem, draft, recovery_point if recovers else None))
     rules.complete(filesystem, draft, opened_segments, partial(_recover_swap, filesystem, draft))
     kept_segments = opened_segments.kept_segments
     removed_segments: list[KeptSegment] = []
     if recovers:
-        first_unflushed = _first_unflushed([kept_segment.base_offset for kept_segment in kept_segments], recovery_point)
+        first_unflushed = _first_unflushed_base(
+            [kept_segment.base_offset for kept_segment in kept_segments], recovery_point
+        )
         kept_segments, removed_segments = _recover_from(
             filesystem, draft, kept_segments, first_unflushed, recovery_point
         )
@@ -152,16 +154,16 @@ def _plan_recovery(
     return replace(plan, overwritten=opened_segments.overwritten, is_clean=is_clean, view=view)
 
 
-def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
+def _load_segments(filesystem: FileSystem, draft: RecoveryDraft, recovery_point: int | None) -> list[KeptSegment]:
     """Open the segments. Parts above the recovery point are recovered later."""
     kept_segments: list[KeptSegment] = []
-    bases = draft.bases()
-    first_unflushed = None if recovery_point is None else _first_unflushed(bases, recovery_point)
+    bases = draft.list_bases()
+    first_unflushed = None if recovery_point is None else _first_unflushed_base(bases, recovery_point)
     for base in bases:
         is_later = first_unflushed is not None and base in draft.part_bases and base >= first_unflushed
-        kept_segment = _segment(draft, base) if is_later else _load_segment(filesystem, draft, base)
+        kept_segment = _make_kept_segment(draft, base) if is_later else _load_segment(filesystem, draft, base)
         if kept_segment.is_recovered:
-            draft.rebuilds.append(Rebuild.of(kept_segment, kept_segments))
+            draft.rebuilds.append(SegmentRebuild.for_segment(kept_segment, kept_segments))
         kept_segments.append(kept_segment)
     return kept_segments
 
@@ -180,23 +182,23 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     to_split = _find_segments_to_split(filesystem, partition, draft)
     if to_split:
         draft = _plan_layout(filesystem, partition, to_split)
-    kept_segments = [_segment(draft, base) for base in draft.bases()]
-    view = view_of(filesystem, draft.splits) if to_split else None
+    kept_segments = [_make_kept_segment(draft, base) for base in draft.list_bases()]
+    view = make_split_view(filesystem, draft.splits) if to_split else None
     return RecoveryPlan(
         partition, tuple(draft.actions), tuple(kept_segments), log_start_offset=partition.log_start_offset, view=view
     )
 
 
 def _find_segments_to_split(
-    filesystem: FileSystem, partition: Partition, draft: Draft
-) -> dict[int, tuple[FilePart, ...]]:
+    filesystem: FileSystem, partition: Partition, draft: RecoveryDraft
+) -> dict[int, tuple[SplitPart, ...]]:
     segments_by_path = {segment.path: segment for segment in partition.segments}
-    bases = draft.bases()
-    splits: dict[int, tuple[FilePart, ...]] = {}
+    bases = draft.list_bases()
+    splits: dict[int, tuple[SplitPart, ...]] = {}
     for base, next_base in zip(bases, [*bases, None][1:], strict=True):
         file = draft.files[FileName(base, "log")]
-        if overflows(filesystem, segments_by_path.get(file.path, Segment(file)), next_base):
-            splits[base] = parts_of(filesystem, file)
+        if has_overflow(filesystem, segments_by_path.get(file.path, Segment(file)), next_base):
+            splits[base] = find_parts(filesystem, file)
     return {base: parts for base, parts in splits.items() if parts}
 
 
@@ -216,8 +218,8 @@ class SegmentWalk(NamedTuple):
     overflows: bool
 
 
-def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> SegmentWalk:
-    """Walk a segment as Kafka's recovery does, and keep the headers of at most ``most_headers`` valid batches.
+def walk_segment(read_at: ReadAt, segment: KeptSegment | Segment, max_headers: int) -> SegmentWalk:
+    """Walk a segment as Kafka's recovery does, and keep the headers of at most ``max_headers`` valid batches.
 
     Raises:
         LogDirError: the file cannot be read.
@@ -227,22 +229,22 @@ def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> 
     headers: list[Batches] = []
     for window in scan_segment(read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path):
         distances = window.batches.column("last_offset") - base_offset
-        right = scan.check_crcs(window.data, window.in_data()) != 0
+        right = scan.check_crcs(window.data, window.batches_in_data()) != 0
         invalid_rows = np.flatnonzero(~right | (distances < 0) | (distances > MAX_INT32))
-        good = int(invalid_rows[0]) if len(invalid_rows) else len(distances)
-        if good:
-            end = int(window.batches.column("position")[good - 1] + window.batches.column("size")[good - 1])
-            next_offset = base_offset + int(distances[good - 1]) + 1
-        most_headers -= good
-        if most_headers >= 0:
-            headers.append(Batches(window.batches.table[:, :good], window.batches.end))
+        is_valid = int(invalid_rows[0]) if len(invalid_rows) else len(distances)
+        if is_valid:
+            end = int(window.batches.column("position")[is_valid - 1] + window.batches.column("size")[is_valid - 1])
+            next_offset = base_offset + int(distances[is_valid - 1]) + 1
+        max_headers -= is_valid
+        if max_headers >= 0:
+            headers.append(Batches(window.batches.table[:, :is_valid], window.batches.end))
         if len(invalid_rows):
             is_far = bool(right[invalid_rows[0]])
             break
-    return SegmentWalk(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
+    return SegmentWalk(end, next_offset, tuple(headers) if max_headers >= 0 else None, is_far)
 
 
-def _drop_orphans(draft: Draft) -> None:
+def _drop_orphans(draft: RecoveryDraft) -> None:
     orphans = [
         file
         for file in draft.files.values()
@@ -250,26 +252,26 @@ def _drop_orphans(draft: Draft) -> None:
         and file.name.kind in names.SEGMENT_KINDS
         and FileName(file.name.offset, "log") not in draft.files
     ]
-    draft.delete(orphans, "an index without its segment")
+    draft.delete_files(orphans, "an index without its segment")
 
 
-def _first_unflushed(bases: Sequence[int], recovery_point: int) -> int:
+def _first_unflushed_base(bases: Sequence[int], recovery_point: int) -> int:
     """Return the base offset of the segment that contains the recovery point; otherwise that of the first segment."""
     return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
 
 
-def _segment(draft: Draft, base: int) -> KeptSegment:
+def _make_kept_segment(draft: RecoveryDraft, base: int) -> KeptSegment:
     file = draft.files[FileName(base, "log")]
     return KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False)
 
 
-def _load_segment(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
+def _load_segment(filesystem: FileSystem, draft: RecoveryDraft, base: int) -> KeptSegment:
     """Open a segment. Recover it immediately if an index that Kafka checks is missing or wrong.
 
     A part of a flushed segment that was split is also recovered. Kafka rebuilds its indexes, except the transaction
     index.
     """
-    segment = _segment(draft, base)
+    segment = _make_kept_segment(draft, base)
     if FileName(base, "index") not in draft.files:
         return _recover_segment(filesystem, draft, segment, "its offset index is missing")
     if _is_txn_index_corrupt(filesystem, draft, base):
@@ -277,41 +279,43 @@ def _load_segment(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegmen
     return segment
 
 
-def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bool:
+def _is_txn_index_corrupt(filesystem: FileSystem, draft: RecoveryDraft, base: int) -> bool:
     file = draft.files.get(FileName(base, "txnindex"))
     return file is not None and not producer_files.passes_sanity_check(filesystem.read(file.path), base_offset=base)
 
 
-def _recover_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
+def _recover_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment, reason: str) -> KeptSegment:
     segment_walk = _walk_segment(filesystem, draft, segment)
-    parts = parts_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if segment_walk.overflows else ()
+    parts = find_parts(filesystem, draft.files[FileName(segment.base_offset, "log")]) if segment_walk.overflows else ()
     if parts:
-        raise _OverflowError(segment.base_offset, parts)
+        raise _SegmentOverflowError(segment.base_offset, parts)
     return _truncate_segment(draft, segment, segment_walk, reason)
 
 
-def _recover_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> KeptSegment:
+def _recover_swap(filesystem: FileSystem, draft: RecoveryDraft, swap: KeptSegment) -> KeptSegment:
     segment_walk = _walk_segment(filesystem, draft, swap)
     if segment_walk.overflows:
         raise LogDirError(f"a swap reaches more than {MAX_INT32} above its base: 2.8 does not start", file=swap.path)
     return _truncate_segment(draft, swap, segment_walk, "a finished swap is checked before it takes its place")
 
 
-def _walk_segment(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> SegmentWalk:
+def _walk_segment(filesystem: FileSystem, draft: RecoveryDraft, segment: KeptSegment) -> SegmentWalk:
     with filesystem.open(segment.path) as read_at:
-        return walk(read_at, segment, draft.headers_left)
+        return walk_segment(read_at, segment, draft.headers_left)
 
 
-def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: SegmentWalk, reason: str) -> KeptSegment:
+def _truncate_segment(
+    draft: RecoveryDraft, segment: KeptSegment, segment_walk: SegmentWalk, reason: str
+) -> KeptSegment:
     end, headers = segment_walk.end, segment_walk.headers
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split_path(segment.path)[0], segment.name)
-    draft.actions.append(Action(ActionKind.REBUILD, final, reason))
+    draft.actions.append(FileAction(FileActionKind.REBUILD, final, reason))
     if end < segment.size_bytes:
         lost_bytes = segment.size_bytes - end
         draft.actions.append(
-            Action(
-                ActionKind.TRUNCATE,
+            FileAction(
+                FileActionKind.TRUNCATE,
                 final,
                 f"{count_text(lost_bytes, 'byte')} {verb_text(lost_bytes)} not whole batches",
                 size_bytes=end,
@@ -322,7 +326,7 @@ def _truncate_segment(draft: Draft, segment: KeptSegment, segment_walk: SegmentW
 
 
 def _recover_from(
-    filesystem: FileSystem, draft: Draft, segments: list[KeptSegment], first_unflushed: int, recovery_point: int
+    filesystem: FileSystem, draft: RecoveryDraft, segments: list[KeptSegment], first_unflushed: int, recovery_point: int
 ) -> tuple[list[KeptSegment], list[KeptSegment]]:
     """Recover from the segment that contains the recovery point, and truncate the log at the first damage.
 
@@ -340,22 +344,22 @@ def _recover_from(
             else _recover_segment(filesystem, draft, segments[index], reason)
         )
         flushed_segments.append(segment)
-        draft.rebuilds.append(Rebuild.of(segment, segments, is_unflushed=True))
+        draft.rebuilds.append(SegmentRebuild.for_segment(segment, segments, is_unflushed=True))
         if segment.size_bytes < old_size_bytes:
             _delete_segments(draft, segments[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
             return flushed_segments, segments[index + 1 :]
     return flushed_segments, []
 
 
-def _delete_segments(draft: Draft, segments: list[KeptSegment], reason: str) -> None:
+def _delete_segments(draft: RecoveryDraft, segments: list[KeptSegment], reason: str) -> None:
     bases = {segment.base_offset for segment in segments}
     files = [file for name, file in draft.files.items() if name.offset in bases and not name.temporary]
     draft.bytes_lost += draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
-    draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
+    draft.delete_files((file for file in files if file.name.kind == "snapshot"), reason)
 
 
 def _complete_plan(
-    draft: Draft, partition: Partition, kept_segments: list[KeptSegment], removed_segments: list[KeptSegment]
+    draft: RecoveryDraft, partition: Partition, kept_segments: list[KeptSegment], removed_segments: list[KeptSegment]
 ) -> RecoveryPlan:
     """Complete the plan. A log has at least one segment, and does not end before its start offset."""
     start = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
@@ -370,7 +374,7 @@ def _complete_plan(
     if not kept_segments:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"
-        draft.actions.append(Action(ActionKind.CREATE, path, "a log has at least one segment"))
+        draft.actions.append(FileAction(FileActionKind.CREATE, path, "a log has at least one segment"))
         kept_segments, end = [KeptSegment(start, path, name, 0, start, True)], start
     return RecoveryPlan(
         partition=partition,

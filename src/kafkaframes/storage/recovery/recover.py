@@ -20,22 +20,22 @@ from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split_path
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import write_txn_index
-from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
-from kafkaframes.storage.log.producers import NONE
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, producer_expiration_ms
+from kafkaframes.storage.log.producers import NO_VALUE
 from kafkaframes.storage.log.rebuild import (
     INDEX_INTERVAL_BYTES,
-    ProducerLoad,
+    ProducerStateLoader,
     RebuiltIndexes,
     Replay,
     StoredSnapshots,
+    make_replay,
     rebuild_indexes,
-    replay_of,
 )
 from kafkaframes.storage.log.transactions import OpenTransactions
-from kafkaframes.storage.recovery.draft import Action, ActionKind, KeptSegment
+from kafkaframes.storage.recovery.draft import FileAction, FileActionKind, KeptSegment
 from kafkaframes.storage.recovery.plan import RecoveryPlan
 
-COPY_BYTES = 4 << 20
+COPY_CHUNK_BYTES = 4 << 20
 DELETED_SUFFIX = ".deleted"
 
 
@@ -60,7 +60,7 @@ class RecoverySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class FileSlice:
     """The first bytes, or parts, of an existing file.
 
     Attributes:
@@ -75,7 +75,7 @@ class Slice:
     ranges: tuple[tuple[int, int], ...] = ()
 
 
-Contents = dict[str, bytes | Slice]
+Contents = dict[str, bytes | FileSlice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class RecoveredPartition:
     """
 
     plan: RecoveryPlan
-    files: Mapping[str, bytes | Slice] = field(default_factory=dict)
+    files: Mapping[str, bytes | FileSlice] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _State:
+class _RecoveryState:
     """State that is passed from one recovered segment to the next."""
 
     settings: RecoverySettings
@@ -120,11 +120,11 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
     files = apply_actions(filesystem, plan)
     all_segments = (*plan.overwritten, *plan.set_aside, *plan.segments)
     segments = {
-        kept_segment.path: Segment.of(kept_segment.base_offset, kept_segment.path, kept_segment.size_bytes)
+        kept_segment.path: Segment.from_log_file(kept_segment.base_offset, kept_segment.path, kept_segment.size_bytes)
         for kept_segment in all_segments
     }
     headers = {kept_segment.path: kept_segment.headers for kept_segment in all_segments}
-    state = _State(
+    state = _RecoveryState(
         settings, _take_snapshots(filesystem, files, settings), checkpoints.load_epochs(partition.leader_epochs or ())
     )
     # A segment that is replayed early may be truncated later.
@@ -132,22 +132,22 @@ def compute_files(directory: LogDirectory, plan: RecoveryPlan, settings: Recover
     start_checkpoint = partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
         if rebuild.path in segments:
-            load = ProducerLoad(state.stored_snapshots)
+            load = ProducerStateLoader(state.stored_snapshots)
             load.rebuild(
                 [base for base, _ in rebuild.visible],
                 start_offset=start_checkpoint,
                 end_offset=rebuild.base_offset,
                 is_clean=False,
-                replay=replay_of(filesystem, {base: contents[path] for base, path in rebuild.visible}),
+                replay=make_replay(filesystem, {base: contents[path] for base, path in rebuild.visible}),
             )
-            epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
+            epochs = _rebuild_segment(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.broker_release != BEFORE_HORIZONS):
                 state.set_epochs(checkpoints.add_recovered_epochs(state.epochs, epochs))
-    replay = replay_of(
+    replay = make_replay(
         filesystem, {kept_segment.base_offset: segments[kept_segment.path] for kept_segment in plan.segments}
     )
     _set_snapshots_aside(files, plan, state)
-    _finish(plan, state, replay, start_checkpoint)
+    _load_producer_state(plan, state, replay, start_checkpoint)
     _write_indexes(filesystem, files, plan, state)
     files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored_snapshots.snapshots.items()}
     _write_epochs(files, plan, state)
@@ -158,29 +158,29 @@ def apply_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
     """Return the files after deletions, renames, truncations and splits."""
     entries = filesystem.list_directory(plan.partition.directory)
     files: Contents = {
-        entry.name: Slice(entry.path, mtime_ms=entry.mtime_ms) for entry in entries if not entry.is_directory
+        entry.name: FileSlice(entry.path, mtime_ms=entry.mtime_ms) for entry in entries if not entry.is_directory
     }
     for action in plan.actions:
-        _apply(files, action)
+        _apply_action(files, action)
     return files
 
 
-def _apply(files: Contents, action: Action) -> None:
+def _apply_action(files: Contents, action: FileAction) -> None:
     name = split_path(action.path)[1]
-    if action.kind is ActionKind.CREATE:
+    if action.kind is FileActionKind.CREATE:
         files[name] = b""
-    elif action.kind is ActionKind.DELETE:
+    elif action.kind is FileActionKind.DELETE:
         files.pop(name, None)
-    elif action.kind is ActionKind.RENAME and action.to is not None:
+    elif action.kind is FileActionKind.RENAME and action.to is not None:
         files[split_path(action.to)[1]] = files.pop(name)
-    elif action.kind is ActionKind.SPLIT:
-        files |= {f"{part.file.name}.swap": Slice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
-    elif action.kind is ActionKind.TRUNCATE and isinstance(slice_ := files[name], Slice):
-        files[name] = Slice(slice_.path, action.size_bytes)
+    elif action.kind is FileActionKind.SPLIT:
+        files |= {f"{part.file.name}.swap": FileSlice(part.path, mtime_ms=_mtime(files[name])) for part in action.parts}
+    elif action.kind is FileActionKind.TRUNCATE and isinstance(slice_ := files[name], FileSlice):
+        files[name] = FileSlice(slice_.path, action.size_bytes)
 
 
-def _mtime(content: bytes | Slice) -> int | None:
-    return content.mtime_ms if isinstance(content, Slice) else None
+def _mtime(content: bytes | FileSlice) -> int | None:
+    return content.mtime_ms if isinstance(content, FileSlice) else None
 
 
 def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
@@ -191,22 +191,22 @@ def _take_snapshots(filesystem: FileSystem, files: Contents, settings: RecoveryS
         if file_name is not None and file_name.kind == "snapshot" and not file_name.temporary:
             content = files.pop(name)
             snapshots[file_name.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
-    expiration_ms = expiration_of(settings.broker_release, settings.producer_id_expiration_ms)
+    expiration_ms = producer_expiration_ms(settings.broker_release, settings.producer_id_expiration_ms)
     return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
 
-def _rebuild(
+def _rebuild_segment(
     filesystem: FileSystem,
     segment: Segment,
     headers: tuple[Batches, ...] | None,
-    load: ProducerLoad,
-    state: _State,
+    load: ProducerStateLoader,
+    state: _RecoveryState,
 ) -> RebuiltIndexes:
     """Walk one segment, and update the state of producers and transactions."""
     settings = state.settings
     follow = OpenTransactions()
     for producer in load.producers.states.values():
-        if producer.current_txn_first_offset != NONE:
+        if producer.current_txn_first_offset != NO_VALUE:
             follow.first_offsets[producer.producer_id] = producer.current_txn_first_offset
     rebuilt = rebuild_indexes(
         filesystem,
@@ -223,7 +223,7 @@ def _rebuild(
     return rebuilt
 
 
-def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _RecoveryState) -> None:
     """Rename the snapshots of segments that were set aside, if they existed at the broker's startup.
 
     A renamed snapshot may exist again, because the recovery of the previous segment writes one at the same offset. If
@@ -245,7 +245,7 @@ def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> 
         state.stored_snapshots.snapshots.pop(offset, None)
 
 
-def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
+def _load_producer_state(plan: RecoveryPlan, state: _RecoveryState, replay: Replay, start_checkpoint: int) -> None:
     """Load the producer state of the whole log, as a broker does after it has loaded the segments."""
     bases = [entry.base_offset for entry in plan.segments]
     end = plan.log_end_offset
@@ -253,19 +253,19 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     epochs = () if plan.is_emptied else state.epochs
     state.writes_epochs |= plan.is_emptied or any(entry.start_offset <= start for entry in epochs)
     state.set_epochs(checkpoints.truncate_epochs(epochs, start_offset=start, end_offset=end))
-    state.stored_snapshots.remove_stray(bases)
-    load = ProducerLoad(state.stored_snapshots)
+    state.stored_snapshots.remove_stray_snapshots(bases)
+    load = ProducerStateLoader(state.stored_snapshots)
     load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
-def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _RecoveryState) -> None:
     replaced_names = set(files)  # a replaced segment and the swap that replaced it may both be set aside
     for segment, suffix in [
         *((segment, DELETED_SUFFIX) for segment in plan.set_aside),
         *((segment, "") for segment in plan.segments),
     ]:
         if segment.path in state.rebuilt:
-            _write_rebuilt(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
+            _write_rebuilt_index(files, segment.base_offset, suffix, state.rebuilt[segment.path], replaced_names)
         else:
             files.setdefault(segment_file_name(segment.base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(segment.base_offset, "timeindex") + suffix, b"")
@@ -275,7 +275,7 @@ def _write_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, 
         _trim_active(filesystem, files, plan.segments[-1].base_offset)
 
 
-def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
+def _keep_transaction_index(files: Contents, segment: KeptSegment, plan: RecoveryPlan, state: _RecoveryState) -> None:
     """Keep the transaction index of a segment that was overwritten by a swap without one. The swap takes it over."""
     is_set_aside = any(other.base_offset == segment.base_offset for other in plan.set_aside)
     name = segment_file_name(segment.base_offset, "txnindex") + (DELETED_SUFFIX if is_set_aside else "")
@@ -288,12 +288,12 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
     for kind, entry in (("index", indexes.OFFSET_ENTRY), ("timeindex", indexes.TIME_ENTRY)):
         name = segment_file_name(base_offset, kind)
         content = files[name]
-        info = filesystem.stat(content.path) if isinstance(content, Slice) else None
-        if info is not None and isinstance(content, Slice):
+        info = filesystem.stat(content.path) if isinstance(content, FileSlice) else None
+        if info is not None and isinstance(content, FileSlice):
             files[name] = replace(content, size_bytes=info.size_bytes - info.size_bytes % entry.itemsize)
 
 
-def _write_rebuilt(
+def _write_rebuilt_index(
     files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced_names: Set[str]
 ) -> None:
     for kind, raw in rebuilt.files.items():
@@ -304,13 +304,13 @@ def _write_rebuilt(
             files[name] = raw
 
 
-def _write_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _write_epochs(files: Contents, plan: RecoveryPlan, state: _RecoveryState) -> None:
     settings = state.settings
     if settings.record_format < 2:
         return
     if settings.new_leader_epoch is not None:
         new = EpochStart(settings.new_leader_epoch, plan.log_end_offset)
-        state.set_epochs(checkpoints.assign(state.epochs, new))
+        state.set_epochs(checkpoints.assign_epoch(state.epochs, new))
     if state.writes_epochs:
         files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
     files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even if there is no epoch
@@ -332,27 +332,27 @@ def recover_to(
     return recovered_log
 
 
-def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
+def write_files(filesystem: FileSystem, files: Mapping[str, bytes | FileSlice], target: Path) -> None:
     """Write files into an existing directory. Each file is either complete and flushed, or absent.
 
     Raises:
         LogDirError: a file cannot be read or written.
     """
     for name, content in files.items():
-        mtime_ms = content.mtime_ms if isinstance(content, Slice) else None
+        mtime_ms = content.mtime_ms if isinstance(content, FileSlice) else None
         with atomic.new_file(target / name, mtime_ms=mtime_ms) as out:
             if isinstance(content, bytes):
                 out.write(content)
             else:
-                _copy(filesystem, content, out)
+                _copy_content(filesystem, content, out)
 
 
-def _copy(filesystem: FileSystem, content: Slice, out: BinaryIO) -> None:
+def _copy_content(filesystem: FileSystem, content: FileSlice, out: BinaryIO) -> None:
     with filesystem.open(content.path) as read_at:
         for start, end in content.ranges or ((0, content.size_bytes),):
             position = start
             while end is None or position < end:
-                chunk = read_at(position, COPY_BYTES if end is None else min(COPY_BYTES, end - position))
+                chunk = read_at(position, COPY_CHUNK_BYTES if end is None else min(COPY_CHUNK_BYTES, end - position))
                 if not chunk:
                     break
                 out.write(chunk)

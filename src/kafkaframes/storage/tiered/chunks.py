@@ -19,7 +19,7 @@ from kafkaframes.storage.tiered.manifest import ChunkIndex, Manifest
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
-FETCH_BYTES: Final = 16 << 20  # largest range of the object in one request
+MAX_FETCH_BYTES: Final = 16 << 20  # largest range of the object in one request
 # Decompressed chunks that stay in memory, because batches and windows of headers cross chunk boundaries.
 MAX_CACHED_BYTES: Final = 8 << 20
 READ_AHEAD_BYTES: Final = 4 << 20  # bytes of the segment that are decompressed together ahead of the reader
@@ -35,7 +35,7 @@ class UnreadableError(Exception):
     """A chunk or an index cannot be decrypted or decompressed. The caller adds the object's name."""
 
 
-def decryptor(key: bytes, aad: bytes) -> Decrypt:
+def make_decryptor(key: bytes, aad: bytes) -> Decrypt:
     """Return a function that decrypts a chunk or an index (AES-GCM, ``IV | ciphertext | tag``).
 
     The function raises ``UnreadableError`` if the bytes cannot be decrypted.
@@ -96,7 +96,7 @@ def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearra
     try:
         decompressor = _idle.pop()
     except IndexError:
-        decompressor = _decompressor(MAX_WHOLE_CHUNK_BYTES)
+        decompressor = _make_decompressor(MAX_WHOLE_CHUNK_BYTES)
     buffer = spare.pop() if spare and len(spare[-1]) >= size else bytearray(size)
     with decompressor.stream_reader(frame, read_across_frames=True) as reader:
         count = reader.readinto(memoryview(buffer)[:size])
@@ -106,14 +106,14 @@ def _decompress_whole(frame: bytes | memoryview, size: int, spare: list[bytearra
     return memoryview(buffer)[:count]
 
 
-def _decompressor(size: int) -> zstandard.ZstdDecompressor:
+def _make_decompressor(size: int) -> zstandard.ZstdDecompressor:
     """Return a decompressor with the chunk size as its window limit, which may exceed the library's own limit."""
     return zstandard.ZstdDecompressor(max_window_size=max(1 << 27, 1 << (size - 1).bit_length() if size else 0))
 
 
 def _decompress_in_blocks(frame: bytes | memoryview, size: int) -> bytes:
     plain = bytearray()
-    with _decompressor(size).stream_reader(frame) as reader:
+    with _make_decompressor(size).stream_reader(frame) as reader:
         while block := reader.read(MAX_WHOLE_CHUNK_BYTES):
             plain += block
             if len(plain) > size:
@@ -148,9 +148,9 @@ class ChunkReader:
             DamagedChunkError: a chunk cannot be decrypted or decompressed.
             LogDirError: the object cannot be read.
         """
-        return bytes(self.view(position, length))
+        return bytes(self.read_view(position, length))
 
-    def view(self, position: int, length: int) -> bytes | memoryview:
+    def read_view(self, position: int, length: int) -> bytes | memoryview:
         """Return the same bytes as a call, as a view that is valid until the next call. Raises the same errors."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
@@ -161,7 +161,7 @@ class ChunkReader:
         parts = []
         for chunk in range(first, last + 1):
             start = chunk * chunk_size
-            parts.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
+            parts.append(memoryview(self._get_chunk(chunk, last))[max(position - start, 0) : end - start])
         return parts[0] if len(parts) == 1 else self._join_parts(parts, end - position)
 
     def _join_parts(self, parts: list[memoryview], size: int) -> memoryview:
@@ -186,22 +186,22 @@ class ChunkReader:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
+    def _get_chunk(self, chunk: int, last: int) -> bytes | memoryview:
         """Return a chunk. The chunks after it, up to ``last``, are fetched in the same request."""
         self._start_read_ahead(chunk)
         while chunk not in self._chunks and self._pending and self._pending[0][0].start <= chunk:
             self._cache_chunks(self._pending.popleft()[1].result(), oldest=chunk)
             self._start_read_ahead(chunk)
         if chunk not in self._chunks:
-            self._cache_chunks(self._fetch(chunk, self._last_chunk_of_request(chunk, last)), oldest=chunk)
+            self._cache_chunks(self._fetch_chunks(chunk, self._last_chunk_of_request(chunk, last)), oldest=chunk)
         self._chunks.move_to_end(chunk)
         return self._chunks[chunk]
 
     def _last_chunk_of_request(self, chunk: int, last: int) -> int:
         """Return the last chunk, at most ``last``, that is fetched in one request with ``chunk``."""
         start = self._index.object_range(chunk)[0]
-        last_chunk = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
-        while last_chunk > chunk and self._index.object_range(last_chunk)[1] - start > FETCH_BYTES:
+        last_chunk = min(last, chunk + max(MAX_FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
+        while last_chunk > chunk and self._index.object_range(last_chunk)[1] - start > MAX_FETCH_BYTES:
             last_chunk -= 1
         return last_chunk
 
@@ -216,10 +216,10 @@ class ChunkReader:
             chunk_count = max(READ_AHEAD_BYTES // self._index.original_chunk_size, 1)
             last = self._last_chunk_of_request(following, min(self._ahead_to, following + chunk_count - 1))
             self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
-            self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
+            self._pending.append((range(following, last + 1), self._pool.submit(self._fetch_chunks, following, last)))
             following = last + 1
 
-    def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
+    def _fetch_chunks(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
         """Fetch adjacent chunks and decompress them, up to the first damaged one."""
         start, end = self._index.object_range(chunk)[0], self._index.object_range(last)[1]
         stored_bytes = memoryview(self._read_stored(start, end - start))
@@ -227,14 +227,14 @@ class ChunkReader:
         for number in range(chunk, last + 1):
             begin, stop = self._index.object_range(number)
             try:
-                plain[number] = self._plain_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
+                plain[number] = self._decode_chunk(number, stored_bytes[begin - start : stop - start], stop - begin)
             except UnreadableError as problem:
                 if plain:  # return the chunks before it; the error is raised when this chunk is requested
                     break
-                raise self._damage(number, str(problem)) from None
+                raise self._damage_error(number, str(problem)) from None
         return plain
 
-    def _plain_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
+    def _decode_chunk(self, chunk: int, stored_bytes: memoryview, size: int) -> bytes | memoryview:
         if len(stored_bytes) < size:
             raise UnreadableError(f"the object has {len(stored_bytes)} of its {size} bytes")
         start, end = self._index.plain_range(chunk)
@@ -244,7 +244,7 @@ class ChunkReader:
             raise UnreadableError(f"it has {len(plain)} bytes, not {end - start}")
         return plain
 
-    def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
+    def _damage_error(self, chunk: int, reason: str) -> DamagedChunkError:
         lost_range = self._index.plain_range(chunk)
         text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
         return DamagedChunkError(text, position=self._index.object_range(chunk)[0], file=self._file, lost=lost_range)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, MissingExtraError, OptionError
-from kafkaframes.storage.tiered.manifest import Encryption
+from kafkaframes.storage.tiered.manifest import SegmentEncryption
 
 AES_KEY_BYTES: Final = 32
 MAX_KEY_FILE_BYTES: Final = 1 << 20
@@ -41,7 +41,9 @@ class KeyFile:
         return cls(path, key_id) if is_id else cls(text)
 
 
-def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[str], bytes], *, file: str) -> bytes:
+def unwrap_data_key(
+    encryption: SegmentEncryption, key_files: Iterable[str], read: Callable[[str], bytes], *, file: str
+) -> bytes:
     """Return the AES key of a segment.
 
     Args:
@@ -102,7 +104,7 @@ def unwrap_key(wrapped_key: bytes, numbers: Any) -> bytes | None:
     cipher = int.from_bytes(wrapped_key, "big")
     if len(wrapped_key) != size or cipher >= modulus:
         return None
-    return _without_padding(_decrypt_number(cipher, numbers).to_bytes(size, "big"))
+    return _remove_padding(_decrypt_number(cipher, numbers).to_bytes(size, "big"))
 
 
 def _decrypt_number(cipher: int, numbers: Any) -> int:
@@ -111,19 +113,19 @@ def _decrypt_number(cipher: int, numbers: Any) -> int:
     return int(second + (first - second) * numbers.iqmp % numbers.p * numbers.q)
 
 
-def _without_padding(message: bytes) -> bytes | None:
+def _remove_padding(message: bytes) -> bytes | None:
     if len(message) < 2 * _HASH_BYTES + 2 or message[0] != 0:
         return None
     masked_seed, masked_data = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
-    seed = _xor(masked_seed, _mask(masked_data, _HASH_BYTES))
-    block = _xor(masked_data, _mask(seed, len(masked_data)))
+    seed = _xor(masked_seed, _mgf1_mask(masked_data, _HASH_BYTES))
+    block = _xor(masked_data, _mgf1_mask(seed, len(masked_data)))
     rest = block[_HASH_BYTES:].lstrip(b"\0")
     if block[:_HASH_BYTES] != _HASH_FUNCTION(b"").digest() or rest[:1] != b"\1":
         return None
     return rest[1:]
 
 
-def _mask(seed: bytes, length: int) -> bytes:
+def _mgf1_mask(seed: bytes, length: int) -> bytes:
     """Return the MGF1 mask of a seed (RFC 8017, B.2.1)."""
     counters = range(-(-length // _HASH_BYTES))
     return b"".join(_HASH_FUNCTION(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]

@@ -15,23 +15,23 @@ from typing import Any
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import (
+    DelegatingFileSystem,
     FileInfo,
     FileSystem,
-    FileSystemOver,
     ReadAt,
     reader_of,
     split_path,
     store_of,
 )
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, decryptor
-from kafkaframes.storage.tiered.encryption_keys import MAX_KEY_FILE_BYTES, data_key
+from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, make_decryptor
+from kafkaframes.storage.tiered.encryption_keys import MAX_KEY_FILE_BYTES, unwrap_data_key
 from kafkaframes.storage.tiered.manifest import MAX_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
 
 
 @dataclass(frozen=True)
-class TieredFileSystem(FileSystemOver):
+class TieredFileSystem(DelegatingFileSystem):
     """A file system that serves view paths, and passes every other path to the inner file system.
 
     Attributes:
@@ -73,12 +73,12 @@ class TieredFileSystem(FileSystemOver):
             return self.inner.stat(path)
         if view.is_directory or view.is_metadata:
             info = self.inner.stat(view.main)
-            size = 0 if view.is_directory else len(_partition_metadata(view))
+            size = 0 if view.is_directory else len(_make_partition_metadata(view))
             return info and FileInfo(path, split_path(path)[1], size, info.mtime_ms, view.is_directory)
-        if view.main not in self.manifests and self.inner.stat(view.object(names.MANIFEST)) is None:
+        if view.main not in self.manifests and self.inner.stat(view.object_path(names.MANIFEST)) is None:
             return None
-        info = self.inner.stat(view.object(names.INDEXES if view.index else names.LOG))
-        size_bytes = self._size(view, self.manifest(view.main))
+        info = self.inner.stat(view.object_path(names.INDEXES if view.index else names.LOG))
+        size_bytes = self._file_size(view, self.read_manifest(view.main))
         if info is None or size_bytes is None:
             return None
         return FileInfo(path, view.name, size_bytes, info.mtime_ms)
@@ -96,20 +96,20 @@ class TieredFileSystem(FileSystemOver):
             with self.inner.open(path) as read_at:
                 yield read_at
         elif view.is_metadata or view.index:
-            yield reader_of(_partition_metadata(view) if view.is_metadata else self._index(view, path))
+            yield reader_of(_make_partition_metadata(view) if view.is_metadata else self._read_index(view, path))
         elif view.is_directory or not view.name.endswith(f".{names.LOG}"):
             raise LogDirError("not a file of a tiered segment", file=path)
         else:
-            manifest = self.manifest(view.main)
-            with self.inner.open(view.object(names.LOG)) as source:
-                read_at = self._segment(view, manifest, source)
+            manifest = self.read_manifest(view.main)
+            with self.inner.open(view.object_path(names.LOG)) as source:
+                read_at = self._open_segment(view, manifest, source)
                 try:
                     yield read_at
                 finally:
                     if isinstance(read_at, ChunkReader):
                         read_at.close()
 
-    def manifest(self, main: str) -> Manifest:
+    def read_manifest(self, main: str) -> Manifest:
         """Return the manifest of a segment.
 
         Raises:
@@ -121,7 +121,7 @@ class TieredFileSystem(FileSystemOver):
             self.manifests[main] = parse_manifest(raw, file=file)
         return self.manifests[main]
 
-    def decrypt(self, manifest: Manifest, *, file: str) -> Decrypt | None:
+    def decryptor_of(self, manifest: Manifest, *, file: str) -> Decrypt | None:
         """Return the function that decrypts a segment's chunks and indexes; None if they are not encrypted.
 
         Raises:
@@ -134,38 +134,38 @@ class TieredFileSystem(FileSystemOver):
         def read(path: str) -> bytes:
             return store_of(path).read(path, length=MAX_KEY_FILE_BYTES)
 
-        key = data_key(manifest.encryption, self.key_files, read, file=file)
-        return decryptor(key, manifest.encryption.aad)
+        key = unwrap_data_key(manifest.encryption, self.key_files, read, file=file)
+        return make_decryptor(key, manifest.encryption.aad)
 
     def count_fetched_bytes(self, path: str, start: int, end: int) -> int:
         """Return the number of bytes to fetch from the object for a segment's bytes from ``start`` to ``end``."""
         view = ViewPath.parse(path)
         if view is None:
             return end - start
-        manifest = self.manifest(view.main)
-        return max(end - start, 0) if manifest.is_plain else manifest.chunks.object_size_of(start, end)
+        manifest = self.read_manifest(view.main)
+        return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_bytes_between(start, end)
 
-    def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
+    def _file_size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:
             return manifest.size_bytes if view.name.endswith(f".{names.LOG}") else None
-        return plain_size(manifest, view.index)
+        return index_size(manifest, view.index)
 
-    def _index(self, view: ViewPath, path: str) -> bytes:
-        manifest, name, file = self.manifest(view.main), view.index or "", view.object(names.INDEXES)
+    def _read_index(self, view: ViewPath, path: str) -> bytes:
+        manifest, name, file = self.read_manifest(view.main), view.index or "", view.object_path(names.INDEXES)
         if name not in manifest.indexes:
             raise LogDirError(f"the segment has no {name} index", file=path)
         index_range = manifest.indexes[name]
         if index_range.size == 0:
             return b""
-        decrypt = self.decrypt(manifest, file=file)
+        decrypt = self.decryptor_of(manifest, file=file)
         index_bytes = self.inner.read(file, position=index_range.position, length=index_range.size)
-        return plain_index(index_bytes, manifest, name, decrypt=decrypt, file=file)
+        return decode_index(index_bytes, manifest, name, decrypt=decrypt, file=file)
 
-    def _segment(self, view: ViewPath, manifest: Manifest, source: ReadAt) -> ReadAt:
-        file = view.object(names.LOG)
+    def _open_segment(self, view: ViewPath, manifest: Manifest, source: ReadAt) -> ReadAt:
+        file = view.object_path(names.LOG)
         if manifest.is_plain:
             return _limit_reader(source, manifest.size_bytes, file)
-        return ChunkReader(source, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
+        return ChunkReader(source, manifest, decrypt=self.decryptor_of(manifest, file=file), file=file)
 
 
 def _limit_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
@@ -185,7 +185,7 @@ def _limit_reader(source: ReadAt, size_bytes: int, file: str) -> ReadAt:
     return read_at
 
 
-def _partition_metadata(view: ViewPath) -> bytes:
+def _make_partition_metadata(view: ViewPath) -> bytes:
     """Return the content of ``partition.metadata``, with the topic id from the objects' key."""
     owner = names.parse_folder(view.main)
     if owner is None:
@@ -193,7 +193,7 @@ def _partition_metadata(view: ViewPath) -> bytes:
     return write_partition_metadata(PartitionMetadata(owner[0].topic_id))
 
 
-def plain_size(manifest: Manifest, name: str) -> int | None:
+def index_size(manifest: Manifest, name: str) -> int | None:
     """Return the size of an index file as the broker had it; None if the segment has no index with this name."""
     index_range = manifest.indexes.get(name)
     if index_range is None or index_range.size == 0:  # an empty index is stored without any bytes, even without an IV
@@ -201,7 +201,7 @@ def plain_size(manifest: Manifest, name: str) -> int | None:
     return max(index_range.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
 
 
-def plain_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
+def decode_index(stored_bytes: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
     """Decrypt and decompress an index; return the broker's original bytes.
 
     Args:

@@ -32,18 +32,18 @@ _NO_END_OFFSET = MAX_INT64
 
 
 @dataclass(slots=True)
-class Chain:
+class SegmentChain:
     """The segments of a log.
 
     Attributes:
         segments: segments by start offset; each offset is in at most one of them.
-        left_out: reason for each omitted segment, by segment id.
+        omission_reasons: reason for each omitted segment, by segment id.
         gaps: ranges of offsets without a segment, both ends inclusive.
         overlaps: adjacent segments with common offsets. In one lineage these offsets have the same records.
     """
 
     segments: list[SegmentMetadata] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    omission_reasons: dict[str, str] = field(default_factory=dict)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     overlaps: list[tuple[SegmentMetadata, SegmentMetadata]] = field(default_factory=list)
 
@@ -84,20 +84,22 @@ def sort_newest_first(segments: Iterable[SegmentMetadata]) -> list[SegmentMetada
     return sorted(segments, key=age, reverse=True)
 
 
-def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
+def build_chain(segments: Sequence[SegmentMetadata], epochs: Epochs) -> SegmentChain:
     """Return the log that consists of the given segments.
 
     Args:
         segments: complete uploads.
         epochs: leader epochs of the log. If there are none (records older than format 2), all segments belong to it.
     """
-    chain = Chain()
+    chain = SegmentChain()
     fitting = []
     for segment in segments:
         if not epochs or is_in_lineage(segment, epochs):
             fitting.append(segment)
         else:
-            chain.left_out[segment.segment_id] = "its leader epochs are not those of the log: its records were lost"
+            chain.omission_reasons[segment.segment_id] = (
+                "its leader epochs are not those of the log: its records were lost"
+            )
     following = 0
     for segment in _drop_contained(fitting, chain):
         if chain.segments:
@@ -111,7 +113,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
     return chain
 
 
-def _drop_contained(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
+def _drop_contained(segments: Iterable[SegmentMetadata], chain: SegmentChain) -> list[SegmentMetadata]:
     """Remove segments with offsets that are contained in another one; of equal ones keep the latest upload."""
     chain_segments: list[SegmentMetadata] = []
     sorted_segments = sorted(
@@ -125,11 +127,11 @@ def _drop_contained(segments: Iterable[SegmentMetadata], chain: Chain) -> list[S
     )
     for segment in sorted_segments:
         if chain_segments and segment.end_offset <= chain_segments[-1].end_offset:
-            chain.left_out[segment.segment_id] = f"its offsets are in {chain_segments[-1].segment_id}, too"
+            chain.omission_reasons[segment.segment_id] = f"its offsets are in {chain_segments[-1].segment_id}, too"
             continue
         while len(chain_segments) > 1 and segment.start_offset <= chain_segments[-2].end_offset + 1:
             dropped_segment = chain_segments.pop()  # its neighbors are adjacent without it
-            chain.left_out[dropped_segment.segment_id] = (
+            chain.omission_reasons[dropped_segment.segment_id] = (
                 f"its offsets are in {chain_segments[-1].segment_id} and {segment.segment_id}, too"
             )
         chain_segments.append(segment)
@@ -192,7 +194,7 @@ class RemoteLogMetadata:
     deleted_partitions: dict[PartitionId, str] = field(default_factory=dict)
     problems: list[LogDirError] = field(default_factory=list)
 
-    def apply(self, entry: MetadataEntry) -> None:
+    def apply_entry(self, entry: MetadataEntry) -> None:
         """Apply the next record of a partition of the topic."""
         self.entries.append(entry)
         owner = entry.topic_id, entry.of_partition
@@ -202,7 +204,7 @@ class RemoteLogMetadata:
         self.segments.setdefault(owner, set()).add(entry.segment_id)
         self.states[entry.segment_id] = entry.state
 
-    def knows(self, owner: PartitionId) -> bool:
+    def has_records_of(self, owner: PartitionId) -> bool:
         """Return whether the topic has a record about this partition. Otherwise it decides nothing about it."""
         return owner in self.segments or owner in self.deleted_partitions
 
@@ -230,7 +232,7 @@ def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry 
         state = _format_names(SEGMENT_STATES, record.remote_log_segment_state)
     else:
         return None
-    facts = _facts(record) if segment_id is not None else {}
+    facts = _decode_facts(record) if segment_id is not None else {}
     facts |= {"broker_id": record.broker_id, "event_timestamp_ms": record.event_timestamp_ms}
     return MetadataEntry(
         partition,
@@ -251,7 +253,7 @@ def _format_names(names: tuple[str, ...], number: int) -> str:
     return names[number]
 
 
-def _facts(record: Any) -> dict[str, Any]:
+def _decode_facts(record: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if hasattr(record, "start_offset"):
         facts = {
@@ -264,14 +266,14 @@ def _facts(record: Any) -> dict[str, Any]:
             },
         }
     if record.custom_metadata is not None:
-        facts["custom_metadata"] = custom_metadata(bytes(record.custom_metadata))
+        facts["decode_custom_metadata"] = decode_custom_metadata(bytes(record.custom_metadata))
     return facts
 
 
-def custom_metadata(raw: bytes) -> dict[str, int | str]:
+def decode_custom_metadata(raw: bytes) -> dict[str, int | str]:
     """Decode the plugin's custom metadata, a section of tagged fields.
 
-    >>> custom_metadata(bytes.fromhex("01 00 02 d804"))
+    >>> decode_custom_metadata(bytes.fromhex("01 00 02 d804"))
     {'REMOTE_SIZE': 300}
 
     Raises:
@@ -288,7 +290,7 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
         if tag == 0:
             values[_CUSTOM_FIELDS[tag]] = read_varlong(value, 0)[0]
         else:
-            values[_CUSTOM_FIELDS[tag] if 0 <= tag < len(_CUSTOM_FIELDS) else f"tag {tag}"] = _compact_text(
+            values[_CUSTOM_FIELDS[tag] if 0 <= tag < len(_CUSTOM_FIELDS) else f"tag {tag}"] = _read_compact_string(
                 value, position
             )
     if position != len(raw) or count > len(raw):
@@ -296,14 +298,14 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
     return values
 
 
-def _compact_text(value: bytes, position: int) -> str:
+def _read_compact_string(value: bytes, position: int) -> str:
     length, start = read_unsigned_varint(value, 0)
     if length - 1 != len(value) - start:
         raise DecodeError(f"a string of {length - 1} bytes in {len(value) - start}", position=position)
     return value[start:].decode(errors="replace")
 
 
-def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
+def replay_metadata_topic(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
     """Replay the partitions of the topic in these directories. Several copies of a partition count as one.
 
     Raises:
@@ -314,7 +316,7 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
     for directory in directories:
         for partition in directory.partitions:
             if partition.topic == REMOTE_METADATA_TOPIC and partition.is_live:
-                values |= _values(directory.filesystem, partition)
+                values |= _read_values(directory.filesystem, partition)
     for (number, offset), (value, file) in sorted(values.items()):
         try:
             entry = None if value is None else decode_entry(value, partition=number, offset=offset)
@@ -323,16 +325,16 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
             metadata.problems.append(LogDirError(reason, file=file))
             continue
         if entry is not None:
-            metadata.apply(entry)
+            metadata.apply_entry(entry)
     return metadata
 
 
-def _values(filesystem: FileSystem, partition: Partition) -> dict[tuple[int, int], tuple[bytes | None, str]]:
+def _read_values(filesystem: FileSystem, partition: Partition) -> dict[tuple[int, int], tuple[bytes | None, str]]:
     values = {}
     for segment in partition.segments:
         with open_segment(filesystem, segment) as reader:
-            for header in reader.headers():
+            for header in reader.walk_headers():
                 if not header.is_control:
-                    for record in reader.records(header):
+                    for record in reader.read_records(header):
                         values[partition.partition, record.offset] = record.value, segment.path
     return values

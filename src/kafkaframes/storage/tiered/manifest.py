@@ -27,14 +27,14 @@ from kafkaframes.errors import DecodeError, LogDirError
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.tiered.strict_json import (
-    Fields,
-    boolean,
-    fields,
-    integer,
-    non_negative,
+    JsonFields,
+    parse_boolean,
+    parse_fields,
+    parse_integer,
+    parse_non_negative,
     parse_object,
-    positive,
-    text,
+    parse_positive,
+    parse_text,
 )
 from kafkaframes.wire.integers import MAX_INT32
 
@@ -84,7 +84,7 @@ class ChunkIndex:
         start = chunk * self.stored_chunk_size
         return start, start + (self.final_chunk_size if chunk == self.count - 1 else self.stored_chunk_size)
 
-    def object_size_of(self, start: int, end: int) -> int:
+    def stored_bytes_between(self, start: int, end: int) -> int:
         """Return the number of bytes to fetch from the object for the segment's bytes from ``start`` to ``end``."""
         end = min(end, self.original_file_size)
         if start >= end:
@@ -98,32 +98,32 @@ class ChunkIndex:
         return [end - start for start, end in ranges]
 
 
-def parse_chunk_index(fields: Fields) -> ChunkIndex:
+def parse_chunk_index(fields: JsonFields) -> ChunkIndex:
     """Parse the object ``chunkIndex`` of a manifest.
 
     Raises:
         DecodeError: the object is invalid; ``path`` is the field.
     """
-    kind = fields.take("type", text)
+    kind = fields.take("type", parse_text)
     if kind not in _INDEX_PARSERS:
         raise DecodeError(f"{kind[:40]!r} is neither fixed nor variable", path=("type",))
     index = _INDEX_PARSERS[kind](
-        fields, fields.take("originalChunkSize", positive), fields.take("originalFileSize", non_negative)
+        fields, fields.take("originalChunkSize", parse_positive), fields.take("originalFileSize", parse_non_negative)
     )
-    fields.refuse_others()
+    fields.reject_other_fields()
     return index
 
 
-def _parse_fixed_index(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
+def _parse_fixed_index(fields: JsonFields, chunk_size: int, file_size: int) -> ChunkIndex:
     stored_size, final = (
-        fields.take("transformedChunkSize", positive),
-        fields.take("finalTransformedChunkSize", non_negative),
+        fields.take("transformedChunkSize", parse_positive),
+        fields.take("finalTransformedChunkSize", parse_non_negative),
     )
     return ChunkIndex(chunk_size, file_size, "fixed", stored_size, final)
 
 
-def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
-    encoded_sizes = fields.take("transformedChunks", text)
+def _parse_variable_index(fields: JsonFields, chunk_size: int, file_size: int) -> ChunkIndex:
+    encoded_sizes = fields.take("transformedChunks", parse_text)
     try:
         sizes = unpack_sizes(_decompress_sizes(encoded_sizes))
     except DecodeError as error:
@@ -135,9 +135,9 @@ def _variable(fields: Fields, chunk_size: int, file_size: int) -> ChunkIndex:
     return index
 
 
-_INDEX_PARSERS: Mapping[str, Callable[[Fields, int, int], ChunkIndex]] = {
+_INDEX_PARSERS: Mapping[str, Callable[[JsonFields, int, int], ChunkIndex]] = {
     "fixed": _parse_fixed_index,
-    "variable": _variable,
+    "variable": _parse_variable_index,
 }
 
 
@@ -216,7 +216,7 @@ class IndexRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Encryption:
+class SegmentEncryption:
     """The encryption of a segment.
 
     Attributes:
@@ -265,7 +265,7 @@ class Manifest:
     chunks: ChunkIndex
     indexes: Mapping[str, IndexRange]
     is_compressed: bool
-    encryption: Encryption | None
+    encryption: SegmentEncryption | None
     metadata: SegmentMetadata
 
     @property
@@ -293,24 +293,24 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
     try:
         if len(raw) > MAX_MANIFEST_BYTES:
             raise DecodeError(f"more than {MAX_MANIFEST_BYTES} bytes")
-        return _manifest(parse_object(raw))
+        return _parse_top_level(parse_object(raw))
     except DecodeError as error:
         reason = f"not the manifest of a tiered segment: {error.reason}"
         raise LogDirError(reason, position=error.position, path=error.path, file=file) from None
 
 
-def _manifest(top: Fields) -> Manifest:
-    version = top.take("version", text)
+def _parse_top_level(top: JsonFields) -> Manifest:
+    version = top.take("version", parse_text)
     if version != MANIFEST_VERSION:
         raise DecodeError(f"version {version[:20]!r}, only {MANIFEST_VERSION!r} is known", path=("version",))
     manifest = Manifest(
-        chunks=top.take("chunkIndex", lambda value: parse_chunk_index(fields(value))),
-        indexes=top.take("segmentIndexes", _indexes),
-        is_compressed=top.take("compression", boolean),
-        encryption=top.take_optional("encryption", _encryption),
-        metadata=top.take("remoteLogSegmentMetadata", _metadata),
+        chunks=top.take("chunkIndex", lambda value: parse_chunk_index(parse_fields(value))),
+        indexes=top.take("segmentIndexes", _parse_indexes),
+        is_compressed=top.take("compression", parse_boolean),
+        encryption=top.take_optional("encryption", _parse_encryption),
+        metadata=top.take("remoteLogSegmentMetadata", _parse_metadata),
     )
-    top.refuse_others()
+    top.reject_other_fields()
     if manifest.is_plain:
         _check_plain(manifest.chunks)
     return manifest
@@ -318,55 +318,55 @@ def _manifest(top: Fields) -> Manifest:
 
 def _check_plain(chunks: ChunkIndex) -> None:
     """Reject a manifest without compression and encryption if its stored chunk sizes differ from the segment's."""
-    if chunks.stored_size != chunks.original_file_size or chunks.object_size_of(0, 1) != min(
+    if chunks.stored_size != chunks.original_file_size or chunks.stored_bytes_between(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):
         raise DecodeError("neither compressed nor encrypted, but sizes differ", path=("chunkIndex",))
 
 
-def _indexes(value: Any) -> Mapping[str, IndexRange]:
-    values = fields(value)
-    indexes = {name: values.take(name, _range) for name in INDEX_NAMES[:-1]}
-    transaction = values.take_optional(INDEX_NAMES[-1], _range)
-    values.refuse_others()
+def _parse_indexes(value: Any) -> Mapping[str, IndexRange]:
+    values = parse_fields(value)
+    indexes = {name: values.take(name, _parse_index_range) for name in INDEX_NAMES[:-1]}
+    transaction = values.take_optional(INDEX_NAMES[-1], _parse_index_range)
+    values.reject_other_fields()
     return MappingProxyType(indexes if transaction is None else indexes | {INDEX_NAMES[-1]: transaction})
 
 
-def _range(value: Any) -> IndexRange:
-    values = fields(value)
-    index_range = IndexRange(values.take("position", non_negative), values.take("size", non_negative))
-    values.refuse_others()
+def _parse_index_range(value: Any) -> IndexRange:
+    values = parse_fields(value)
+    index_range = IndexRange(values.take("position", parse_non_negative), values.take("size", parse_non_negative))
+    values.reject_other_fields()
     return index_range
 
 
-def _encryption(value: Any) -> Encryption:
-    values = fields(value)
-    key_id, aad = values.take("dataKey", _data_key), values.take("aad", _base64)
-    values.refuse_others()
-    return Encryption(*key_id, aad)
+def _parse_encryption(value: Any) -> SegmentEncryption:
+    values = parse_fields(value)
+    key_id, aad = values.take("dataKey", _parse_data_key), values.take("aad", _parse_base64)
+    values.reject_other_fields()
+    return SegmentEncryption(*key_id, aad)
 
 
-def _data_key(value: Any) -> tuple[str, bytes]:
-    key_id, colon, wrapped_key = text(value).partition(":")
+def _parse_data_key(value: Any) -> tuple[str, bytes]:
+    key_id, colon, wrapped_key = parse_text(value).partition(":")
     if not colon or not key_id or ":" in wrapped_key:
         raise DecodeError("not <key pair id>:<base64>")
-    return key_id, _base64(wrapped_key)
+    return key_id, _parse_base64(wrapped_key)
 
 
-def _base64(value: Any) -> bytes:
+def _parse_base64(value: Any) -> bytes:
     try:
-        return base64.b64decode(text(value), validate=True)
+        return base64.b64decode(parse_text(value), validate=True)
     except (binascii.Error, ValueError) as error:
         raise DecodeError(f"not base64: {error}") from None
 
 
-def _metadata(value: Any) -> SegmentMetadata:
-    values = fields(value)
-    topic_partition, topic_id, segment_id = values.take("remoteLogSegmentId", _segment_id)
-    start, end = values.take("startOffset", _offset), values.take("endOffset", integer)
+def _parse_metadata(value: Any) -> SegmentMetadata:
+    values = parse_fields(value)
+    topic_partition, topic_id, segment_id = values.take("remoteLogSegmentId", _parse_segment_id)
+    start, end = values.take("startOffset", _parse_offset), values.take("endOffset", parse_integer)
     if end < start:
         raise DecodeError(f"{end} is below the start offset {start}", path=("endOffset",))
-    epochs = values.take("segmentLeaderEpochs", _epochs)
+    epochs = values.take("segmentLeaderEpochs", _parse_epochs)
     if epochs and epochs[0].start_offset != start:
         reason = f"begin at offset {epochs[0].start_offset}, the segment at {start}"
         raise DecodeError(reason, path=("segmentLeaderEpochs",))
@@ -376,42 +376,45 @@ def _metadata(value: Any) -> SegmentMetadata:
         segment_id,
         start,
         end,
-        max_timestamp_ms=values.take("maxTimestampMs", integer),
-        broker_id=values.take("brokerId", integer),
-        event_timestamp_ms=values.take("eventTimestampMs", integer),
+        max_timestamp_ms=values.take("maxTimestampMs", parse_integer),
+        broker_id=values.take("brokerId", parse_integer),
+        event_timestamp_ms=values.take("eventTimestampMs", parse_integer),
         leader_epochs=epochs,
     )
 
 
-def _segment_id(value: Any) -> tuple[TopicPartition, str, str]:
-    values = fields(value)
-    topic_id_fields = values.take("topicIdPartition", fields)
+def _parse_segment_id(value: Any) -> tuple[TopicPartition, str, str]:
+    values = parse_fields(value)
+    topic_id_fields = values.take("topicIdPartition", parse_fields)
     try:
-        topic_id = topic_id_fields.take("topicId", _uuid)
-        partition_fields = topic_id_fields.take("topicPartition", fields)
-        topic, partition = partition_fields.take("topic", text), partition_fields.take("partition", non_negative)
+        topic_id = topic_id_fields.take("topicId", _parse_uuid)
+        partition_fields = topic_id_fields.take("topicPartition", parse_fields)
+        topic, partition = (
+            partition_fields.take("topic", parse_text),
+            partition_fields.take("partition", parse_non_negative),
+        )
     except DecodeError as error:
         raise error.within("topicIdPartition") from None
-    return TopicPartition(topic, partition), topic_id, values.take("id", _uuid)
+    return TopicPartition(topic, partition), topic_id, values.take("id", _parse_uuid)
 
 
-def _uuid(value: Any) -> str:
-    if not _UUID_PATTERN.fullmatch(text(value)):
+def _parse_uuid(value: Any) -> str:
+    if not _UUID_PATTERN.fullmatch(parse_text(value)):
         raise DecodeError(f"{value[:40]!r} is not an id")
     return str(value)
 
 
-def _offset(value: Any) -> int:
-    if integer(value) < 0:
+def _parse_offset(value: Any) -> int:
+    if parse_integer(value) < 0:
         raise DecodeError(f"{value} is not an offset")
     return int(value)
 
 
-def _epochs(value: Any) -> tuple[EpochStart, ...]:
-    values = fields(value)
+def _parse_epochs(value: Any) -> tuple[EpochStart, ...]:
+    values = parse_fields(value)
     if not all(_EPOCH_PATTERN.fullmatch(name) and int(name) <= MAX_INT32 for name in values.names):
         raise DecodeError("a leader epoch is not a number")
-    epochs = tuple(EpochStart(int(name), values.take(name, _offset)) for name in sorted(values.names, key=int))
+    epochs = tuple(EpochStart(int(name), values.take(name, _parse_offset)) for name in sorted(values.names, key=int))
     starts = [epoch_start.start_offset for epoch_start in epochs]
     if starts != sorted(starts):
         raise DecodeError("a later leader epoch begins at a lower offset")

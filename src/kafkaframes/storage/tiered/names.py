@@ -173,15 +173,15 @@ class ViewPath:
         """The index's name in the manifest; None for a ``.log`` and for other files."""
         return INDEX_OF_SUFFIX.get(self.name) or INDEX_OF_SUFFIX.get(self.name.rpartition(".")[2])
 
-    def object(self, suffix: str) -> str:
+    def object_path(self, suffix: str) -> str:
         """Return the path of one of the segment's objects."""
         return f"{self.main}.{suffix}"
 
 
-def directory_view(folder: str, topic_partition: TopicPartition) -> str:
+def directory_view_path(folder: str, topic_partition: TopicPartition) -> str:
     """Return the view path of a partition's directory.
 
-    >>> directory_view("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0", TopicPartition("orders", 0))
+    >>> directory_view_path("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0", TopicPartition("orders", 0))
     '/s/orders-Q3VD4Tg3QAOmasRur4PghA/0!/orders-0'
     """
     return str(ViewPath(folder.rstrip("/"), str(topic_partition)))
@@ -211,7 +211,7 @@ class PartitionFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TieredObjectStore:
     """A tiered store: the partition folders found under one path."""
 
     path: str
@@ -219,7 +219,7 @@ class Store:
     folders: tuple[PartitionFolder, ...]
 
 
-def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -> Store | None:
+def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -> TieredObjectStore | None:
     """Return the tiered store under a directory; None if it contains none.
 
     The directory may be the store, a topic folder in it, or a partition folder.
@@ -227,18 +227,20 @@ def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -
     listed = list(entries)
     folder_key, above = parse_folder(path), TopicFolder.parse(split_path(path)[1])
     if folder_key is not None and any(ObjectName.parse(entry.name) for entry in listed):
-        return Store(split_path(split_path(path)[0])[0], filesystem, (_folder(path, *folder_key, listed),))
-    folders = list(_partitions(filesystem, above, listed)) if above is not None else []
+        return TieredObjectStore(split_path(split_path(path)[0])[0], filesystem, (_folder(path, *folder_key, listed),))
+    folders = list(_find_partitions(filesystem, above, listed)) if above is not None else []
     if folders:
-        return Store(split_path(path)[0], filesystem, tuple(folders))
+        return TieredObjectStore(split_path(path)[0], filesystem, tuple(folders))
     for entry in listed:
         topic = TopicFolder.parse(entry.name) if entry.is_directory else None
         if topic is not None:
-            folders += _partitions(filesystem, topic, filesystem.list_directory(entry.path))
-    return Store(path, filesystem, tuple(folders)) if folders else None
+            folders += _find_partitions(filesystem, topic, filesystem.list_directory(entry.path))
+    return TieredObjectStore(path, filesystem, tuple(folders)) if folders else None
 
 
-def _partitions(filesystem: FileSystem, topic: TopicFolder, entries: Iterable[FileInfo]) -> Iterator[PartitionFolder]:
+def _find_partitions(
+    filesystem: FileSystem, topic: TopicFolder, entries: Iterable[FileInfo]
+) -> Iterator[PartitionFolder]:
     for entry in entries:
         number = parse_partition(entry.name) if entry.is_directory else None
         if number is not None:
@@ -248,10 +250,10 @@ def _partitions(filesystem: FileSystem, topic: TopicFolder, entries: Iterable[Fi
 
 
 def _folder(path: str, topic: TopicFolder, partition: int, entries: Iterable[FileInfo]) -> PartitionFolder:
-    return PartitionFolder(path.rstrip("/"), topic, partition, _uploads(entries))
+    return PartitionFolder(path.rstrip("/"), topic, partition, _group_uploads(entries))
 
 
-def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
+def _group_uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
     uploads: dict[str, dict[str, FileInfo]] = {}
     for entry in entries:
         name = ObjectName.parse(entry.name)
@@ -260,7 +262,7 @@ def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
     return uploads
 
 
-def store_of_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> Store | None:
+def store_of_objects(filesystem: FileSystem, directory: str, object_names: Iterable[str]) -> TieredObjectStore | None:
     """Return a store with the uploads of the named objects; None if a name is not that of an object.
 
     The objects need not be in a partition folder, because copied objects still have the metadata in their manifest.
@@ -268,10 +270,10 @@ def store_of_objects(filesystem: FileSystem, directory: str, object_names: Itera
     stems = {name.stem if (name := ObjectName.parse(object_name)) is not None else None for object_name in object_names}
     if None in stems:
         return None
-    uploads = _uploads(filesystem.list_directory(directory))
+    uploads = _group_uploads(filesystem.list_directory(directory))
     topic, partition = parse_folder(directory) or (TopicFolder("", ""), 0)
     selected_uploads = {stem: objects for stem, objects in uploads.items() if stem in stems}
-    return Store(
+    return TieredObjectStore(
         directory,
         filesystem,
         (PartitionFolder(directory, topic, partition, selected_uploads, is_selected_by_name=True),),

@@ -14,7 +14,7 @@ MAX_DIGITS: Final = 20
 _INT64_RANGE: Final = (MIN_INT64, MAX_INT64)
 
 
-class Fields:
+class JsonFields:
     """The fields of one JSON object that were not taken yet."""
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ class Fields:
             return None
         return self.take(name, parse)
 
-    def refuse_others(self) -> None:
+    def reject_other_fields(self) -> None:
         """Check that all fields were taken.
 
         Raises:
@@ -55,7 +55,7 @@ class Fields:
             raise DecodeError("an unknown field", path=(name[:100],))
 
 
-def parse_object(raw: bytes) -> Fields:
+def parse_object(raw: bytes) -> JsonFields:
     """Parse a text that consists of one JSON object.
 
     Raises:
@@ -63,15 +63,18 @@ def parse_object(raw: bytes) -> Fields:
     """
     try:
         value = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_unique_fields, parse_constant=_no_constant, parse_int=_short_integer
+            raw.decode("utf-8"),
+            object_pairs_hook=_reject_duplicate_fields,
+            parse_constant=_no_constant,
+            parse_int=_parse_integer,
         )
     except (ValueError, RecursionError) as error:
         position = getattr(error, "pos", getattr(error, "start", None))
         raise DecodeError(f"not JSON: {str(error)[:200]}", position=position) from None
-    return fields(value)
+    return parse_fields(value)
 
 
-def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
         raise ValueError("a field is named twice")
@@ -82,51 +85,51 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-def _short_integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number of {len(text)} digits")
     return int(text)
 
 
-def fields(value: Any) -> Fields:
+def parse_fields(value: Any) -> JsonFields:
     """Return the fields of a value, which must be an object."""
     if not isinstance(value, dict):
         raise DecodeError(f"must be an object, not {_kind(value)}")
-    return Fields(value)
+    return JsonFields(value)
 
 
-def text(value: Any) -> str:
+def parse_text(value: Any) -> str:
     """Return a value, which must be a string."""
     if not isinstance(value, str):
         raise DecodeError(f"must be a string, not {_kind(value)}")
     return value
 
 
-def boolean(value: Any) -> bool:
+def parse_boolean(value: Any) -> bool:
     """Return a value, which must be true or false."""
     if not isinstance(value, bool):
         raise DecodeError(f"must be true or false, not {_kind(value)}")
     return value
 
 
-def integer(value: Any) -> int:
+def parse_integer(value: Any) -> int:
     """Return a value, which must be a 64-bit integer."""
     if type(value) is not int or not _INT64_RANGE[0] <= value <= _INT64_RANGE[1]:
         raise DecodeError(f"must be a whole number, not {str(value)[:40]}")
     return value
 
 
-def non_negative(value: Any) -> int:
+def parse_non_negative(value: Any) -> int:
     """Return a value, which must be an integer from 0 to 2^31 - 1."""
-    number = integer(value)
+    number = parse_integer(value)
     if not 0 <= number <= MAX_INT32:
         raise DecodeError(f"{number} is not a size")
     return number
 
 
-def positive(value: Any) -> int:
+def parse_positive(value: Any) -> int:
     """Return a value, which must be an integer from 1 to 2^31 - 1."""
-    if non_negative(value) == 0:
+    if parse_non_negative(value) == 0:
         raise DecodeError("0 is too small")
     return int(value)
 

@@ -13,21 +13,27 @@ from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, last_epoch, read_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign_epoch, latest_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, FileInfo, FileSystem, join, split_path
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
-from kafkaframes.storage.tiered.lineage import Chain, RemoteLogMetadata, chain_of, replay, sort_newest_first
+from kafkaframes.storage.tiered.filesystem import TieredFileSystem, index_size
+from kafkaframes.storage.tiered.lineage import (
+    RemoteLogMetadata,
+    SegmentChain,
+    build_chain,
+    replay_metadata_topic,
+    sort_newest_first,
+)
 from kafkaframes.storage.tiered.manifest import Manifest
 from kafkaframes.storage.tiered.names import (
     ObjectName,
     Objects,
     PartitionFolder,
-    Store,
+    TieredObjectStore,
     ViewPath,
-    directory_view,
+    directory_view_path,
     find_store,
 )
 
@@ -35,7 +41,7 @@ _LOG_START_FILE = log_names.LOG_START_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class PartitionFacts:
     """Information about the store's partitions from other log directories.
 
     Attributes:
@@ -47,15 +53,15 @@ class Knowledge:
     copies: Mapping[TopicPartition, tuple[Partition, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, directories: Iterable[LogDirectory]) -> Knowledge:
+    def from_directories(cls, directories: Iterable[LogDirectory]) -> PartitionFacts:
         """Collect the information about a store's partitions from log directories."""
         all_directories = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
         for partition in (one for directory in all_directories for one in directory.partitions if one.is_live):
             copies[partition.topic_partition] = (*copies.get(partition.topic_partition, ()), partition)
-        return cls(replay(all_directories), copies)
+        return cls(replay_metadata_topic(all_directories), copies)
 
-    def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
+    def local_copies(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
         """Return the local copies of a partition, without copies of another topic with the same name."""
         return tuple(
             partition
@@ -65,7 +71,7 @@ class Knowledge:
 
 
 @dataclass(slots=True)
-class Upload:
+class SegmentUpload:
     """A readable upload: the path of its objects without suffix, the objects, and the manifest."""
 
     main: str
@@ -83,25 +89,25 @@ class PartitionDraft:
 
     folder: PartitionFolder
     topic_partition: TopicPartition
-    uploads: dict[str, Upload] = field(default_factory=dict)
-    chain: Chain = field(default_factory=Chain)
+    uploads: dict[str, SegmentUpload] = field(default_factory=dict)
+    chain: SegmentChain = field(default_factory=SegmentChain)
     problems: list[LogDirError] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def build_view(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -> LogDirectory:
+def build_view(store: TieredObjectStore, knowledge: PartitionFacts, *, key_files: Sequence[str] = ()) -> LogDirectory:
     """Return a store as a log directory.
 
     Raises:
         LogDirError: the store cannot be read, or a segment's leader epochs are needed and it is encrypted.
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
-    filesystem = TieredFileSystem(store.filesystem, list_view, tuple(key_files), listings)
+    filesystem = TieredFileSystem(store.filesystem, list_partition, tuple(key_files), listings)
     tiered_logs = [choose_uploads(filesystem, folder, knowledge) for folder in store.folders]
     partitions = [
-        _partition(filesystem, tiered_log, store.path, knowledge, listings)
+        _build_partition(filesystem, tiered_log, store.path, knowledge, listings)
         for tiered_log in tiered_logs
-        if not _is_former(tiered_log, tiered_logs, knowledge)
+        if not _is_of_former_topic(tiered_log, tiered_logs, knowledge)
     ]
     listings[store.path] = tuple(
         FileInfo(partition.directory, str(partition.topic_partition), is_directory=True) for partition in partitions
@@ -113,7 +119,9 @@ def build_view(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] =
     )
 
 
-def _is_former(tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: Knowledge) -> bool:
+def _is_of_former_topic(
+    tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft], knowledge: PartitionFacts
+) -> bool:
     """Return whether a folder belongs to a deleted topic with a name that was used again.
 
     Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
@@ -129,22 +137,22 @@ def _is_former(tiered_log: PartitionDraft, tiered_logs: Iterable[PartitionDraft]
     return bool(namesakes) and topic_id not in local and (is_deleted or bool(namesakes & local))
 
 
-def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
+def make_tiered_filesystem(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
     """Return a file system that serves view paths from the file system that contains the objects."""
-    return TieredFileSystem(inner, list_view, tuple(key_files))
+    return TieredFileSystem(inner, list_partition, tuple(key_files))
 
 
-def list_view(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
+def list_partition(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
     """List a partition from the store alone, for a process that has only its path."""
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
         raise LogDirError("contains no objects of a tiered segment", file=view.main)
-    tiered_log = build_view(store, Knowledge(), key_files=filesystem.key_files)
+    tiered_log = build_view(store, PartitionFacts(), key_files=filesystem.key_files)
     return tiered_log.filesystem.list_directory(str(view))
 
 
-def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> PartitionDraft:
+def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: PartitionFacts) -> PartitionDraft:
     """Decide which uploads of one partition belong to its log, and note the reason for the others.
 
     Raises:
@@ -153,7 +161,7 @@ def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowle
     tiered_log = PartitionDraft(folder, TopicPartition(folder.topic.name, folder.partition))
     for stem, objects in sorted(folder.uploads.items()):
         try:
-            upload = _upload(filesystem, folder, stem, objects)
+            upload = _open_upload(filesystem, folder, stem, objects)
         except LogDirError as problem:
             if names.MANIFEST in objects:
                 tiered_log.problems.append(problem)
@@ -161,20 +169,20 @@ def choose_uploads(filesystem: TieredFileSystem, folder: PartitionFolder, knowle
                 tiered_log.notes[stem] = problem.reason
             continue
         tiered_log.uploads[upload.manifest.metadata.segment_id] = upload
-    _choose(filesystem, tiered_log, knowledge)
+    _choose_chain(filesystem, tiered_log, knowledge)
     return tiered_log
 
 
-def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> Upload:
+def _open_upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> SegmentUpload:
     main = join(folder.path, stem)
     if names.MANIFEST not in objects:
         present = ", ".join(sorted(objects))
         raise LogDirError(f"objects without a manifest ({present}): an upload that was not finished", file=main)
-    manifest = filesystem.manifest(main)
+    manifest = filesystem.read_manifest(main)
     _check_identity(manifest, folder, stem, f"{main}.{names.MANIFEST}")
     if names.LOG not in objects:
         raise LogDirError("a manifest without its .log object: the segment is lost", file=f"{main}.{names.MANIFEST}")
-    return Upload(main, objects, manifest)
+    return SegmentUpload(main, objects, manifest)
 
 
 def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
@@ -194,13 +202,13 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
             raise LogDirError(f"the manifest is of {fact} {in_manifest}, its key of {in_key}", file=file)
 
 
-def _choose(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: Knowledge) -> None:
+def _choose_chain(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge: PartitionFacts) -> None:
     uploads = tiered_log.uploads
     if not uploads:
         return
     tiered_log.topic_partition = next(iter(uploads.values())).manifest.metadata.topic_partition
     if tiered_log.folder.is_selected_by_name:
-        tiered_log.chain = Chain(
+        tiered_log.chain = SegmentChain(
             sorted(
                 (upload_of.manifest.metadata for upload_of in uploads.values()),
                 key=lambda upload_of: upload_of.start_offset,
@@ -209,16 +217,16 @@ def _choose(filesystem: TieredFileSystem, tiered_log: PartitionDraft, knowledge:
         return
     candidates = dict(uploads)
     owner = tiered_log.folder.topic.topic_id, tiered_log.folder.partition
-    if knowledge.metadata.knows(owner):
+    if knowledge.metadata.has_records_of(owner):
         for segment_id, upload_of in uploads.items():
             if not knowledge.metadata.is_valid(owner, segment_id):
                 del candidates[segment_id]
                 tiered_log.notes[split_path(upload_of.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
-        _note_missing(tiered_log, knowledge.metadata, owner)
+        _note_missing_segments(tiered_log, knowledge.metadata, owner)
     segments = [upload_of.manifest.metadata for upload_of in candidates.values()]
-    copies = knowledge.of_topic(tiered_log.topic_partition, owner[0])
-    tiered_log.chain = chain_of(segments, _epochs(filesystem, tiered_log, candidates, copies))
-    for segment_id, reason in tiered_log.chain.left_out.items():
+    copies = knowledge.local_copies(tiered_log.topic_partition, owner[0])
+    tiered_log.chain = build_chain(segments, _choose_epochs(filesystem, tiered_log, candidates, copies))
+    for segment_id, reason in tiered_log.chain.omission_reasons.items():
         tiered_log.notes[split_path(uploads[segment_id].main)[1]] = reason
     _note_holes(tiered_log)
 
@@ -231,7 +239,7 @@ def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id:
     )
 
 
-def _note_missing(tiered_log: PartitionDraft, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
+def _note_missing_segments(tiered_log: PartitionDraft, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
     """Record the segments that Kafka would serve but that are missing from the store or unreadable."""
     segment_ids = {
         name.segment_id for stem in tiered_log.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))
@@ -242,20 +250,20 @@ def _note_missing(tiered_log: PartitionDraft, metadata: RemoteLogMetadata, owner
             tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
 
 
-def _epochs(
+def _choose_epochs(
     filesystem: TieredFileSystem,
     tiered_log: PartitionDraft,
-    candidates: Mapping[str, Upload],
+    candidates: Mapping[str, SegmentUpload],
     copies: Iterable[Partition],
 ) -> Epochs:
     """Return the leader epochs of the local copy or upload with the latest last epoch."""
-    local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
+    local = max((segment.leader_epochs or () for segment in copies), key=latest_epoch, default=())
     later: list[EpochStart] = []
     for segment in sort_newest_first(upload.manifest.metadata for upload in candidates.values()):
-        if last_epoch(local) >= last_epoch(segment.leader_epochs):
+        if latest_epoch(local) >= latest_epoch(segment.leader_epochs):
             return local
         upload = candidates[segment.segment_id]
-        filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
+        filesystem.decryptor_of(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
         try:
             path = f"{upload.main}{VIEW_SEPARATOR}{tiered_log.topic_partition}/leader-epoch-checkpoint"
             epochs = read_leader_epochs(filesystem.read(path), file=path)
@@ -268,7 +276,7 @@ def _epochs(
 
 
 def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
-    return reduce(assign, sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)), epochs)
+    return reduce(assign_epoch, sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)), epochs)
 
 
 def _note_holes(tiered_log: PartitionDraft) -> None:
@@ -280,21 +288,21 @@ def _note_holes(tiered_log: PartitionDraft) -> None:
         tiered_log.problems.append(LogDirError(reason, file=tiered_log.folder.path))
 
 
-def _partition(
+def _build_partition(
     filesystem: TieredFileSystem,
     tiered_log: PartitionDraft,
     store_path: str,
-    knowledge: Knowledge,
+    knowledge: PartitionFacts,
     listings: dict[str, tuple[FileInfo, ...]],
 ) -> Partition:
-    directory = directory_view(tiered_log.folder.path, tiered_log.topic_partition)
-    entries = tuple(sorted(_entries(tiered_log, directory), key=lambda entry: entry.name))
+    directory = directory_view_path(tiered_log.folder.path, tiered_log.topic_partition)
+    entries = tuple(sorted(_list_entries(tiered_log, directory), key=lambda entry: entry.name))
     listings[directory] = entries
     ends = {tiered_segment.start_offset: tiered_segment.end_offset for tiered_segment in tiered_log.chain.segments}
     starts = _log_starts(knowledge, tiered_log)
     partition = partition_of_entries(filesystem, directory, entries, store_path, starts)
     for upload in (tiered_log.uploads[tiered_segment.segment_id] for tiered_segment in tiered_log.chain.segments):
-        tiered_log.problems += _size_problems(upload)
+        tiered_log.problems += _find_size_problems(upload)
     return replace(
         partition,
         segments=tuple(
@@ -308,8 +316,8 @@ def _partition(
     )
 
 
-def _log_starts(knowledge: Knowledge, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
-    copies = knowledge.of_topic(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
+def _log_starts(knowledge: PartitionFacts, tiered_log: PartitionDraft) -> dict[str, dict[TopicPartition, int]]:
+    copies = knowledge.local_copies(tiered_log.topic_partition, tiered_log.folder.topic.topic_id)
     starts = [
         partition.checkpointed_offsets[_LOG_START_FILE]
         for partition in copies
@@ -318,31 +326,31 @@ def _log_starts(knowledge: Knowledge, tiered_log: PartitionDraft) -> dict[str, d
     return {_LOG_START_FILE: {tiered_log.topic_partition: max(starts)}} if starts else {}
 
 
-def _entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:
+def _list_entries(tiered_log: PartitionDraft, directory: str) -> Iterator[FileInfo]:
     last = directory.rpartition("/")[2]
     for segment in tiered_log.chain.segments:
         upload = tiered_log.uploads[segment.segment_id]
         for kind in ("log", *log_names.SEGMENT_KINDS[1:], "snapshot"):
             offset = segment.end_offset + 1 if kind == "snapshot" else segment.start_offset
-            yield from _entry(upload, last, segment_file_name(offset, kind))
+            yield from _make_entry(upload, last, segment_file_name(offset, kind))
     if tiered_log.chain.segments:
         upload = tiered_log.uploads[tiered_log.chain.segments[-1].segment_id]
-        yield from _entry(upload, last, log_names.LEADER_EPOCH_CHECKPOINT)
+        yield from _make_entry(upload, last, log_names.LEADER_EPOCH_CHECKPOINT)
     if tiered_log.folder.topic.topic_id:
         yield FileInfo(join(directory, log_names.PARTITION_METADATA), log_names.PARTITION_METADATA, 1)
 
 
-def _entry(upload: Upload, directory: str, name: str) -> Iterator[FileInfo]:
+def _make_entry(upload: SegmentUpload, directory: str, name: str) -> Iterator[FileInfo]:
     view = ViewPath(upload.main, directory, name)
     if view.index is None:
         yield FileInfo(str(view), name, upload.manifest.size_bytes, upload.objects[names.LOG].mtime_ms)
         return
-    size = plain_size(upload.manifest, view.index)
+    size = index_size(upload.manifest, view.index)
     if size is not None and names.INDEXES in upload.objects:
         yield FileInfo(str(view), name, size, upload.objects[names.INDEXES].mtime_ms)
 
 
-def _size_problems(upload: Upload) -> Iterator[LogDirError]:
+def _find_size_problems(upload: SegmentUpload) -> Iterator[LogDirError]:
     manifest, objects = upload.manifest, upload.objects
     if names.INDEXES not in objects:
         yield LogDirError("a manifest without its .indexes object", file=f"{upload.main}.{names.MANIFEST}")

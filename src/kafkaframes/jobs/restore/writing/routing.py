@@ -23,7 +23,7 @@ from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import NO_PARTITION, assign_by_key
 from kafkaframes.records.rows import Blobs, blobs_of
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.names import TopicPartition, check_topic
+from kafkaframes.storage.files.names import TopicPartition, check_topic_name
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.storage.log.segment_writer import DEFAULT_SEGMENT_BYTES, SegmentSettings
 from kafkaframes.wire.integers import MAX_INT32
@@ -78,7 +78,7 @@ class WriteSettings:
         if codec_of(self.codec) is Codec.ZSTD and self.record_format < 2:
             raise EncodeError(f"zstd needs format 2, not {self.record_format}").within("codec")
         if self.topic is not None:
-            names.check_topic(self.topic)
+            names.check_topic_name(self.topic)
         _ = self.segments
 
     @property
@@ -149,7 +149,7 @@ class Router:
         for index, name in enumerate(names):
             if name not in self._checked_topics:
                 try:
-                    check_topic(name)
+                    check_topic_name(name)
                 except OptionError as error:
                     raise _bad(_first(indices == index), str(error)) from None
                 self._checked_topics.add(name)

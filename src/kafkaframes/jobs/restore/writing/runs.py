@@ -34,7 +34,7 @@ from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.scan import SegmentWindow, scan_segment
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenPartition
 
@@ -291,8 +291,8 @@ def _assign_run(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[by
                 yield _patch_window(window, shift, task)
 
 
-def _patch_window(window: Window, shift: int, task: PartitionTask) -> memoryview:
-    out, batches = bytearray(window.data), window.in_data()
+def _patch_window(window: SegmentWindow, shift: int, task: PartitionTask) -> memoryview:
+    out, batches = bytearray(window.data), window.batches_in_data()
     set_offsets(out, batches, batches.column("last_offset") + shift)
     if task.settings.record_format == 2:
         set_leader_epoch(out, batches, task.leader_epoch)
@@ -300,8 +300,8 @@ def _patch_window(window: Window, shift: int, task: PartitionTask) -> memoryview
     return memoryview(out)[:size]
 
 
-def _compress_window(window: Window, shift: int, settings: WriteSettings) -> bytes:
-    data, batches = as_array(window.data), window.in_data()
+def _compress_window(window: SegmentWindow, shift: int, settings: WriteSettings) -> bytes:
+    data, batches = as_array(window.data), window.batches_in_data()
     sections = open_sections(data, batches)
     index = index_records(batches, sections)
     return _batches_of(rows_of_index(sections, index, offsets=index.offsets + shift, headers=False), settings)
