@@ -119,7 +119,9 @@ class GroupMessages:
 
     def _encode_assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
         cls = self._settings.message_class("ConsumerProtocolAssignment")
-        rows = [cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in group_by_topic(partitions).items()]
+        rows = [
+            cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in group_by_topic(partitions).items()
+        ]
         return encode_versioned(cls(assigned_partitions=rows, user_data=None), _ASSIGNMENT_VERSION)
 
     async def _send_heartbeat(self, request: Heartbeat) -> None:
