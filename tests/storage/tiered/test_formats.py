@@ -107,8 +107,8 @@ def test_ranges_of_a_variable_index_lie_side_by_side(sizes, data):
     assert index.stored_size == sum(sizes)
     start = data.draw(st.integers(0, index.original_file_size - 1))
     end = data.draw(st.integers(start + 1, index.original_file_size))
-    assert index.stored_bytes_between(start, end) == sum(sizes[start // 10 : (end - 1) // 10 + 1])
-    assert index.stored_bytes_between(end, start) == 0
+    assert index.count_stored_bytes(start, end) == sum(sizes[start // 10 : (end - 1) // 10 + 1])
+    assert index.count_stored_bytes(end, start) == 0
 
 
 def test_fixed_indexes_are_computed_however_many_chunks_they_claim():

@@ -24,7 +24,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED_COLUMNS, build_indexes
-from kafkaframes.storage.partition.segment_replacement import cleaned_path
+from kafkaframes.storage.partition.segment_replacement import path_of_cleaned
 
 _CHUNK_BYTES = 1 << 20
 _LATEST_FORMAT = 2
@@ -61,7 +61,7 @@ def _write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> dict
         transactions.kept_transactions = []
         base = group[0].base_offset
         chunks = read_kept_batches(disk, sources_of(plan, group, settings), filter_, transactions)
-        _write_file(disk, cleaned_path(plan.partition.directory, base, "log"), chunks, is_stopped)
+        _write_file(disk, path_of_cleaned(plan.partition.directory, base, "log"), chunks, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept_transactions)
         _keep_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
@@ -116,13 +116,13 @@ def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> No
     """
     if last.log.mtime_ms is not None:
         for kind in ("log", "index", "timeindex"):
-            disk.set_modified(cleaned_path(directory, base, kind), last.log.mtime_ms)
+            disk.set_modified(path_of_cleaned(directory, base, kind), last.log.mtime_ms)
 
 
 def _write_indexes(
     disk: OnlineDisk, directory: str, base: int, settings: CleanerSettings, kept_transactions: list[AbortedTransaction]
 ) -> None:
-    path = cleaned_path(directory, base, "log")
+    path = path_of_cleaned(directory, base, "log")
     file = disk.stat(path)
     size_bytes = 0 if file is None else file.size_bytes
     tables = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
@@ -137,4 +137,4 @@ def _write_indexes(
     if kept_transactions:
         index_files["txnindex"] = write_txn_index(kept_transactions)
     for kind, content in index_files.items():
-        _write_file(disk, cleaned_path(directory, base, kind), [content])
+        _write_file(disk, path_of_cleaned(directory, base, kind), [content])

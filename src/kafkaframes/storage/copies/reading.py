@@ -125,7 +125,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
         end=max([*ends, *(one.base_offset for one in segments[-1:])]),
         high_watermark=partition.high_watermark,
         start_offset=partition.checkpointed_offsets.get(names.LOG_START_CHECKPOINT),
-        clean_offset=_checkpointed_clean_offset(source),
+        clean_offset=_read_clean_offset(source),
         topic_id=partition.metadata.topic_id if partition.metadata else None,
         broken_segments=tuple(broken_segments),
         misplaced_blocks=misplaced_blocks,
@@ -134,7 +134,7 @@ def read_copy(source: CopySource, *, scan: bool = False) -> PartitionCopy:
     )
 
 
-def _checkpointed_clean_offset(source: CopySource) -> int | None:
+def _read_clean_offset(source: CopySource) -> int | None:
     if names.CLEANER_CHECKPOINT not in source.log_directory.offset_checkpoints:
         return None
     return source.partition.checkpointed_offsets.get(names.CLEANER_CHECKPOINT, -1)
@@ -142,7 +142,7 @@ def _checkpointed_clean_offset(source: CopySource) -> int | None:
 
 def _must_scan(source: CopySource) -> bool:
     """Return whether the merge needs the headers of a copy in a store."""
-    is_compacted = source.partition.topic in COMPACTED_TOPICS or (_checkpointed_clean_offset(source) or -1) >= 0
+    is_compacted = source.partition.topic in COMPACTED_TOPICS or (_read_clean_offset(source) or -1) >= 0
     return is_compacted or not source.partition.leader_epochs
 
 

@@ -52,12 +52,12 @@ class CountingFileSystem(DelegatingFileSystem):
     def _open_counting(self, path: str) -> Iterator[ReadAt]:
         with self.inner.open(path) as read_at:
 
-            def counted(position: int, length: int) -> bytes:
+            def count_read(position: int, length: int) -> bytes:
                 data = read_at(position, length)
                 self.meter.bytes_read += len(data)
                 return data
 
-            yield counted
+            yield count_read
 
 
 @dataclass(slots=True)

@@ -143,7 +143,7 @@ class TieredFileSystem(DelegatingFileSystem):
         if view is None:
             return end - start
         manifest = self.read_manifest(view.main)
-        return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_bytes_between(start, end)
+        return max(end - start, 0) if manifest.is_plain else manifest.chunks.count_stored_bytes(start, end)
 
     def _file_size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:

@@ -84,7 +84,7 @@ class ChunkIndex:
         start = chunk * self.stored_chunk_size
         return start, start + (self.final_chunk_size if chunk == self.count - 1 else self.stored_chunk_size)
 
-    def stored_bytes_between(self, start: int, end: int) -> int:
+    def count_stored_bytes(self, start: int, end: int) -> int:
         """Return the number of bytes to fetch from the object for the segment's bytes from ``start`` to ``end``."""
         end = min(end, self.original_file_size)
         if start >= end:
@@ -318,7 +318,7 @@ def _parse_top_level(top: JsonFields) -> Manifest:
 
 def _check_plain(chunks: ChunkIndex) -> None:
     """Reject a manifest without compression and encryption if its stored chunk sizes differ from the segment's."""
-    if chunks.stored_size != chunks.original_file_size or chunks.stored_bytes_between(0, 1) != min(
+    if chunks.stored_size != chunks.original_file_size or chunks.count_stored_bytes(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):
         raise DecodeError("neither compressed nor encrypted, but sizes differ", path=("chunkIndex",))
