@@ -22,8 +22,8 @@ from typing import Any
 import click
 
 import kafkaframes
-from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.api import OMITTED
+from kafkaframes.broker.dispatch.table import collect_apis
+from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE
 from kafkaframes.capture.redaction import UNREDACTED_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import SECTIONS, analyze, cli, spec
@@ -157,7 +157,7 @@ def decisions_table() -> str:
 def broker_apis_table() -> str:
     """One row for each API that the embedded broker serves: its file says all of it."""
     body = []
-    for api in all_apis().values():
+    for api in collect_apis().values():
         low, high = api.range
         notes = "; ".join(f"{versions}: {note}" for versions, note in api.notes.items())
         gaps = "; ".join(api.gaps) or "none known"
@@ -181,13 +181,13 @@ def differences_table() -> str:
 def rights_table() -> str:
     """One row for each right that an API needs, and one for each API that needs none."""
     body = []
-    for api in all_apis().values():
+    for api in collect_apis().values():
         for right in api.rights:
             enough = f" (or {right.or_cluster} on the CLUSTER)" if right.or_cluster else ""
             needs = f"{right.operation} on the {right.resource}{enough}"
             since, until = max(right.first_version, api.range[0]), min(right.last_version, api.range[1])
             part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
-            shown = OMITTED if right.denied == OMITTED else right.error.name
+            shown = OMIT_FROM_RESPONSE if right.denied == OMIT_FROM_RESPONSE else right.error.name
             body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, shown))
         if not api.rights:
             body.append((f"{api.name} ({api.key})", "{}-{}".format(*api.range), "none", "", ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.dispatch.dispatch import Dispatcher
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.requests.request import Session
@@ -25,7 +25,7 @@ class PendingAnswer:
     ) -> None:
         self.body: Any = None
         self._dispatcher, self._request, self._connection = dispatcher, request, connection
-        later.when_complete(self._complete)
+        later.call_when_complete(self._complete)
 
     def _complete(self, later: DeferredResponse) -> None:
         self.body = send_over_wire(self._dispatcher, self._request, self._connection, later.answer)
@@ -80,5 +80,5 @@ class DirectBroker:
 
 def versions(api: str) -> list[int]:
     """Return every version of an API that is served."""
-    low, high = next(one.range for one in all_apis().values() if one.name == api)
+    low, high = next(one.range for one in collect_apis().values() if one.name == api)
     return list(range(low, high + 1))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.protocol.messages import Message, message
 
 Path = tuple[str, ...]
@@ -65,7 +65,7 @@ def with_long_texts(struct: Any, version: int, text: str) -> Any:
 
 CASES = [
     (api.name, api.range[1], path)
-    for api in all_apis().values()
+    for api in collect_apis().values()
     for path in lists_of(message(f"{api.name}Request"), api.range[1])
 ]
 

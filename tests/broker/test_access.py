@@ -12,12 +12,12 @@ from tests.broker.conftest import Asker
 from tests.interop.access_script import CASES, TOPICS, AccessCluster, fields_at, restore
 from tests.interop.broker_script import FrameClient
 
-from kafkaframes.broker.dispatch.table import all_apis, apis_of_release
+from kafkaframes.broker.dispatch.table import apis_of_release, collect_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import CloseConnection
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import OPERATIONS, OPERATIONS_OF_RESOURCE, bits_of
-from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
+from kafkaframes.broker.security.access import OPERATIONS, OPERATIONS_OF_RESOURCE, operation_bits
+from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAuthorizer
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.messages import message
@@ -36,9 +36,11 @@ NOTHING_NEEDED = {
 }
 WHOLE = [
     pytest.param(api, version, id=f"{api.name}-{version}")
-    for api in all_apis().values()
+    for api in collect_apis().values()
     for version in range(api.range[0], api.range[1] + 1)
-    if any(not one.field or one.field.endswith(("group_id", "al_id")) for one in api.rights_at(version, whole=True))
+    if any(
+        not one.field or one.field.endswith(("group_id", "al_id")) for one in api.permissions_at(version, whole=True)
+    )
 ]
 
 
@@ -51,7 +53,7 @@ class AliceAndAdmin:
     """A broker with rules, its administrator, and a client with the rights in the rules."""
 
     def __init__(self, make_asker, *rules, **more):
-        self.access = AclAccess(rules, super_users=[ADMIN])
+        self.access = AclAuthorizer(rules, super_users=[ADMIN])
         self.admin = make_asker(access=self.access, **more)
         self.admin.session = Session(number=1, principal=ADMIN, peer="127.0.0.1:1")
         self.alice = Asker(self.admin.state, Session(number=2, principal=ALICE, peer="127.0.0.1:2"))
@@ -63,7 +65,7 @@ def pair(make_asker):
 
 
 def test_every_api_declares_its_rights():
-    apis = all_apis().values()
+    apis = collect_apis().values()
     assert {api.name for api in apis if not api.rights} == NOTHING_NEEDED
     for right in (right for api in apis for right in api.rights):
         assert right.operation in OPERATIONS_OF_RESOURCE[right.resource]
@@ -78,7 +80,7 @@ def test_a_request_without_the_right_does_not_reach_its_handler(pair, api, versi
 
     both = pair()
     both.alice.dispatcher.apis = {api.key: replace(api, handle=handle)}
-    fields = {one.field: "x" for one in api.rights_at(version, whole=True) if one.field}
+    fields = {one.field: "x" for one in api.permissions_at(version, whole=True) if one.field}
     body = message(f"{api.name}Request")(**fields)
     if api.name == "OffsetCommit":
         body.topics = [message("OffsetCommitRequest").OffsetCommitRequestTopic(name="t")]
@@ -174,7 +176,7 @@ def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topi
     )
     both.admin.ask("ShareGroupHeartbeat", 1, group_id="s", member_id=str(uuid4()), subscribed_topic_names=["secret"])
     for api, group in (("ConsumerGroupDescribe", "g"), ("ShareGroupDescribe", "s")):
-        version = all_apis()[message(f"{api}Request").spec.api_key].range[1]
+        version = collect_apis()[message(f"{api}Request").spec.api_key].range[1]
         (row,) = both.alice.ask(api, version, group_ids=[group]).groups
         assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
         (row,) = both.admin.ask(api, version, group_ids=[group]).groups
@@ -188,7 +190,7 @@ def test_groups_before_kafka_4_hide_no_topics_and_have_no_settings(pair):
     fields = {"rebalance_timeout_ms": 5000, "topic_partitions": [], "subscribed_topic_names": ["secret"]}
     assert both.alice.ask("ConsumerGroupHeartbeat", 0, group_id="g", **fields).error_code == 0
     (row,) = both.alice.ask("ConsumerGroupDescribe", 0, group_ids=["g"], include_authorized_operations=True).groups
-    assert (row.error_code, row.authorized_operations) == (0, bits_of(("READ", "DESCRIBE")))
+    assert (row.error_code, row.authorized_operations) == (0, operation_bits(("READ", "DESCRIBE")))
     for api in ("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"):
         resource = getattr(message(f"{api}Request"), f"{api.removeprefix('Incremental')}Resource")
         answer = both.alice.ask(api, 0, resources=[resource(resource_type=32, resource_name="g")])
@@ -210,7 +212,7 @@ class Direct(FrameClient):
 FIRST_OFFSET = 0x5EC0DE5EC0DE0000  # of a record of the hidden topic; no other number of 8 bytes looks like it
 ALL_CASES = [
     (api, version, number)
-    for api in all_apis().values()
+    for api in collect_apis().values()
     if api.name in CASES
     for version in range(api.range[0], api.range[1] + 1)
     for number, one in enumerate(CASES[api.name])
@@ -250,7 +252,7 @@ ANY_RULE = (
 @pytest.fixture(scope="module")
 def cluster():
     state = open_broker(settings=BrokerSettings({}))
-    state.access = AclAccess(super_users=[ADMIN])
+    state.access = AclAuthorizer(super_users=[ADMIN])
     admin = Asker(state, Session(number=1, principal=ADMIN, peer="127.0.0.1:1"))
     cluster = AccessCluster(Direct(admin), {})
     cluster.make()
@@ -271,7 +273,7 @@ class TestWhatAnswersShow:
         for name in TOPICS:  # a request may have deleted it
             if name not in state.topics:
                 state.create_topic(name, 2)
-        state.access = AclAccess(rules, super_users=[ADMIN])
+        state.access = AclAuthorizer(rules, super_users=[ADMIN])
         session = Session(number=2, principal=ALICE, peer="127.0.0.1:2")
         if any(state.access.allows(session, one, "TOPIC", "secret") for one in SHOWING):
             return

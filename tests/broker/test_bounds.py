@@ -10,7 +10,7 @@ from tests.soak.broker_bounds import fetch, frame, produce
 from tests.waiting import wait_for
 
 from kafkaframes import Broker
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.faults.journal import Journal
 from kafkaframes.broker.network import server
 from kafkaframes.broker.requests.request import Request
@@ -168,7 +168,7 @@ def journal():
 
 
 def note_request(journal: Journal, api: str, body, answer) -> Request:
-    request = Request(next(one for one in all_apis().values() if one.name == api), 9, decoded=body)
+    request = Request(next(one for one in collect_apis().values() if one.name == api), 9, decoded=body)
     journal.before(request)
     journal.after(request, answer)
     return request
@@ -189,7 +189,7 @@ def test_an_entry_counts_what_its_bodies_take(journal):
 def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journal):
     types = message("ProduceRequest")
     large = types(**produce(bytes(40 << 20)))
-    api = next(api for api in all_apis().values() if api.name == "Produce")
+    api = next(api for api in collect_apis().values() if api.name == "Produce")
     waiting = Request(api, 7, decoded=large)
     journal.before(waiting)
     note_request(journal, "Produce", large, None)
@@ -202,7 +202,7 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
 
 
 def test_a_request_that_is_abandoned_leaves_nothing_behind(journal):
-    api = next(api for api in all_apis().values() if api.name == "Metadata")
+    api = next(api for api in collect_apis().values() if api.name == "Metadata")
     for _ in range(20_000):
         journal.before(Request(api, 9, decoded=message("MetadataRequest")()))
     assert len(journal) <= 10_000

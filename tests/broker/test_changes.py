@@ -17,7 +17,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.apis.produce import append_to_partition, read_sent_records
 from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.broker.state import state
-from kafkaframes.broker.state.changes import Changes, finish_steps, run_once
+from kafkaframes.broker.state.changes import ChangeQueue, finish_steps, run_once
 from kafkaframes.broker.state.metadata_file import write_metadata
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
@@ -203,7 +203,7 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
 
 
 def test_a_change_that_nobody_waits_for_goes_on(turns):
-    changes, events = Changes(), []
+    changes, events = ChangeQueue(), []
     changes.next_turn = turns.due.append
 
     def steps():
@@ -219,7 +219,7 @@ def test_a_change_that_nobody_waits_for_goes_on(turns):
 
 
 def test_a_change_that_fails_does_not_hold_up_the_next(turns):
-    changes = Changes()
+    changes = ChangeQueue()
     changes.next_turn = turns.due.append
 
     def failing():
@@ -235,7 +235,7 @@ def test_a_change_that_fails_does_not_hold_up_the_next(turns):
 
 
 def test_nothing_goes_on_after_the_end(turns):
-    changes, events = Changes(), []
+    changes, events = ChangeQueue(), []
     changes.next_turn = turns.due.append
 
     def steps():

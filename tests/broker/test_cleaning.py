@@ -206,7 +206,7 @@ def test_a_stop_gives_the_round_up(make_cleaner):
     asker = make_cleaner()
     fill(asker)
     asker.cleaning.is_stopped = True
-    asker.cleaning._clean(next(iter(asker.cleaning._cleaning_ranges())), set())
+    asker.cleaning._clean(next(iter(asker.cleaning._find_cleaning_ranges())), set())
     assert len(records_of(log_of(asker))) == 32
 
 

@@ -16,7 +16,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.settings.config_values import CONFIG_TYPES, DYNAMIC_KEYS, normalize_value
 from kafkaframes.broker.settings.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
 from kafkaframes.broker.state.configs import BROKER_KEYS
-from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME
 from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode, OptionError
 
@@ -168,9 +168,9 @@ def test_synonyms_name_every_source(asker):
     assert describe_configs(asker, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
     assert describe_configs(asker, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
     assert describe_configs(asker, TOPIC, "orders")["retention.ms"][2][1:] == values
-    assert asker.state.settings.text("log.retention.ms") == "5"
+    assert asker.state.settings.get_text("log.retention.ms") == "5"
     assert alter(asker, BROKER, "1", ("log.retention.ms", "", DELETE)) == 0
-    assert asker.state.settings.text("log.retention.ms") == "4"
+    assert asker.state.settings.get_text("log.retention.ms") == "4"
     group = describe_configs(asker, GROUP, "readers")
     assert group["share.session.timeout.ms"] == ("45000", 5, [("group.share.session.timeout.ms", "45000", 5)])
     assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
@@ -210,20 +210,20 @@ def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker
         row = describe_configs(asker, BROKER, node)["log.retention.ms"]
         assert row[:2] == (own, 2)
         assert [value for _, value, _ in row[2]] == [own, "5300", "3"]
-    assert asker.state.settings.text("log.retention.ms") == "5200"  # of the node with the lowest id
+    assert asker.state.settings.get_text("log.retention.ms") == "5200"  # of the node with the lowest id
     group = describe_configs(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
     assert group[:2] == ("5200", 2)
     assert group[2][:3] == [(name, "5200", 2), (name, "5300", 3), (name, "5000", 4)]
     for node in ("1", "2", ""):
         assert alter(asker, BROKER, node, ("log.retention.ms", "", DELETE)) == 0
-    assert asker.state.settings.text("log.retention.ms") == "3"
+    assert asker.state.settings.get_text("log.retention.ms") == "3"
 
 
 def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, tmp_path, caplog):
     asker = make_asker(data_dir=str(tmp_path))
     asker.create(retention_ms=5)
     asker.state.logs.close(now_ms=asker.state.clock.now_ms)
-    file = tmp_path / FILE_NAME
+    file = tmp_path / METADATA_FILE_NAME
     values = json.loads(file.read_bytes())
     values["configs"] = {
         "max.connections": "x",

@@ -11,7 +11,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.broker.requests.login import Login
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
+from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAuthorizer
 from kafkaframes.broker.security.options import Security
 from kafkaframes.client import Admin
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError
@@ -117,7 +117,7 @@ def test_tokens_of_others_are_made_and_seen_by_those_who_may(make_asker):
     def rule(principal, kind, name, operation):
         return Acl(kind, name, LITERAL, f"User:{principal}", "*", operation, ALLOW)
 
-    access = AclAccess(
+    access = AclAuthorizer(
         [
             rule("gateway", USER, "User:alice", CREATE_TOKENS),
             rule("auditor", USER, "User:alice", DESCRIBE_TOKENS),
@@ -151,7 +151,7 @@ def test_a_token_lets_its_owner_in_until_it_ends(tmp_path, mechanism):
     with Broker(security=security, config=KEY, data_dir=tmp_path) as broker:
 
         def proven(token_id, password, extension=",tokenauth=true"):
-            exchange = broker.call(lambda state: state.credentials.exchange(mechanism, lambda: now))
+            exchange = broker.call(lambda state: state.credentials.start_exchange(mechanism, lambda: now))
             bare = f"n={token_id},r=nonce{extension}"
             last, proof = client_final(bare, exchange.respond(b"n,," + bare.encode()), password, name)
             assert exchange.respond(last) == proof

@@ -163,7 +163,7 @@ def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
 
     monkeypatch.setattr("kafkaframes.broker.network.acceptor.count_free_descriptors", lambda: free[0])
     budget = DescriptorBudget(make_room)
-    assert [budget.take() for _ in range(2)] == [True, True]
+    assert [budget.take_slot() for _ in range(2)] == [True, True]
     free[0] = count_reserved_descriptors() - 100
-    assert not budget.take()
+    assert not budget.take_slot()
     assert len(made_room) == 2

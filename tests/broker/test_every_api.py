@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.versions import at_every_version
 
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 
 of_each_version = at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
-of_each_api = pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+of_each_api = pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
 
 # Defaults that close the connection.
 FIELDS = {

@@ -6,8 +6,8 @@ import pytest
 from tests.versions import at_every_version
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.faults.controls import report
+from kafkaframes.broker.dispatch.table import collect_apis
+from kafkaframes.broker.faults.controls import report_clients
 from kafkaframes.broker.faults.faults import Faults
 from kafkaframes.broker.faults.journal import Journal
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
@@ -124,7 +124,7 @@ def test_a_failed_fetch_has_empty_records_as_kafkas_has(faulty, version):
     assert (row.error_code, row.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
 
 
-@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
 @at_every_version("api", lambda api: range(api.range[0], api.range[1] + 1))
 def test_every_api_can_be_answered_with_an_error(faulty, api, version):
     faulty.faults.on(api.name).error(41)
@@ -177,7 +177,7 @@ def test_the_journal_holds_a_bounded_number_of_bytes(faulty):
 def test_the_report_names_what_kafka_4_refuses(faulty):
     faulty.ask("ApiVersions", 3, client_software_name="oldlib", client_software_version="1.0")
     faulty.produce(build_records({"value": [b"x"]}, record_format=0), version=1)
-    text = report(faulty.journal)
+    text = report_clients(faulty.journal)
     assert "oldlib 1.0" in text
     assert "rejected by Kafka 4: Produce v1" in text
 

@@ -9,7 +9,7 @@ import pytest
 from tests.broker.direct import DirectBroker
 
 from kafkaframes.broker.settings.settings import KAFKA_DEFAULTS, BrokerSettings
-from kafkaframes.broker.state.config_changes import check_group
+from kafkaframes.broker.state.config_changes import check_group_configs
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
 
@@ -104,5 +104,5 @@ def test_settings_beyond_the_brokers_bounds_are_refused(broker, kind, name):
 def test_settings_of_a_group_are_refused_with_kafkas_words(kind, setting, value, reason):
     settings = BrokerSettings({f"group.{kind}.max.heartbeat.interval.ms": "99999"})
     with pytest.raises(OptionError, match=re.escape(reason.format(kind=kind))):
-        check_group(settings, {f"{kind}.{setting}": value})
-    check_group(settings, {f"{kind}.heartbeat.interval.ms": "7000"})
+        check_group_configs(settings, {f"{kind}.{setting}": value})
+    check_group_configs(settings, {f"{kind}.heartbeat.interval.ms": "7000"})

@@ -172,12 +172,12 @@ def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
 def test_kafkas_defaults_are_taken_but_for_what_is_set():
     with Broker(kafka_defaults=True, config={"offsets.topic.num.partitions": 7}) as broker:
         settings = broker.call(lambda state: state.settings)
-        assert {key: settings.text(key) for key in KAFKA_DEFAULTS} == {
+        assert {key: settings.get_text(key) for key in KAFKA_DEFAULTS} == {
             **KAFKA_DEFAULTS,
             "offsets.topic.num.partitions": "7",
         }
         minimum = broker.call(lambda state: state.groups.settings.min_session_timeout_ms)
-        assert (minimum, settings.log_settings({}).timestamp_after_max_ms) == (6000, 3_600_000)
+        assert (minimum, settings.build_log_settings({}).timestamp_after_max_ms) == (6000, 3_600_000)
     assert not [key for key, value in KAFKA_DEFAULTS.items() if DEFAULTS.get(key) == value]
 
 

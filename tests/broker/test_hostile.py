@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse, EncodedResponse
 from kafkaframes.broker.requests.login import Login
 from kafkaframes.protocol.messages import Message, message
@@ -53,7 +53,7 @@ def plain(kind, attribute, rng):
     return None
 
 
-CASES = [(api, version) for api in all_apis().values() for version in range(api.range[0], api.range[1] + 1)]
+CASES = [(api, version) for api in collect_apis().values() for version in range(api.range[0], api.range[1] + 1)]
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=lambda value: getattr(value, "name", value))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaframes.broker.faults.controls import find_clients, report
+from kafkaframes.broker.faults.controls import find_clients, report_clients
 from kafkaframes.protocol.spec.catalog import api
 from kafkaframes.protocol.spec.releases import release, releases
 
@@ -25,5 +25,5 @@ def test_what_kafka_4_refuses_is_what_the_table_of_releases_says(key):
 
 
 def test_apis_that_kafka_4_has_no_more_are_refused_and_own_ones_are_not():
-    text = report([entry("LeaderAndIsr", 0), entry("ApiVersions", 0), entry("OurOwn", 0)])
+    text = report_clients([entry("LeaderAndIsr", 0), entry("ApiVersions", 0), entry("OurOwn", 0)])
     assert "rejected by Kafka 4: LeaderAndIsr v0\n" in f"{text}\n"

@@ -261,7 +261,7 @@ def transactional(broker, sequence, producer, *, version=13, values=(b"x",)):
 
 @pytest.fixture
 def producer(broker):
-    broker.state.create_internal("__transaction_state")
+    broker.state.create_internal_topic("__transaction_state")
     return broker.send("InitProducerId", 5, transactional_id="t", transaction_timeout_ms=60_000, producer_id=-1)
 
 
@@ -418,7 +418,7 @@ def test_of_an_offset_that_comes_twice_the_last_is_the_start(broker):
 
 def test_an_internal_partition_is_looked_for_before_it_is_refused(broker):
     """DeleteRecords 2 of __consumer_offsets 0 and 99: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
-    broker.state.create_internal("__consumer_offsets")
+    broker.state.create_internal_topic("__consumer_offsets")
     request_type = types("DeleteRecords")
     rows = [request_type.DeleteRecordsPartition(partition_index=index, offset=0) for index in (0, 99)]
     topic = request_type.DeleteRecordsTopic(name="__consumer_offsets", partitions=rows)

@@ -12,7 +12,7 @@ from tests import kdc as kdcs
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.from_settings import security_of
+from kafkaframes.broker.security.from_settings import build_security
 from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError
@@ -54,7 +54,7 @@ def security(keytab: str, **more: str) -> Security:
     login = (
         f'{MODULE} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="kafka/localhost@EXAMPLE.TEST";'
     )
-    return security_of(
+    return build_security(
         {
             "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
             "sasl.kerberos.service.name": "kafka",
@@ -228,7 +228,7 @@ def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kd
     other = kdc.keytab("kafka/127.0.0.1")
     login = f'{MODULE} required useKeyTab=true keyTab="{other}";'
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    other_security = security_of({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
+    other_security = build_security({"sasl.enabled.mechanisms": "GSSAPI", key: login}, listeners=LISTENERS)
     with Broker(security=other_security, listeners=LISTENERS) as stranger:
         client_properties = {**properties(stranger, alice), "default.api.timeout.ms": "3000"}
         with (
@@ -396,7 +396,7 @@ def test_a_long_token_ends_the_connection(broker):
 )
 def test_settings_of_a_broker_that_do_not_fit_are_refused(properties, message):
     with pytest.raises(OptionError, match=message):
-        security_of(dict(properties))
+        build_security(dict(properties))
 
 
 def test_a_keytab_that_is_none_is_said_at_the_start(kdc, tmp_path):

@@ -9,7 +9,7 @@ from tests.broker.test_handle import ask
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.settings.listeners import ListenerOptions, listeners_of
+from kafkaframes.broker.settings.listeners import ListenerOptions, parse_listeners
 from kafkaframes.errors import OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -84,14 +84,14 @@ def test_listeners_of_server_properties():
         "inter.broker.listener.name": "INSIDE",
         "num.partitions": "3",
     }
-    assert listeners_of(settings) == (
+    assert parse_listeners(settings) == (
         ListenerOptions(name="INSIDE", host="0.0.0.0", port=9092, advertised=("broker-1", 9092)),
         ListenerOptions(
             name="OUTSIDE", protocol="SASL_PLAINTEXT", host="::1", port=9093, advertised=("kafka.example", 443)
         ),
     )
     assert settings == {"num.partitions": "3"}
-    assert listeners_of({}) == ()
+    assert parse_listeners({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_listeners_of_server_properties():
 )
 def test_what_is_no_listener_is_refused(wrong):
     with pytest.raises(OptionError):
-        listeners_of(wrong)
+        parse_listeners(wrong)
 
 
 def test_listeners_that_contradict_each_other_are_refused():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.broker.security.kerberos import LocalNames
+from kafkaframes.broker.security.kerberos import PrincipalRules
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.errors import OptionError
 
@@ -43,12 +43,12 @@ REALM = "NEW"
     ],
 )
 def test_rules_name_principals(rules, principal, user):
-    names = LocalNames(rules, REALM)
+    names = PrincipalRules(rules, REALM)
     if user is None:
         with pytest.raises(AuthenticationError):
-            names.user(principal)
+            names.map_principal(principal)
     else:
-        assert names.user(principal) == user
+        assert names.map_principal(principal) == user
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_rules_name_principals(rules, principal, user):
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_at_once(rule):
     with pytest.raises(OptionError, match=r"sasl\.kerberos\.principal\.to\.local\.rules"):
-        LocalNames([rule], REALM)
+        PrincipalRules([rule], REALM)
 
 
 WORDS = st.text("ab$\\@/[]():12gLURE*.+?", max_size=12)
@@ -85,7 +85,7 @@ RULES = st.one_of(
 @given(st.lists(RULES, max_size=3), st.one_of(st.text(max_size=20), st.from_regex(r"[ab]{0,3}(/[ab]{0,3})?@(NEW|OLD)")))
 def test_any_rules_and_any_principal_give_a_simple_name_or_a_refusal(rules, principal):
     try:
-        user = LocalNames(rules, REALM).user(principal)
+        user = PrincipalRules(rules, REALM).map_principal(principal)
     except (OptionError, AuthenticationError):
         return
     assert user

@@ -11,10 +11,10 @@ from tests.broker.long_lists import CASES, request_of, with_long_texts
 from tests.soak.broker_bounds import batch, connect, fetch, frame, metadata, read
 
 from kafkaframes import Broker
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
+from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAuthorizer
 from kafkaframes.broker.state import state
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
@@ -168,7 +168,9 @@ def test_markers_that_a_client_writes_give_turns():
 def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
     """2,000 filters over 20,000 rules blocked all clients for a minute."""
     broker, due = DirectBroker(), []
-    broker.state.access = AclAccess([Acl(2, f"t-{number}", LITERAL, "User:a", "*", 3, ALLOW) for number in range(400)])
+    broker.state.access = AclAuthorizer(
+        [Acl(2, f"t-{number}", LITERAL, "User:a", "*", 3, ALLOW) for number in range(400)]
+    )
     filter_type = message("DeleteAclsRequest").DeleteAclsFilter
     anyone = {"principal_filter": None, "host_filter": None, "operation": 3, "permission_type": ALLOW}
     every = {"resource_type_filter": 2, "pattern_type_filter": LITERAL, **anyone}
@@ -186,7 +188,7 @@ def test_filters_of_rules_give_turns_by_the_rules_that_they_look_at():
     broker.state.logs.abandon()
 
 
-@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
 def test_texts_as_long_as_strings_can_be_are_answered(api):
     """A message of an error that repeats what was sent is longer than a string may be: nothing was answered."""
     broker, version = DirectBroker(), api.range[1]

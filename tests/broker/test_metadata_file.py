@@ -15,7 +15,7 @@ from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.lifecycle.handle import Broker
 from kafkaframes.broker.lifecycle.opening import write_snapshot
 from kafkaframes.broker.settings.settings import BrokerSettings
-from kafkaframes.broker.state.metadata_file import FILE_NAME, StoredMetadata, read_metadata, write_metadata
+from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME, StoredMetadata, read_metadata, write_metadata
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import to_online_disk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
@@ -31,7 +31,7 @@ JSON = st.recursive(
 def disk_with(text: str) -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory("/data")
-    file = disk.open_file(f"/data/{FILE_NAME}")
+    file = disk.open_file(f"/data/{METADATA_FILE_NAME}")
     file.write(0, text.encode("utf-8", "surrogatepass"))
     return disk
 
@@ -41,8 +41,8 @@ def rewrite_metadata(text: str) -> dict:
     disk = disk_with(text)
     state = open_broker(data_dir="/data", disk=disk, settings=BrokerSettings())
     try:
-        state.save()
-        return json.loads(disk.read(f"/data/{FILE_NAME}"))
+        state.save_metadata()
+        return json.loads(disk.read(f"/data/{METADATA_FILE_NAME}"))
     finally:
         state.logs.abandon()
 
@@ -54,7 +54,7 @@ def test_what_earlier_versions_have_written_is_read(path):
     disk = to_online_disk(MemoryDisk())
     disk.make_directory("/data")
     write_metadata(disk, "/data", metadata)
-    assert json.loads(disk.read(f"/data/{FILE_NAME}")) == values
+    assert json.loads(disk.read(f"/data/{METADATA_FILE_NAME}")) == values
     again = rewrite_metadata(path.read_text())
     salts = again["entities"]["scram_salts"]
     assert len(bytes.fromhex(salts)) == 32
@@ -93,7 +93,7 @@ def test_a_field_at_fault_is_named_with_the_file(field, value, reason):
     with pytest.raises(LogDirError) as error:
         rewrite_metadata(json.dumps(values))
     assert reason in str(error.value)
-    assert error.value.file == f"/data/{FILE_NAME}"
+    assert error.value.file == f"/data/{METADATA_FILE_NAME}"
 
 
 def assert_a_state_or_one_error(text: str) -> None:
@@ -102,7 +102,10 @@ def assert_a_state_or_one_error(text: str) -> None:
         rewrite_metadata(text)
     except LogDirError as error:
         error_seen = error
-    assert error_seen is None or (error_seen.file, error_seen.reason[:12]) == (f"/data/{FILE_NAME}", "is not a bro")
+    assert error_seen is None or (error_seen.file, error_seen.reason[:12]) == (
+        f"/data/{METADATA_FILE_NAME}",
+        "is not a bro",
+    )
 
 
 @given(value=JSON)
@@ -116,7 +119,7 @@ def test_any_change_of_a_file_is_a_state_or_one_error(seed):
 
 
 def test_only_its_owner_may_read_it(tmp_path):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / METADATA_FILE_NAME
     for before in (None, 0o644):  # a new file, and one as earlier versions wrote it
         if before is not None:
             path.chmod(before)
@@ -129,8 +132,8 @@ def test_only_its_owner_may_read_it(tmp_path):
 
 
 def test_what_a_crash_left_of_it_is_not_readable_to_others_either(tmp_path):
-    unfinished_file = tmp_path / (FILE_NAME + ".tmp")
+    unfinished_file = tmp_path / (METADATA_FILE_NAME + ".tmp")
     unfinished_file.write_text("half")
     unfinished_file.chmod(0o666)
     write_metadata(to_online_disk(None), str(tmp_path), StoredMetadata())
-    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / METADATA_FILE_NAME).stat().st_mode & 0o777 == 0o600

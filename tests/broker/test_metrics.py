@@ -1,6 +1,6 @@
 """Prometheus text stays text whatever names are in it."""
 
-from kafkaframes.broker.network.metrics import prometheus_text
+from kafkaframes.broker.network.metrics import build_metrics_text
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -11,7 +11,7 @@ def test_names_are_escaped_as_prometheus_reads_them(asker):
     odd = TopicPartition('a"b\\c\nd', 0)
     topic.partitions[0] = Partition(odd, partition.log)
     asker.state.counters['lost "all"'] = 2
-    text = prometheus_text(asker.state, 1)
+    text = build_metrics_text(asker.state, 1)
     assert 'kafka_log_log_size{topic="a\\"b\\\\c\\nd",partition="0"} 0\n' in text
     assert '{what="\\"all\\""} 2\n' in text
     assert all(line.startswith(("#", "kafka")) for line in text.splitlines())

@@ -18,7 +18,7 @@ from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker, Served
-from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError, StorageError
@@ -243,7 +243,7 @@ def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_chan
     assert tree(tmp_path / "orders-0") == before
 
 
-@pytest.mark.parametrize("name", ["meta.properties", FILE_NAME])
+@pytest.mark.parametrize("name", ["meta.properties", METADATA_FILE_NAME])
 def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, name):
     with Broker(data_dir=tmp_path) as owner, Producer(owner.bootstrap_servers) as producer:
         producer.send("orders", b"v", partition=0).result()

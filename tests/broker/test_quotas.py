@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch.table import all_apis
-from kafkaframes.broker.requests.quotas import Bucket, Quotas, Rate
+from kafkaframes.broker.dispatch.table import collect_apis
+from kafkaframes.broker.requests.quotas import Quotas, TokenBucket, UsageRate
 from kafkaframes.broker.requests.request import TypedRequest as Request
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
@@ -149,7 +149,7 @@ def test_changes_over_their_quota_are_refused_or_wait(broker):
 
 
 def test_client_ids_without_end_take_no_memory_without_end():
-    quotas, request = Quotas(), Request(all_apis()[0], 9)
+    quotas, request = Quotas(), Request(collect_apis()[0], 9)
     quotas.load([{"entity": {"client-id": None}, "values": {"producer_byte_rate": 10.0}}])
     for number in range(20_000):
         request.client_id = f"client {number}"
@@ -179,10 +179,10 @@ def test_a_rate_is_that_of_kafka():
     They were measured in milliseconds of a clock; the bytes around the records (some 90) are counted, too.
     """
     measured_milliseconds = {22: 1446, 23: 1851, 24: 2253, 26: 3064, 28: 3874, 29: 4281, 31: 6093, 34: 7309, 38: 8936}
-    rate, waits = Rate(), {}
+    rate, waits = UsageRate(), {}
     for number in range(40):
         rate.add(10_090, number * 100)
-        waits[number] = rate.over_ms(20_000, number * 100)
+        waits[number] = rate.throttle_ms(20_000, number * 100)
     assert {waits[number] for number in range(19)} == {0}
     for number, milliseconds in measured_milliseconds.items():
         assert abs(waits[number] - milliseconds) < 150, number
@@ -257,13 +257,13 @@ def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(v
     entity = {"client-id": "app"}
     quotas.load([{"entity": entity, "values": {MUTATIONS: value}}])
     limit = quotas.limits[MUTATIONS][frozenset(entity.items())]
-    rate, bucket, now_ms = Rate(), Bucket(limit, 0.0), 0.0
+    rate, bucket, now_ms = UsageRate(), TokenBucket(limit, 0.0), 0.0
     for later_ms, amount in steps:
         now_ms += later_ms
         rate.add(amount, now_ms)
         bucket.refill(limit, now_ms)
         bucket.remaining_tokens -= amount
-        for over_ms in (rate.over_ms(limit, now_ms), bucket.over_ms(limit)):
+        for over_ms in (rate.throttle_ms(limit, now_ms), bucket.throttle_ms(limit)):
             assert 0 <= over_ms < 2**31
             assert not (over_ms and value == float("inf"))
 

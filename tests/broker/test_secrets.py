@@ -14,10 +14,10 @@ from contextlib import ExitStack
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.faults.journal import open_request_log
 from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.security.scram import credential_of_password
+from kafkaframes.broker.security.scram import credential_from_password
 from kafkaframes.errors import ErrorCode
 from kafkaframes.errors.sensitive import (
     CONFIG_FIELDS,
@@ -177,14 +177,14 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
             repr(security),
             repr(broker),
             repr(security.credentials()),
-            repr(credential_of_password(SHA, SECRET)),
+            repr(credential_from_password(SHA, SECRET)),
         ]
         with broker:
             with Wire(broker) as other:
                 assert other.authenticate(SECRET + "wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             wire = stack.enter_context(Wire(broker))
             assert wire.authenticate(SECRET).error_code == 0
-            served_apis = {api.key: api for api in all_apis().values()}
+            served_apis = {api.key: api for api in collect_apis().values()}
             for key, direction, filled_message in ALL:
                 if direction == RESPONSE or key not in served_apis or key == 36:
                     continue
@@ -224,7 +224,7 @@ def test_requests_that_end_too_early_are_told_without_them(tmp_path, capfd, capl
         Broker(request_log=lambda line: print(line, file=file, flush=True)) as broker,
     ):
         for key, direction, filled_message in ALL:
-            api = all_apis().get(key)
+            api = collect_apis().get(key)
             if direction == RESPONSE or api is None:
                 continue
             connection = ClientConnection(client_id="test")

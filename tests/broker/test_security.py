@@ -28,11 +28,11 @@ from tests.broker.polling import poll_with_kafka_python
 from kafkaframes.broker import Broker
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import AllowAllAccess
-from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess, AclFilter
-from kafkaframes.broker.security.from_settings import security_of
+from kafkaframes.broker.security.access import AllowAllAuthorizer
+from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAuthorizer, AclFilter
+from kafkaframes.broker.security.from_settings import build_security
 from kafkaframes.broker.security.options import BearerExchange, Credentials, PlainExchange, Security
-from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
+from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_from_password
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token
 from kafkaframes.broker.settings.listeners import ListenerOptions
@@ -60,7 +60,7 @@ def client_final(first_bare, server_first, password, name, *, nonce=None, bindin
 
 @pytest.mark.parametrize(("mechanism", "name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
 def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name):
-    exchange = ScramExchange(mechanism, {"a,b": credential_of_password(mechanism, "secret")}.get)
+    exchange = ScramExchange(mechanism, {"a,b": credential_from_password(mechanism, "secret")}.get)
     bare = "n=a=2Cb,r=abc"
     answer = exchange.respond(f"n,,{bare}".encode())
     final, expected_answer = client_final(bare, answer, "secret", name)
@@ -99,7 +99,7 @@ def first_answer(users, name, mechanism="SCRAM-SHA-256"):
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_who_asks_for_an_unknown_user_learns_nothing(mechanism):
     users = Credentials({"alice": "secret"}, secret=b"k" * 32)
-    users.scram["bob", mechanism] = credential_of_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
+    users.scram["bob", mechanism] = credential_from_password(mechanism, "b", iterations=8192, salt=b"s" * 24)
     guessed_salt = hmac.digest(b"kafkaframes", b"nobody", "sha256")[:16]  # a guess without the secret
     answers = {first_answer(users, f"nobody{number}", mechanism) for number in range(64)}
     assert len({salt for salt, _ in answers}) == 64
@@ -128,7 +128,7 @@ def test_salts_stay_over_a_restart_and_differ_between_directories(tmp_path):
 def test_a_user_and_nobody_take_the_same_steps(monkeypatch):
     """Count the expensive calls instead of reading a clock, which is not reliable on a busy machine."""
     users = Credentials({"alice": "secret"})
-    users.prepare()
+    users.prepare_credentials()
     calls = []
     for name in ("digest", "compare_digest"):
         real = getattr(hmac, name)
@@ -374,7 +374,7 @@ def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, princip
     ],
 )
 def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, is_allowed):
-    assert AclAccess(rules).allows(ALICE, operation, "TOPIC", topic) is is_allowed
+    assert AclAuthorizer(rules).allows(ALICE, operation, "TOPIC", topic) is is_allowed
 
 
 @given(
@@ -393,7 +393,7 @@ def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, is_allowed):
     topic=st.sampled_from(["o", "or", "orders", "orders-12", "*", "other"]),
 )
 def test_rules_that_are_looked_up_are_those_that_are_about_a_name(rules, removed_indexes, topic):
-    access = AclAccess(rules)
+    access = AclAuthorizer(rules)
     removed_rules = {rules[index] for index in removed_indexes if index < len(rules)}
     for acl in removed_rules:
         exactly = AclFilter(acl[0], acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl[5], acl[6])
@@ -410,7 +410,7 @@ def test_a_check_costs_the_rules_about_a_name_not_all():
     """2,000 topics by 20,000 rules took 10 s in one go."""
     calls = Counter()
     for count in (10, 1_000):
-        access = AclAccess([rule(3, name=f"orders-{number}") for number in range(count)])
+        access = AclAuthorizer([rule(3, name=f"orders-{number}") for number in range(count)])
 
         def count_calls(frame, event, argument, *, count=count):
             calls[count] += 1
@@ -424,9 +424,11 @@ def test_a_check_costs_the_rules_about_a_name_not_all():
 
 
 def test_super_users_and_what_no_rule_is_about():
-    assert AclAccess(super_users=["User:alice"]).allows(ALICE, "READ", "TOPIC", "orders")
-    assert AclAccess(allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
-    assert not AclAccess([rule(3, principal="User:bob")], allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
+    assert AclAuthorizer(super_users=["User:alice"]).allows(ALICE, "READ", "TOPIC", "orders")
+    assert AclAuthorizer(allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
+    assert not AclAuthorizer([rule(3, principal="User:bob")], allows_unruled=True).allows(
+        ALICE, "READ", "TOPIC", "orders"
+    )
 
 
 def test_without_an_authorizer_rules_are_disabled(asker):
@@ -444,7 +446,7 @@ def test_a_broker_keeps_rules_unless_it_is_told_not_to():
     default_access.add(rule(3, principal="User:bob"))
     assert not default_access.allows(ALICE, "READ", "TOPIC", "orders")
     assert default_access.allows(ALICE, "READ", "TOPIC", "other")
-    assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), AllowAllAccess)
+    assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), AllowAllAuthorizer)
     assert not Security(authorizer=True).access(settings).allows(ALICE, "READ", "TOPIC", "orders")
     named_settings = BrokerSettings(
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -454,7 +456,7 @@ def test_a_broker_keeps_rules_unless_it_is_told_not_to():
 
 def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path):
     def open_with_rules():
-        return make_asker(data_dir=str(tmp_path), access=AclAccess(super_users=["User:ANONYMOUS"]))
+        return make_asker(data_dir=str(tmp_path), access=AclAuthorizer(super_users=["User:ANONYMOUS"]))
 
     asker = open_with_rules()
     asker.create()
@@ -572,10 +574,10 @@ def test_the_key_of_a_certificate_may_be_encrypted(certificates, tmp_path):
     store = tmp_path / "store.pem"
     store.write_bytes((certificates / "cert.pem").read_bytes() + pem)
     settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
-    assert security_of(settings | {"ssl.key.password": "right"}).tls is not None
+    assert build_security(settings | {"ssl.key.password": "right"}).tls is not None
     for wrong, reason in ({}, "set ssl.key.password"), ({"ssl.key.password": "wrong"}, "cannot be used"):
         with pytest.raises(OptionError, match=reason):
-            security_of(settings | wrong)
+            build_security(settings | wrong)
 
 
 def test_a_plain_client_on_a_tls_port_is_closed(certificates):
@@ -645,4 +647,4 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
 )
 def test_security_that_does_not_fit_is_refused(properties, arguments, reason):
     with pytest.raises(OptionError, match=reason):
-        security_of(properties, **arguments)
+        build_security(properties, **arguments)

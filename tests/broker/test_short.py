@@ -19,11 +19,11 @@ from kafkaframes.broker.dispatch.fast_path import FastPath
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.requests.request import Session
-from kafkaframes.broker.security.access import AllowAllAccess
+from kafkaframes.broker.security.access import AllowAllAuthorizer
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state.changes import finish_steps
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.broker.state.partitions import MAX_COPIED_BYTES
+from kafkaframes.broker.state.partitions import MAX_COPIED_RECORD_BYTES
 from kafkaframes.broker.state.topics import Node, Nodes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
@@ -42,14 +42,14 @@ def batch(count=1, *, value=b"v", **fields):
     return build_records(columns, batch_bytes=1 << 24, **fields)
 
 
-class OnlyOrders(AllowAllAccess):
+class OnlyOrders(AllowAllAuthorizer):
     """An authorizer that knows one topic."""
 
     def allows(self, session, operation, resource, name):
         return name == "orders"
 
 
-class OnlyOthers(AllowAllAccess):
+class OnlyOthers(AllowAllAuthorizer):
     """An authorizer that knows all topics but one."""
 
     def allows(self, session, operation, resource, name):
@@ -319,7 +319,7 @@ def test_long_records_come_from_their_file(tmp_path, version):
     assert pair.ask(frame, sends_files=True)[0]
     parts = pair.short(memoryview(frame), Session(sends_files=True))
     assert [len(part) for part in parts if isinstance(part, FileRange)] == [log.size_bytes]
-    assert log.size_bytes > MAX_COPIED_BYTES
+    assert log.size_bytes > MAX_COPIED_RECORD_BYTES
     assert not any(isinstance(part, FileRange) for part in pair.short(memoryview(frame), Session()))
     pair.quick.logs.abandon()
     pair.plain.logs.abandon()
@@ -364,7 +364,7 @@ def test_other_requests_and_versions_are_left_to_the_dispatcher():
         assert pair.short(memoryview(frame), Session()) is None
     for version in range(4):
         assert pair.short(memoryview(fetch_frame(version, [("orders", [(1, 0)])])), Session()) is None
-    internal = pair.quick.create_internal("__consumer_offsets")
+    internal = pair.quick.create_internal_topic("__consumer_offsets")
     assert internal.is_internal
     assert pair.short(memoryview(produce_frame(9, [("__consumer_offsets", [(0, batch())])])), Session()) is None
 
@@ -417,7 +417,7 @@ def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(versio
     for number, records in enumerate(same):
         again = bytearray(repeat_request(version, records))
         again[4:8] = number.to_bytes(4, "big")
-        assert pair.short._repeats._known_requests.get(fast_produce._key(bytes(again), at)) is not None
+        assert pair.short._repeats._known_requests.get(fast_produce._cache_key(bytes(again), at)) is not None
         assert pair.ask(bytes(again), session=session)[0]
     for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
         is_known, _ = pair.ask(make(version), session=session)
@@ -487,7 +487,7 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
         state.access = OnlyOthers()
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):
-        state.access = AllowAllAccess()
+        state.access = AllowAllAuthorizer()
         finish_steps(state.delete_topics_steps([state.topics["orders"]]))
     assert not pair.ask(ordinary, session=session)[0]
     for state in (pair.quick, pair.plain):

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from kafkaframes.broker import Broker, Clock
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.requests.api import DeferredResponse
 from kafkaframes.protocol.framing import ClientConnection
@@ -35,7 +35,7 @@ def ask(broker, name, version, **fields):
     return frame
 
 
-@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", collect_apis().values(), ids=lambda api: api.name)
 def test_the_facts_of_an_api_are_in_its_declaration_alone(api):
     import importlib
 
@@ -133,8 +133,8 @@ def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
 
 def test_an_answer_that_comes_later_comes_once():
     later, answers = DeferredResponse(), []
-    later.when_complete(lambda one: answers.append(one.answer))
-    later.when_abandoned(lambda: answers.append("abandoned"))
+    later.call_when_complete(lambda one: answers.append(one.answer))
+    later.call_when_abandoned(lambda: answers.append("abandoned"))
     later.complete(None)
     later.complete(None)
     later.abandon()

@@ -21,7 +21,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.network.http_server import HttpServer, Route
 from kafkaframes.broker.requests.api import CloseConnection, DeferredResponse
 from kafkaframes.broker.security import tokens
-from kafkaframes.broker.security.from_settings import read_private, security_of, users_of_text
+from kafkaframes.broker.security.from_settings import build_security, parse_users, read_private_file
 from kafkaframes.broker.security.options import BearerExchange, Credentials, Security
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
@@ -254,7 +254,7 @@ def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
             except AuthenticationError:
                 time.sleep(0.01)
         published_keys.append({"keys": []})  # an issuer that fails takes no keys away
-        check.keys._fetch()
+        check.keys._fetch_key_set()
         assert check(token(kid="r"), NOW_MS) == "alice"
     finally:
         server.close()
@@ -295,7 +295,7 @@ def test_nobody_comes_in_by_a_token_where_passwords_are_asked_for():
         with pytest.raises(KafkaframesError, match=r"OAUTHBEARER|UNSUPPORTED_SASL_MECHANISM"):
             produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: eternal)
         assert produce_record(broker, sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="secret") == 0
-    assert security_of({}, users=["alice=secret"]).mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert build_security({}, users=["alice=secret"]).mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def test_only_mechanisms_that_were_named_are_offered():
@@ -309,7 +309,7 @@ def test_only_mechanisms_that_were_named_are_offered():
 
 
 def test_unsecured_tokens_by_a_setting_that_says_so():
-    security = security_of(dict(UNSECURED))
+    security = build_security(dict(UNSECURED))
     assert security.needs_sasl
     now = int(time.time())
     with Broker(security=security) as broker:
@@ -332,7 +332,7 @@ def test_signed_tokens_by_settings(tmp_path):
     }
     now = int(time.time())
     good = {"email": "a@b", "scp": ["kafka.write"], "iat": now, "exp": now + 600, "nbf": None}
-    with Broker(security=security_of(properties)) as broker:
+    with Broker(security=build_security(properties)) as broker:
         text = token(**good)
         assert produce_record(broker, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: text) == 0
         forged_token = token(**good, signature=b"x" * 256)
@@ -396,7 +396,7 @@ def test_a_session_holds_for_no_longer_than_its_token_and_the_setting(make_asker
 )
 def test_settings_that_would_not_protect_are_refused(properties, reason):
     with pytest.raises(OptionError, match=reason):
-        security_of(dict(properties))
+        build_security(dict(properties))
 
 
 # ------------------------------------------------------------------------------------------------ files of users
@@ -406,16 +406,16 @@ def test_users_of_a_file_that_is_its_owners_alone(tmp_path):
     path = tmp_path / "users"
     path.write_text("# who\nalice=se=cret \n\n bob=b\n")
     path.chmod(0o600)
-    assert users_of_text(read_private(str(path)), source="users") == ["alice=se=cret", "bob=b"]
+    assert parse_users(read_private_file(str(path)), source="users") == ["alice=se=cret", "bob=b"]
     for mode in (0o640, 0o604, 0o620, 0o666):
         path.chmod(mode)
         with pytest.raises(OptionError, match=f"mode {mode:04o}.*chmod 600"):
-            read_private(str(path))
+            read_private_file(str(path))
     with pytest.raises(OptionError, match="No such file"):
-        read_private(str(tmp_path / "none"))
+        read_private_file(str(tmp_path / "none"))
     for text in ("alice", "alice=", "=hunter2", "a=b\nhunter2"):
         with pytest.raises(OptionError, match="NAME=PASSWORD") as caught:
-            users_of_text(text, source="users")
+            parse_users(text, source="users")
         assert "hunter2" not in str(caught.value)
 
 

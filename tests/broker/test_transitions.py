@@ -315,14 +315,14 @@ def test_a_session_of_many_unknown_partitions_is_answered_in_turns_and_encoded_a
 def test_replicas_of_a_partition_are_in_different_racks(racks):
     """As Kafka's TopicCommandTest.testCreateAlterTopicWithRackAware expects of its StripedReplicaPlacer."""
     nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate(racks)})
-    assignment = [nodes.replicas_for("t", index, 3) for index in range(18)]
+    assignment = [nodes.choose_replicas("t", index, 3) for index in range(18)]
     assert all(len({racks[number] for number in replicas}) == 3 for replicas in assignment)
     assert {sum(replicas[0] == node for replicas in assignment) for node in range(6)} == {3}
 
 
 def test_replicas_share_a_rack_where_there_are_more_replicas_than_racks():
     nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate("aabb")})
-    assert all(sorted(nodes.replicas_for("t", index, 4)) == [0, 1, 2, 3] for index in range(4))
+    assert all(sorted(nodes.choose_replicas("t", index, 4)) == [0, 1, 2, 3] for index in range(4))
 
 
 def test_a_groups_setting_names_a_brokers_setting_that_was_changed_as_its_synonym():

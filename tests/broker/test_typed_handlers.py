@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.under_mypy import run_mypy
 
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 
 MESSAGES = "kafkaframes.protocol.messages.kafka"
 WRONG = """\
@@ -24,7 +24,7 @@ def handle(request: TypedRequest[HeartbeatRequest, HeartbeatResponse]) -> None:
 
 @pytest.mark.timeout(600)
 def test_mypy_knows_the_messages_of_every_handler(tmp_path):
-    apis = sorted(all_apis().values(), key=lambda api: api.name)
+    apis = sorted(collect_apis().values(), key=lambda api: api.name)
     handlers = [(api.handle.__module__, api.handle.__qualname__) for api in apis]
     lines = [
         *(f"import {module}" for module, _ in handlers),

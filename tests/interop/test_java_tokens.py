@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.interop import brokers
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.from_settings import security_of
+from kafkaframes.broker.security.from_settings import build_security
 from kafkaframes.broker.security.options import Security
 
 SOURCE = Path(__file__).parent / "java" / "clients" / "Sessions.java"
@@ -127,7 +127,7 @@ def check_done(process: subprocess.CompletedProcess[str]) -> None:
 def test_a_signed_token_of_our_key_comes_in_and_of_another_key_stays_out(sessions, issuer, tmp_path, key):
     (tmp_path / "keys.json").write_text(key_set())
     url = issuer(key)
-    security = security_of(
+    security = build_security(
         {
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             "sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
@@ -151,7 +151,7 @@ def test_an_unsecured_token_comes_in_where_the_broker_says_so(sessions, tmp_path
     own = "kafkaframes.sasl.oauthbearer.allow.unsecured"
     (tmp_path / "keys.json").write_text(key_set())
     properties = {own: "true"} if allows else {"sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri()}
-    with Broker(security=security_of({"sasl.enabled.mechanisms": "OAUTHBEARER"} | properties)) as broker:
+    with Broker(security=build_security({"sasl.enabled.mechanisms": "OAUTHBEARER"} | properties)) as broker:
         claims = f'unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="{TOKENS_S}"'
         process = sessions(client(broker, "OAUTHBEARER", f"{BEARER}OAuthBearerLoginModule required {claims};"))
     if allows:

@@ -19,8 +19,8 @@ from tests import kdc as kdcs
 from tests.interop import brokers
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.from_settings import security_of
-from kafkaframes.broker.security.kerberos import LocalNames
+from kafkaframes.broker.security.from_settings import build_security
+from kafkaframes.broker.security.kerberos import PrincipalRules
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.client import Admin, Consumer, Producer
@@ -106,7 +106,7 @@ def ours(keytabs: dict[str, str], session_ms: int) -> Iterator[str]:
     }
     config = {"connections.max.reauth.ms": session_ms, "delegation.token.secret.key": "secret"}
     with Broker(
-        security=security_of(broker_properties, listeners=LISTENERS), listeners=LISTENERS, config=config
+        security=build_security(broker_properties, listeners=LISTENERS), listeners=LISTENERS, config=config
     ) as broker:
         yield broker.bootstrap_servers
 
@@ -161,7 +161,7 @@ def test_javas_client_comes_in_by_a_ticket_and_authenticates_anew(ours, classpat
 def test_javas_client_stays_out_with_a_ticket_for_another_key(classpath, kdc, keytabs, tmp_path):
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
     broker_properties = {"sasl.enabled.mechanisms": "GSSAPI", key: f'{KRB5} keyTab="{keytabs["alice"]}";'}
-    with Broker(security=security_of(broker_properties, listeners=LISTENERS), listeners=LISTENERS) as broker:
+    with Broker(security=build_security(broker_properties, listeners=LISTENERS), listeners=LISTENERS) as broker:
         process = sessions(classpath, kdc, tmp_path, client(broker.bootstrap_servers, login(keytabs["alice"], "alice")))
     assert "SaslAuthenticationException" in process.stderr, process.stdout + process.stderr
 
@@ -310,11 +310,11 @@ def test_rules_name_principals_as_kafka_does(classpath):
 def apply_rules(principal: str, rules: list[str]) -> str:
     """Return the result of our rules, in the form of the Java program."""
     try:
-        names = LocalNames(rules, "NEW")
+        names = PrincipalRules(rules, "NEW")
     except OptionError:
         return "#"
     try:
-        return f"={names.user(principal)}"
+        return f"={names.map_principal(principal)}"
     except AuthenticationError:
         return "!"
 

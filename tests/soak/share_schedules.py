@@ -207,9 +207,9 @@ class World:
             self.state.create_topic(topic, size)
         elif size > len(topic_state.partitions):
             first = len(topic_state.partitions)
-            replicas = self.state.assignment(topic, size - first, 1, first=first)
+            replicas = self.state.assign_replicas(topic, size - first, 1, first=first)
             finish_steps(self.state.add_partitions_steps(topic_state, replicas))
-            self.state.save()
+            self.state.save_metadata()
         for number, row in enumerate(self.state.topics[topic].partitions):
             if row.leader_id != NODE_IDS[number % 2] and topic_state is None:
                 self.state.move_leader(row, NODE_IDS[number % 2])
@@ -219,7 +219,7 @@ class World:
         if topic_state is not None:
             self.disturbances += 1
             finish_steps(self.state.delete_topics_steps([topic_state]))
-            self.state.save()
+            self.state.save_metadata()
 
     def partitions(self) -> list[Any]:
         """Return the partitions of the topics that members may read."""
@@ -270,7 +270,7 @@ class World:
         if not isinstance(answer, DeferredResponse):
             read(answer)
             return None
-        answer.when_complete(lambda later: read(later.answer))
+        answer.call_when_complete(lambda later: read(later.answer))
         return answer
 
     def coordinator(self) -> int:

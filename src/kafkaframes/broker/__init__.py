@@ -30,7 +30,7 @@ The contract of a handler::
 * A handler never blocks, never sleeps and never reads the system time. ``broker.clock`` has ``now_ms`` and
   ``call_later``.
 * A connection's requests are handled one at a time, as in Kafka. A pending ``DeferredResponse`` delays the
-  connection's next request. Its ``when_abandoned`` registers a callback for a connection that closes before the
+  connection's next request. Its ``call_when_abandoned`` registers a callback for a connection that closes before the
   response.
 * Everything runs on one thread, the event loop's. There are no locks.
 

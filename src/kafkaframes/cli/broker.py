@@ -143,15 +143,15 @@ def command(
 
     from kafkaframes.broker import Broker, Metrics, Served
     from kafkaframes.broker.faults.journal import open_request_log
-    from kafkaframes.broker.security.from_settings import security_of, token_of_file
-    from kafkaframes.broker.settings.listeners import listeners_of
+    from kafkaframes.broker.security.from_settings import build_security, read_or_create_token
+    from kafkaframes.broker.settings.listeners import parse_listeners
     from kafkaframes.storage.files.atomic import reject_nested_destination
     from kafkaframes.storage.files.descriptors import raise_descriptor_limit
 
     raise_descriptor_limit()
     address = None if control is None else _address(control, "--control")
     of_environment = os.environ.pop(_CONTROL_TOKEN, None)
-    token = of_environment if control_token_file is None else token_of_file(control_token_file)
+    token = of_environment if control_token_file is None else read_or_create_token(control_token_file)
     if metrics is not None:
         host, port = _address(metrics, "--metrics-port")
         flags["metrics"] = Metrics(port, host)
@@ -162,11 +162,13 @@ def command(
     if directory and not flags["data_dir"] and not serve:
         flags["data_dir"] = directory.partition(",")[0]
     storage = SourceSettings(key_files=key_files, follow_links=follow_links).storage
-    flags["listeners"] = listeners = listeners_of(known_settings)
+    flags["listeners"] = listeners = parse_listeners(known_settings)
     if sasl is not None:
         known_settings["sasl.enabled.mechanisms"] = sasl
     users += _users(sasl_users_file)
-    flags["security"] = security_of(known_settings, listeners=listeners, users=users, certificate=certificate, key=key)
+    flags["security"] = build_security(
+        known_settings, listeners=listeners, users=users, certificate=certificate, key=key
+    )
     with ExitStack() as stack:
         write = None
         if request_log is not None:
@@ -191,11 +193,11 @@ def command(
 
 def _users(file: str | None) -> tuple[str, ...]:
     """Return the users of a file and of an environment variable, which is then removed from the environment."""
-    from kafkaframes.broker.security.from_settings import read_private, users_of_text
+    from kafkaframes.broker.security.from_settings import parse_users, read_private_file
 
-    users = users_of_text(os.environ.pop(_USERS, ""), source=_USERS)
+    users = parse_users(os.environ.pop(_USERS, ""), source=_USERS)
     if file is not None:
-        users += users_of_text(read_private(file), source=file)
+        users += parse_users(read_private_file(file), source=file)
     return tuple(users)
 
 

@@ -43,16 +43,16 @@ def _value_of(setting: str, match: re.Match[str]) -> str:
 
 
 def _read_file(path: str) -> str:
-    from kafkaframes.broker.security.from_settings import read_private
+    from kafkaframes.broker.security.from_settings import read_private_file
 
-    return read_private(path).removesuffix("\n")
+    return read_private_file(path).removesuffix("\n")
 
 
 def _read_key(setting: str, path: str, key: str) -> str:
-    from kafkaframes.broker.security.from_settings import read_private
+    from kafkaframes.broker.security.from_settings import read_private_file
     from kafkaframes.broker.settings.properties import parse_properties
 
-    values = parse_properties(read_private(path).encode(), file=path)
+    values = parse_properties(read_private_file(path).encode(), file=path)
     if key not in values:
         raise OptionError(f"{setting}: {path} has no key {key}")
     return values[key]

@@ -75,9 +75,9 @@ def set_user(name: str, connect: Connect, password_file: str | None, **flags: An
 
 def _read_password(path: str | None) -> str:
     if path is not None:
-        from kafkaframes.broker.security.from_settings import read_private
+        from kafkaframes.broker.security.from_settings import read_private_file
 
-        password = read_private(path).removesuffix("\n").removesuffix("\r")
+        password = read_private_file(path).removesuffix("\n").removesuffix("\r")
     elif PASSWORD_VARIABLE in os.environ:
         password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():

@@ -170,15 +170,15 @@ class Control:
         }
 
     def _create(self, request: HttpRequest) -> Any:
-        name, partitions = request.field("name", str), request.field("partitions", int, 1)
-        self._broker.create_topic(name, partitions, **_configs(request.field("configs", dict, {})))
+        name, partitions = request.get_field("name", str), request.get_field("partitions", int, 1)
+        self._broker.create_topic(name, partitions, **_configs(request.get_field("configs", dict, {})))
         return {"name": name, "partitions": partitions}
 
     def _configure(self, request: HttpRequest) -> None:
         self._broker.configure_topic(request.path[0], **_configs(_object(request)))
 
     def _records(self, request: HttpRequest) -> Any:
-        rows = self._broker.records(request.path[0], request.number("partition"))
+        rows = self._broker.records(request.path[0], request.get_number("partition"))
         return [
             {
                 "offset": row.offset,
@@ -191,23 +191,23 @@ class Control:
         ]
 
     def _append(self, request: HttpRequest) -> Any:
-        rows = request.field("records", list)
+        rows = request.get_field("records", list)
         records = [_record(row, index) for index, row in enumerate(rows)]
         base = (
-            self._broker.append(request.path[0], records, partition=request.field("partition", int, 0))
+            self._broker.append(request.path[0], records, partition=request.get_field("partition", int, 0))
             if records
             else None
         )
         return {"base_offset": base, "records": len(records)}
 
     def _lead(self, request: HttpRequest) -> None:
-        self._broker.move_leader(request.path[0], _index(request.path[1]), request.field("node", int))
+        self._broker.move_leader(request.path[0], _index(request.path[1]), request.get_field("node", int))
 
     def _truncate(self, request: HttpRequest) -> None:
-        self._broker.truncate(request.path[0], _index(request.path[1]), request.field("offset", int))
+        self._broker.truncate(request.path[0], _index(request.path[1]), request.get_field("offset", int))
 
     def _tear(self, request: HttpRequest) -> Any:
-        file_size = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.field("bytes", int))
+        file_size = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.get_field("bytes", int))
         return {"size_bytes": file_size}
 
     # ---------------------------------------------------------------------------------------------- coordinators
@@ -234,23 +234,23 @@ class Control:
         }
 
     def _coordinate(self, request: HttpRequest) -> None:
-        self._broker.move_coordinator(request.path[1], request.field("node", int), kind=request.path[0])
+        self._broker.move_coordinator(request.path[1], request.get_field("node", int), kind=request.path[0])
 
     # ---------------------------------------------------------------------------------------------- faults
 
     def _fault(self, request: HttpRequest) -> Any:
-        action = _one_of(request.field("do", str), _FAULT_ACTIONS)
+        action = _one_of(request.get_field("do", str), _FAULT_ACTIONS)
         conditions = {
             name: value
             for name, kind in _CONDITION_TYPES.items()
-            if (value := request.field(name, kind, None)) is not None
+            if (value := request.get_field(name, kind, None)) is not None
         }
         argument = _FAULT_ACTIONS[action]
-        request.reject_unknown(
+        request.reject_unknown_fields(
             "do", "api", *_OCCURRENCE_FIELDS, *_CONDITION_TYPES, *(() if argument is None else argument[:1])
         )
-        values = None if argument is None else request.field(argument[0], argument[2])
-        api, optional = request.field("api", _OPTIONAL_STR, None), request.field("optional", bool, False)
+        values = None if argument is None else request.get_field(argument[0], argument[2])
+        api, optional = request.get_field("api", _OPTIONAL_STR, None), request.get_field("optional", bool, False)
 
         def act(rule: Any) -> None:
             if argument is not None:
@@ -263,12 +263,12 @@ class Control:
         )
 
     def _disk_fault(self, request: HttpRequest) -> Any:
-        action = _one_of(request.field("do", str), _DISK_FAULT_ACTIONS)
+        action = _one_of(request.get_field("do", str), _DISK_FAULT_ACTIONS)
         name, kind = _DISK_FAULT_ACTIONS[action]
-        request.reject_unknown("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
-        values = request.field(name, kind)
-        effect, path = request.field("effect", _OPTIONAL_STR, None), request.field("path", _OPTIONAL_STR, None)
-        optional = request.field("optional", bool, False)
+        request.reject_unknown_fields("do", "effect", "path", *_OCCURRENCE_FIELDS, name)
+        values = request.get_field(name, kind)
+        effect, path = request.get_field("effect", _OPTIONAL_STR, None), request.get_field("path", _OPTIONAL_STR, None)
+        optional = request.get_field("optional", bool, False)
 
         def act(rule: Any) -> None:
             _ = rule.full(after_bytes=values) if action == "full" else getattr(rule, action)(values)
@@ -290,10 +290,10 @@ class Control:
             rule = new()
             try:
                 act(rule)
-                after = request.field("after", int, 0)
+                after = request.get_field("after", int, 0)
                 if after:
                     rule.after(after)
-                times = request.field("times", int, None)
+                times = request.get_field("times", int, None)
                 if times is not None:
                     rule.times(times)
             except (OptionError, HttpError):
@@ -338,23 +338,23 @@ class Control:
 
     def _journal(self, request: HttpRequest) -> Any:
         result = self._broker.journal.requests(
-            request.query.get("api"), version=request.number("version"), client_id=request.query.get("client_id")
+            request.query.get("api"), version=request.get_number("version"), client_id=request.query.get("client_id")
         )
-        last = request.number("last", _DEFAULT_JOURNAL_LIMIT) or 0
+        last = request.get_number("last", _DEFAULT_JOURNAL_LIMIT) or 0
         return [_entry(entry) for entry in result[-last:]] if last > 0 else []
 
     def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
 
     def _advance(self, request: HttpRequest) -> Any:
-        seconds = request.field("seconds", _NUMBER_TYPES)
+        seconds = request.get_field("seconds", _NUMBER_TYPES)
         if not 0 <= seconds <= 1e9:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"`seconds` must be between 0 and 1e9, not {seconds}")
         self._broker.clock.advance(seconds)
         return self._now(request)
 
     def _kill(self, request: HttpRequest) -> None:
-        self._broker.kill(power_cut=request.field("power_cut", bool, False))
+        self._broker.kill(power_cut=request.get_field("power_cut", bool, False))
 
     def _restart(self, request: HttpRequest) -> Any:
         self._broker.restart()

@@ -225,8 +225,10 @@ def _guid_of(schema: Schema) -> str:
 
 
 def _read_schema(request: HttpRequest) -> Schema:
-    text = request.field("schema", str)
-    return _schema_of(text, request.field("schemaType", str, SCHEMA_TYPES[0]), request.field("references", list, []))
+    text = request.get_field("schema", str)
+    return _schema_of(
+        text, request.get_field("schemaType", str, SCHEMA_TYPES[0]), request.get_field("references", list, [])
+    )
 
 
 def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
@@ -263,7 +265,7 @@ def _version_of(text: str) -> int:
 
 
 def _set_level(request: HttpRequest) -> Any:
-    level = request.field("compatibility", str)
+    level = request.get_field("compatibility", str)
     if level != _COMPATIBILITY_LEVEL:
         reason = f"this registry does not check compatibility: {_COMPATIBILITY_LEVEL}, not {level[:60]}"
         raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_LEVEL)

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from kafkaframes.broker.requests.request import Request
 from kafkaframes.broker.security.access import check_denied
-from kafkaframes.broker.settings.config_values import duration_ms
+from kafkaframes.broker.settings.config_values import parse_duration_ms
 from kafkaframes.broker.state.configs import group_setting
-from kafkaframes.broker.state.partitions import current_leader, endpoints_of, leader_partition
+from kafkaframes.broker.state.partitions import describe_leader, endpoints_of, leader_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition
 from kafkaframes.coordination.groups.share_partition import RENEW, AcknowledgedRun, ShareLimits, SharePartition
@@ -41,10 +41,10 @@ def begin_session(request: Request, broker: BrokerState) -> tuple[ErrorCode, Sha
     """Start a session. It replaces the member's earlier session. Its records stay acquired."""
     key, sessions = _key(request), broker.share_groups.sessions
     sessions.pop(key, None)
-    if len(sessions) >= broker.settings.number("group.share.max.share.sessions"):
+    if len(sessions) >= broker.settings.get_number("group.share.max.share.sessions"):
         return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
     session = sessions[key] = ShareSession()
-    request.session.when_closed["share session"] = lambda: _lose_session(broker, key, session)
+    request.session.when_closed["share session"] = lambda: _end_lost_session(broker, key, session)
     return ErrorCode.NONE, session
 
 
@@ -94,7 +94,7 @@ def _is_led_by(broker: BrokerState, key: PartitionKey, node_id: int) -> bool:
     return partition is not None and partition.leader_id == node_id
 
 
-def _lose_session(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
+def _end_lost_session(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
     """End the session of a closed connection. After a group's last session, its state is loaded again when needed."""
     share = broker.share_groups
     if share.sessions.get(key) is session:
@@ -119,20 +119,20 @@ def find_partition(request: Request, broker: BrokerState, key: PartitionKey) -> 
     return (None, code) if code else leader_partition(request, topic, key[1])
 
 
-def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
+def get_share_state(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
     """Return a group's state in a partition. A new state starts at ``share.auto.offset.reset``."""
     log = partition.log
 
-    def first_offset() -> int:
+    def find_first_offset() -> int:
         reset = group_setting(broker, group_id, "share.auto.offset.reset")
         if reset in (_EARLIEST, _LATEST):
             return log.log_start_offset if reset == _EARLIEST else log.high_watermark
-        offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - duration_ms(reset))
+        offset_at_time = log.offset_for_timestamp(broker.clock.now_ms - parse_duration_ms(reset))
         if offset_at_time is None or offset_at_time.offset < 0:
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
         return offset_at_time.offset
 
-    state = broker.share_groups.open(ShareKey(group_id, *key), first_offset, limits_of(broker, group_id))
+    state = broker.share_groups.open(ShareKey(group_id, *key), find_first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
     return state
 
@@ -158,9 +158,9 @@ class Acknowledgements(NamedTuple):
     code: int
 
 
-def acknowledgements_of(request: Request, broker: BrokerState) -> list[Acknowledgements]:
+def read_acknowledgements(request: Request, broker: BrokerState) -> list[Acknowledgements]:
     """Return a request's acknowledgements by partition. Empty ones are only answered together with others."""
-    words = []
+    acknowledgements = []
     for topic in request.body.topics:
         for row in topic.partitions:
             batches = [
@@ -168,22 +168,26 @@ def acknowledgements_of(request: Request, broker: BrokerState) -> list[Acknowled
                 for batch in row.acknowledgement_batches
             ]
             key = topic.topic_id, row.partition_index
-            words.append(Acknowledgements(key, batches, _check_request(request, broker, key, batches)))
-    has_some = any(word.batches and not word.code for word in words)
-    return [word for word in words if word.code or word.batches or has_some]
+            acknowledgements.append(Acknowledgements(key, batches, _check_batches(request, broker, key, batches)))
+    has_batches = any(acknowledgement.batches and not acknowledgement.code for acknowledgement in acknowledgements)
+    return [
+        acknowledgement
+        for acknowledgement in acknowledgements
+        if acknowledgement.code or acknowledgement.batches or has_batches
+    ]
 
 
-def _check_request(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[AcknowledgedRun]) -> int:
+def _check_batches(request: Request, broker: BrokerState, key: PartitionKey, batches: Sequence[AcknowledgedRun]) -> int:
     if key[0] not in broker.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not _are_in_order(
+    if not _are_valid_batches(
         batches, request.version, renews=request.version >= _MIN_VERSION_WITH_RENEWALS and request.body.is_renew_ack
     ):
         return ErrorCode.INVALID_REQUEST
     return find_partition(request, broker, key)[1]
 
 
-def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
+def _are_valid_batches(batches: Sequence[AcknowledgedRun], version: int, *, renews: bool) -> bool:
     max_type, last_end = RENEW if version >= _MIN_VERSION_WITH_RENEWALS else RENEW - 1, -1
     for first, last, types in batches:
         if first > last or first < last_end or len(types) not in (1, last - first + 1):
@@ -194,15 +198,15 @@ def _are_in_order(batches: Sequence[AcknowledgedRun], version: int, *, renews: b
     return True
 
 
-def acknowledge(request: Request, broker: BrokerState, word: Acknowledgements) -> int:
+def acknowledge_partition(request: Request, broker: BrokerState, acknowledgements: Acknowledgements) -> int:
     """Apply a member's acknowledgements in one partition; return an error code."""
-    state = broker.share_groups.partitions.get(ShareKey(request.body.group_id or "", *word.key))
-    if word.code or not word.batches:
-        return word.code
+    state = broker.share_groups.partitions.get(ShareKey(request.body.group_id or "", *acknowledgements.key))
+    if acknowledgements.code or not acknowledgements.batches:
+        return acknowledgements.code
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        state.acknowledge(request.body.member_id or "", word.batches)
+        state.acknowledge(request.body.member_id or "", acknowledgements.batches)
     except RefusedError as error:
         return error.code
     except KafkaframesError:
@@ -212,8 +216,8 @@ def acknowledge(request: Request, broker: BrokerState, word: Acknowledgements) -
 
 def request_error(request: Request) -> int:
     """Return the error code if a member's whole request is rejected, else 0."""
-    is_wrong = request.body.group_id is None or not is_member_id(request.body.member_id)
-    return ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
+    is_invalid = request.body.group_id is None or not is_member_id(request.body.member_id)
+    return ErrorCode.INVALID_REQUEST if is_invalid else ErrorCode.NONE
 
 
 def lock_ms(request: Request, broker: BrokerState) -> int:
@@ -229,6 +233,6 @@ def set_current_leaders(request: Request, broker: BrokerState, rows: Any) -> lis
         for row in partitions:
             partition = None if topic is None else topic.partition(row.partition_index)
             if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
-                row.current_leader = current_leader(request, partition)
+                row.current_leader = describe_leader(request, partition)
                 nodes.add(partition.leader_id)
     return endpoints_of(request, broker, nodes)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import TypedRequest
-from kafkaframes.broker.security.acls import Acl, AclAccess, acl_error, acl_of, check_elements, filter_of
+from kafkaframes.broker.security.acls import Acl, AclAuthorizer, acl_error, acl_of, check_acl_rows, filter_of
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     _AlterClientQuotas: TypeAlias = TypedRequest[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 
 
-_ACLS_PER_ROW = 40  # matching them takes as long as a row of other APIs
+_ACLS_PER_WORK_UNIT = 40  # matching them takes as long as a row of other APIs
 
 
 @Api(
@@ -39,12 +39,12 @@ _ACLS_PER_ROW = 40  # matching them takes as long as a row of other APIs
         "v0": "literal names only",
         "v1+": "prefixed patterns",
     },
-    rights=(Right("DESCRIBE", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
 def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     access, types, acl_filter = broker.access, request.response, filter_of(request.body)
-    check_elements([acl_filter])
-    if not isinstance(access, AclAccess):
+    check_acl_rows([acl_filter])
+    if not isinstance(access, AclAuthorizer):
         return request.response(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
@@ -74,31 +74,31 @@ def _describe_acls(request: _DescribeAcls, broker: BrokerState) -> Answer:
     tier="T4",
     behaviour="ACLs are stored and take effect immediately; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=failure_response,
 )
 def _create_acls(request: _CreateAcls, broker: BrokerState) -> Answer:
-    check_elements(acl_of(creation) for creation in request.body.creations)
+    check_acl_rows(acl_of(creation) for creation in request.body.creations)
 
-    def row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
+    def create_row(creation: kafka.CreateAclsRequest.AclCreation) -> kafka.CreateAclsResponse.AclCreationResult:
         code, message = _create_acl(broker, creation)
         return request.response.AclCreationResult(error_code=code, error_message=message)
 
-    def answer(rows: list[kafka.CreateAclsResponse.AclCreationResult]) -> Answer:
+    def build_response(rows: list[kafka.CreateAclsResponse.AclCreationResult]) -> Answer:
         broker.save_acls()
         return request.response(results=rows)
 
-    return broker.changes.rows(request.body.creations, row, answer, is_change=True)
+    return broker.changes.answer_rows(request.body.creations, create_row, build_response, is_change=True)
 
 
 def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreation) -> tuple[int, str | None]:
     access = broker.access
-    if not isinstance(access, AclAccess):
+    if not isinstance(access, AclAuthorizer):
         return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     acl = acl_of(creation)
-    mistake = acl_error(acl)
-    if mistake is not None:
-        return ErrorCode.INVALID_REQUEST, mistake
+    reason = acl_error(acl)
+    if reason is not None:
+        return ErrorCode.INVALID_REQUEST, reason
     access.add(acl)
     return ErrorCode.NONE, None
 
@@ -108,31 +108,31 @@ def _create_acl(broker: BrokerState, creation: kafka.CreateAclsRequest.AclCreati
     tier="T4",
     behaviour="Removes the matching rules; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=failure_response,
 )
 def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
-    check_elements(filter_of(filter_row) for filter_row in request.body.filters)
-    rules = broker.access.rule_count if isinstance(broker.access, AclAccess) else 0
+    check_acl_rows(filter_of(filter_row) for filter_row in request.body.filters)
+    rules = broker.access.rule_count if isinstance(broker.access, AclAuthorizer) else 0
 
-    def answer(rows: list[kafka.DeleteAclsResponse.DeleteAclsFilterResult]) -> Answer:
+    def build_response(rows: list[kafka.DeleteAclsResponse.DeleteAclsFilterResult]) -> Answer:
         broker.save_acls()
         return request.response(filter_results=rows)
 
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         request.body.filters,
-        partial(_delete_matching, request, broker),
-        answer,
+        partial(_delete_matching_acls, request, broker),
+        build_response,
         is_change=True,
-        size=lambda _: 1 + rules // _ACLS_PER_ROW,  # a filter is compared with each ACL
+        size=lambda _: 1 + rules // _ACLS_PER_WORK_UNIT,  # a filter is compared with each ACL
     )
 
 
-def _delete_matching(
+def _delete_matching_acls(
     request: _DeleteAcls, broker: BrokerState, row: kafka.DeleteAclsRequest.DeleteAclsFilter
 ) -> kafka.DeleteAclsResponse.DeleteAclsFilterResult:
     access, types = broker.access, request.response
-    if not isinstance(access, AclAccess):
+    if not isinstance(access, AclAuthorizer):
         return types.DeleteAclsFilterResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
         )
@@ -176,7 +176,7 @@ def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
     name="DescribeClientQuotas",
     tier="T3",
     behaviour="Returns all configured quotas.",
-    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE_CONFIGS", "CLUSTER"),),
     refuse=_refuse_description,
 )
 def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState) -> Answer:
@@ -188,7 +188,7 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
     rows = []
     for stored_quota in broker.metadata.entities.get("quotas", []):
         entity: Entity = stored_quota["entity"]
-        if _matches(entity, body.components, is_strict=body.strict):
+        if _matches_components(entity, body.components, is_strict=body.strict):
             rows.append(
                 types.EntryData(
                     entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
@@ -218,7 +218,7 @@ def _check_components(components: list[kafka.DescribeClientQuotasRequest.Compone
         )
 
 
-def _matches(
+def _matches_components(
     entity: Entity, components: list[kafka.DescribeClientQuotasRequest.ComponentData], *, is_strict: bool
 ) -> bool:
     for component in components:
@@ -233,7 +233,9 @@ def _matches(
 
 
 def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
-    return request.response(entries=[_row(request, _entity(entry), code, None) for entry in request.body.entries])
+    return request.response(
+        entries=[_build_quota_row(request, _entity(entry), code, None) for entry in request.body.entries]
+    )
 
 
 @Api(
@@ -248,7 +250,7 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
         "request_percentage counts the time of the handler, in one thread",
         "connection_creation_rate counts a connection with TLS after its handshake",
     ),
-    rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER_CONFIGS", "CLUSTER"),),
     refuse=_refuse_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
@@ -256,25 +258,32 @@ def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> An
     quota_changes: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 
-    def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
+    def alter_row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
         if not quota_changes:
-            quota_changes.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
+            quota_changes.append(
+                {
+                    _key(stored_quota["entity"]): stored_quota
+                    for stored_quota in broker.metadata.entities.get("quotas", ())
+                }
+            )
         entity = _entity(entry)
         key = _key(entity)
-        why = (ErrorCode.INVALID_REQUEST, "an entity is repeated")
-        results[key] = _row(
-            request, entity, *(why if key in results else _change_quotas(request, quota_changes[0], entity, entry))
+        repetition_error = (ErrorCode.INVALID_REQUEST, "an entity is repeated")
+        results[key] = _build_quota_row(
+            request,
+            entity,
+            *(repetition_error if key in results else _change_quotas(request, quota_changes[0], entity, entry)),
         )
 
-    def answer(_: list[None]) -> Answer:
+    def build_response(_: list[None]) -> Answer:
         if not request.body.validate_only:
             if quota_changes:
                 broker.metadata.entities["quotas"] = list(quota_changes[0].values())
                 broker.quotas.load(broker.metadata.entities["quotas"])
-            broker.save()
+            broker.save_metadata()
         return request.response(entries=list(results.values()))
 
-    return broker.changes.rows(request.body.entries, row, answer, is_change=True)
+    return broker.changes.answer_rows(request.body.entries, alter_row, build_response, is_change=True)
 
 
 def _entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
@@ -285,7 +294,7 @@ def _key(entity: Mapping[str, str | None]) -> _Key:
     return frozenset(entity.items())
 
 
-def _row(
+def _build_quota_row(
     request: _AlterClientQuotas, entity: Entity, code: int, message: str | None
 ) -> kafka.AlterClientQuotasResponse.EntryData:
     types = request.response
@@ -316,17 +325,17 @@ def _quota_change_error(entity: dict[str, str | None], ops: list[Any]) -> str | 
     """Return why a change of an entity's quotas is invalid; None if it is valid."""
     if not entity or not set(entity).issubset(ENTITY_TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"
-    if "ip" in entity and not _is_address(entity["ip"]):
+    if "ip" in entity and not _is_ip_address(entity["ip"]):
         return f"{entity['ip']} is not a valid IP or resolvable host."
     if "" in entity.values():
         return "an entity has a name, or is the default"
     if len({op.key for op in ops}) < len(ops):
         return "a quota has two values"
-    invalid_op = next((op for op in ops if not op.remove and not _is_quota(op, entity)), None)
+    invalid_op = next((op for op in ops if not op.remove and not _is_valid_quota(op, entity)), None)
     return None if invalid_op is None else f"unknown quota: {invalid_op.key} = {invalid_op.value}"
 
 
-def _is_address(text: str | None) -> bool:
+def _is_ip_address(text: str | None) -> bool:
     """Return whether a text is an IP address, or None for the default. Kafka would also resolve host names."""
     try:
         return text is None or bool(ipaddress.ip_address(text))
@@ -334,6 +343,6 @@ def _is_address(text: str | None) -> bool:
         return False
 
 
-def _is_quota(operation: Any, entity: dict[str, Any]) -> bool:
-    is_whole = (_ADDRESS_QUOTA_KEYS if "ip" in entity else _QUOTA_KEYS).get(operation.key)
-    return is_whole is not None and operation.value > 0 and (not is_whole or operation.value.is_integer())
+def _is_valid_quota(operation: Any, entity: dict[str, Any]) -> bool:
+    must_be_integer = (_ADDRESS_QUOTA_KEYS if "ip" in entity else _QUOTA_KEYS).get(operation.key)
+    return must_be_integer is not None and operation.value > 0 and (not must_be_integer or operation.value.is_integer())

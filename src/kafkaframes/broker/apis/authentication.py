@@ -9,9 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import OMITTED, Answer, Api, DeferredResponse, EncodedResponse, Right
+from kafkaframes.broker.requests.api import (
+    OMIT_FROM_RESPONSE,
+    Answer,
+    Api,
+    DeferredResponse,
+    EncodedResponse,
+    RequiredPermission,
+)
 from kafkaframes.broker.requests.failures import failure_response
-from kafkaframes.broker.requests.login import Exchange
+from kafkaframes.broker.requests.login import SaslExchange
 from kafkaframes.broker.requests.request import ANONYMOUS_PRINCIPAL, Request, Session, TypedRequest
 from kafkaframes.broker.security.access import is_allowed
 from kafkaframes.broker.security.kerberos import KerberosExchange
@@ -21,7 +28,7 @@ from kafkaframes.broker.security.scram import (
     MIN_ITERATIONS,
     AuthenticationError,
     DelegationToken,
-    credential_of_salted,
+    credential_from_salted_password,
 )
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, RefusedError
@@ -58,41 +65,41 @@ _MECHANISM_NUMBERS = {name: number for number, name in MECHANISM_OF_NUMBER.items
     gaps=("GSSAPI without SaslHandshake, which clients of 0.9 use, is not supported",),
     before_authentication=True,
 )
-def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
+def _handle_sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
     session, mechanisms = request.session, list(broker.credentials.mechanisms)
     mechanism = request.body.mechanism
-    is_again = session.is_authenticated and session.login.mechanism == mechanism and request.version > 0
-    if session.login.exchange is not None or (session.is_authenticated and not is_again):
+    is_reauthentication = session.is_authenticated and session.login.mechanism == mechanism and request.version > 0
+    if session.login.exchange is not None or (session.is_authenticated and not is_reauthentication):
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     if mechanism not in mechanisms:
         session.closes_after_response = True
         return request.response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
-    exchange = broker.credentials.exchange(mechanism, lambda: broker.clock.now_ms)
+    exchange = broker.credentials.start_exchange(mechanism, lambda: broker.clock.now_ms)
     session.login.exchange, session.login.mechanism = exchange, mechanism
     if request.version == 0:
-        session.login.answer_raw = _raw_exchange(session, exchange, broker)
+        session.login.answer_raw = _create_raw_exchange(session, exchange, broker)
     return request.response(error_code=ErrorCode.NONE, mechanisms=mechanisms)
 
 
-def _raw_exchange(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
+def _create_raw_exchange(session: Session, exchange: SaslExchange, broker: BrokerState) -> Callable[[bytes], Answer]:
     """Return a function that answers SASL messages without request headers. A failed login closes the connection."""
 
-    def answer(reply: bytes | AuthenticationError) -> Answer:
+    def answer_raw_message(reply: bytes | AuthenticationError) -> Answer:
         if isinstance(reply, AuthenticationError):
             return refuse_login(session, broker, None)
         if exchange.user is not None:
             finish_login(session, exchange, broker)
         return EncodedResponse([len(reply).to_bytes(4, "big"), reply])
 
-    return lambda token: _respond(exchange, token, broker, answer)
+    return lambda token: _answer_sasl_message(exchange, token, broker, answer_raw_message)
 
 
-def _respond(
-    exchange: Exchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
+def _answer_sasl_message(
+    exchange: SaslExchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
 ) -> Answer:
     """Answer a client's SASL message. This runs in a thread if the mechanism may wait for files or other hosts."""
 
-    def respond() -> bytes | AuthenticationError:
+    def compute_reply() -> bytes | AuthenticationError:
         try:
             return exchange.respond(message)
         except AuthenticationError as error:
@@ -100,17 +107,17 @@ def _respond(
 
     in_thread = broker.credentials.in_thread
     if in_thread is None or not isinstance(exchange, KerberosExchange):
-        return answer(respond())
+        return answer(compute_reply())
     replies: list[bytes | AuthenticationError] = []
     response = DeferredResponse()
 
-    def responded(completion: DeferredResponse) -> None:
+    def forward_reply(completion: DeferredResponse) -> None:
         if completion.error is not None:
             response.fail(completion.error)
         else:
             response.follow(answer(replies[0]))
 
-    in_thread(lambda: replies.append(respond())).when_complete(responded)
+    in_thread(lambda: replies.append(compute_reply())).call_when_complete(forward_reply)
     return response
 
 
@@ -119,23 +126,25 @@ def refuse_login(session: Session, broker: BrokerState, answer: Message | None) 
     response = DeferredResponse()
     session.login.exchange = None
 
-    def complete() -> None:
+    def complete_response() -> None:
         session.closes_after_response = True
         response.complete(answer)
 
-    timer = broker.waits.call_later(broker.settings.number("connection.failed.authentication.delay.ms"), complete)
-    response.when_abandoned(timer.cancel)
+    timer = broker.waits.call_later(
+        broker.settings.get_number("connection.failed.authentication.delay.ms"), complete_response
+    )
+    response.call_when_abandoned(timer.cancel)
     return response
 
 
-def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> None:
+def finish_login(session: Session, exchange: SaslExchange, broker: BrokerState) -> None:
     """Authenticate the connection until its token or ``connections.max.reauth.ms`` expires (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
     session.login.by_token = exchange.by_token
     lifetimes = [] if exchange.expires_ms is None else [exchange.expires_ms - broker.clock.now_ms]
     settings = broker.settings
     key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.login.mechanism)
-    longest_ms = settings.number(key)
+    longest_ms = settings.get_number(key)
     if longest_ms > 0:
         lifetimes.append(longest_ms)
     session.expires_ms = broker.clock.monotonic_ms + min(lifetimes) if lifetimes else None
@@ -158,19 +167,19 @@ def finish_login(session: Session, exchange: Exchange, broker: BrokerState) -> N
     },
     before_authentication=True,
 )
-def _sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answer:
+def _handle_sasl_authenticate(request: _SaslAuthenticate, broker: BrokerState) -> Answer:
     session = request.session
     exchange = session.login.exchange
     if exchange is None:
         session.closes_after_response = not session.is_authenticated
         return request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslHandshake comes first")
-    return _respond(
+    return _answer_sasl_message(
         exchange, request.body.auth_bytes, broker, lambda reply: _answer_token(request, exchange, broker, reply)
     )
 
 
 def _answer_token(
-    request: _SaslAuthenticate, exchange: Exchange, broker: BrokerState, reply: bytes | AuthenticationError
+    request: _SaslAuthenticate, exchange: SaslExchange, broker: BrokerState, reply: bytes | AuthenticationError
 ) -> Answer:
     session = request.session
     if session.is_authenticated and exchange.user is not None and session.principal != f"User:{exchange.user}":
@@ -191,21 +200,21 @@ def _answer_token(
     name="DescribeUserScramCredentials",
     tier="T4",
     behaviour="Returns mechanisms and iterations of each user.",
-    rights=(Right("DESCRIBE", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
     refuse=failure_response,
 )
 def _describe_user_scram_credentials(request: _DescribeUserScramCredentials, broker: BrokerState) -> Answer:
     scram = broker.credentials.scram
     names = [user_row.name for user_row in request.body.users or ()] or sorted({user for user, _ in scram})
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         Counter(names).items(),
-        lambda counted: _row(request, broker, counted[0], is_twice=counted[1] > 1),
+        lambda counted: _build_credential_row(request, broker, counted[0], is_repeated=counted[1] > 1),
         lambda rows: request.response(error_message=None, results=rows),
     )
 
 
-def _row(
-    request: _DescribeUserScramCredentials, broker: BrokerState, user: str, *, is_twice: bool
+def _build_credential_row(
+    request: _DescribeUserScramCredentials, broker: BrokerState, user: str, *, is_repeated: bool
 ) -> kafka.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult:
     types = request.response
     row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
@@ -214,7 +223,7 @@ def _row(
         for mechanism, number in sorted(_MECHANISM_NUMBERS.items())
         if (credential := broker.credentials.scram.get((user, mechanism))) is not None
     ]
-    if is_twice:
+    if is_repeated:
         row.error_code, row.error_message = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice"
     elif not infos:
         row.error_code, row.error_message = ErrorCode.RESOURCE_NOT_FOUND, "the user has no SCRAM credentials"
@@ -234,7 +243,7 @@ def _refuse_changes(request: _AlterUserScramCredentials, code: int) -> Answer:
     name="AlterUserScramCredentials",
     tier="T4",
     behaviour="Changes are stored and take effect immediately.",
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=_refuse_changes,
 )
 def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: BrokerState) -> Answer:
@@ -245,18 +254,18 @@ def _alter_user_scram_credentials(request: _AlterUserScramCredentials, broker: B
     for upsertion in body.upsertions:
         changes.setdefault(upsertion.name, ([], []))[1].append(upsertion)
 
-    def row(
+    def alter_row(
         change: tuple[str, tuple[list[Any], list[Any]]],
     ) -> kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult:
         user, (deletions, upsertions) = change
         code, message = _change_credentials(broker, user, deletions, upsertions)
         return request.response.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
 
-    def answer(rows: list[kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]) -> Answer:
+    def build_response(rows: list[kafka.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]) -> Answer:
         broker.save_credentials()
         return request.response(results=rows)
 
-    return broker.changes.rows(changes.items(), row, answer, is_change=True)
+    return broker.changes.answer_rows(changes.items(), alter_row, build_response, is_change=True)
 
 
 def _change_credentials(
@@ -281,11 +290,13 @@ def _change_credentials(
         del scram[user, MECHANISM_OF_NUMBER[change.mechanism]]
     for change in upsertions:
         name = MECHANISM_OF_NUMBER[change.mechanism]
-        scram[user, name] = credential_of_salted(name, change.salt, change.iterations, change.salted_password)
+        scram[user, name] = credential_from_salted_password(
+            name, change.salt, change.iterations, change.salted_password
+        )
     return ErrorCode.NONE, None
 
 
-_USER_TYPE = "User"
+_USER_PRINCIPAL_TYPE = "User"
 _FIRST_VERSION_WITH_REQUESTER = 3
 
 
@@ -308,7 +319,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
     tier="T4",
     behaviour="Creates a token for the client or for another user; requires delegation.token.secret.key.",
     notes={"v3+": "a token for another owner, if the client may create tokens for it (KIP-373)"},
-    rights=(Right("CREATE_TOKENS", "USER", each="an owner other than the client", first_version=3),),
+    rights=(RequiredPermission("CREATE_TOKENS", "USER", each="an owner other than the client", first_version=3),),
 )
 def _create_token(request: _Create, broker: BrokerState) -> Answer:
     body, requester = request.body, request.session.principal
@@ -320,9 +331,9 @@ def _create_token(request: _Create, broker: BrokerState) -> Answer:
         _check_connection(request)
         if owner != requester and not is_allowed(request, broker.access, "USER", owner):
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "not allowed")
-        if any(renewer.principal_type != _USER_TYPE for renewer in body.renewers):
+        if any(renewer.principal_type != _USER_PRINCIPAL_TYPE for renewer in body.renewers):
             raise RefusedError(ErrorCode.INVALID_PRINCIPAL_TYPE, "renewers are users")
-        renewers = [f"{_USER_TYPE}:{renewer.principal_name}" for renewer in body.renewers]
+        renewers = [f"{_USER_PRINCIPAL_TYPE}:{renewer.principal_name}" for renewer in body.renewers]
         token = broker.credentials.tokens.create(owner, requester, renewers, body.max_lifetime_ms, broker.clock.now_ms)
     except RefusedError as error:
         answer.error_code = error.code
@@ -365,22 +376,22 @@ def _change_token(
     behaviour="Returns the client's own tokens, and tokens of other users that it may describe.",
     notes={"v3+": "the requester of a token"},
     rights=(
-        Right("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=OMITTED),
-        Right("DESCRIBE_TOKENS", "USER", each="or their owner", denied=OMITTED),
+        RequiredPermission("DESCRIBE", "DELEGATION_TOKEN", each="tokens of other users", denied=OMIT_FROM_RESPONSE),
+        RequiredPermission("DESCRIBE_TOKENS", "USER", each="or their owner", denied=OMIT_FROM_RESPONSE),
     ),
 )
 def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
     types, owners = request.response, request.body.owners
     try:
         _check_connection(request)
-        tokens = broker.credentials.tokens.current(broker.clock.now_ms)
+        tokens = broker.credentials.tokens.current_tokens(broker.clock.now_ms)
     except RefusedError as error:
         return request.response(error_code=error.code)
     if owners is not None:
         owner_names = [f"{owner.principal_type}:{owner.principal_name}" for owner in owners]
         tokens = [token for token in tokens if any(map(token.is_held_by, owner_names))]
     rows = []
-    for token in (token for token in tokens if _may_see(request, broker, token)):
+    for token in (token for token in tokens if _may_describe_token(request, broker, token)):
         row = types.DescribedDelegationToken(
             issue_timestamp=token.issued_ms,
             expiry_timestamp=token.expires_ms,
@@ -398,7 +409,7 @@ def _describe_tokens(request: _Describe, broker: BrokerState) -> Answer:
     return request.response(tokens=rows)
 
 
-def _may_see(request: _Describe, broker: BrokerState, token: DelegationToken) -> bool:
+def _may_describe_token(request: _Describe, broker: BrokerState, token: DelegationToken) -> bool:
     return (
         token.is_held_by(request.session.principal)
         or is_allowed(request, broker.access, "DELEGATION_TOKEN", token.token_id)

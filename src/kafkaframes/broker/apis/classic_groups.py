@@ -10,10 +10,10 @@ from kafkaframes.broker.apis.groups import (
     check_rights,
     client_host,
     coordinator_error,
-    error_of,
+    error_code_of,
     list_authorized_operations,
 )
-from kafkaframes.broker.requests.api import Answer, Api, DeferredResponse, Right
+from kafkaframes.broker.requests.api import Answer, Api, DeferredResponse, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
@@ -39,7 +39,7 @@ _FIRST_VERSION_WITH_GROUP_ERROR = 6
 _DEAD_STATE = "Dead"
 
 
-def _error_response(request: _JoinGroup, code: int) -> Answer:
+def _build_error_response(request: _JoinGroup, code: int) -> Answer:
     name = "" if request.version < _FIRST_VERSION_WITH_NULL_PROTOCOL else None
     return request.response(error_code=code, generation_id=-1, protocol_name=name)
 
@@ -57,14 +57,14 @@ def _error_response(request: _JoinGroup, code: int) -> Answer:
         "v8+": "the reason is not stored",
         "v9+": "a static leader that rejoins may skip the assignment (KIP-814)",
     },
-    rights=(Right("READ", "GROUP", "group_id"),),
-    refuse=_error_response,
+    rights=(RequiredPermission("READ", "GROUP", "group_id"),),
+    refuse=_build_error_response,
 )
 def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     body, version = request.body, request.version
     response = DeferredResponse()
 
-    def reply(result: JoinResult) -> None:
+    def send_response(result: JoinResult) -> None:
         name = result.protocol_name
         response.complete(
             request.response(
@@ -86,7 +86,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
 
     code = coordinator_error(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
-        reply(JoinResult(code, body.member_id))
+        send_response(JoinResult(code, body.member_id))
         return response
     has_timeout = version >= _FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = JoinRequest(
@@ -103,9 +103,9 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         may_skip_assignment=version >= _FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
     )
     try:
-        broker.groups.join(join, reply)
+        broker.groups.join(join, send_response)
     except KafkaframesError as error:
-        reply(JoinResult(error_of(error), body.member_id))
+        send_response(JoinResult(error_code_of(error), body.member_id))
     return response
 
 
@@ -117,7 +117,7 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
         "v3+": "static members",
         "v5+": "protocol type and name are required and checked",
     },
-    rights=(Right("READ", "GROUP", "group_id"),),
+    rights=(RequiredPermission("READ", "GROUP", "group_id"),),
 )
 def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     """A new rebalance ends the wait with REBALANCE_IN_PROGRESS. A member that has joined and does not send SyncGroup
@@ -126,7 +126,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     body = request.body
     response = DeferredResponse()
 
-    def reply(result: SyncResult) -> None:
+    def send_response(result: SyncResult) -> None:
         response.complete(
             request.response(
                 error_code=result.error,
@@ -144,7 +144,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     ):
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if code != ErrorCode.NONE:
-        reply(SyncResult(code))
+        send_response(SyncResult(code))
         return response
     sync = SyncRequest(
         body.group_id,
@@ -155,7 +155,7 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
         body.protocol_type,
         body.protocol_name,
     )
-    broker.groups.sync(sync, reply)
+    broker.groups.sync(sync, send_response)
     return response
 
 
@@ -164,9 +164,9 @@ def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
     tier="T1",
     behaviour="Restarts the member's session timeout; REBALANCE_IN_PROGRESS while the group waits for joins.",
     notes={"v3+": "static members"},
-    rights=(Right("READ", "GROUP", "group_id"),),
+    rights=(RequiredPermission("READ", "GROUP", "group_id"),),
 )
-def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
+def _handle_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
     body = request.body
     code = coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE:
@@ -183,7 +183,7 @@ def _heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
         "v3+": "several members, with an error for each; static members by instance id (KIP-345)",
         "v5+": "the reason is not stored",
     },
-    rights=(Right("READ", "GROUP", "group_id"),),
+    rights=(RequiredPermission("READ", "GROUP", "group_id"),),
 )
 def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     body = request.body
@@ -199,7 +199,7 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
     try:
         codes = broker.groups.leave(body.group_id, leaving)
     except KafkaframesError as error:
-        return request.response(error_code=error_of(error))
+        return request.response(error_code=error_code_of(error))
     if not has_many:
         return request.response(error_code=codes[0])
     rows = [
@@ -221,10 +221,10 @@ def _leave_group(request: _LeaveGroup, broker: BrokerState) -> Answer:
         "v4+": "instance ids",
         "v6+": "GROUP_ID_NOT_FOUND, with a message",
     },
-    rights=(Right("DESCRIBE", "GROUP", each="each group"),),
+    rights=(RequiredPermission("DESCRIBE", "GROUP", each="each group"),),
 )
 def _describe_groups(request: _DescribeGroups, broker: BrokerState) -> Answer:
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         request.body.groups, partial(_describe_group, request, broker), lambda rows: request.response(groups=rows)
     )
 

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import CLUSTER_NAME
 from kafkaframes.broker.settings import features
@@ -34,10 +34,10 @@ _BROKERS, _CONTROLLERS = 1, 2
 _FIRST_VERSION_WITH_FENCED_BROKERS = 2
 _METADATA_TOPIC = "__cluster_metadata"
 _FIRST_VERSION_WITH_NODES = 2
-_FIRST_VERSION_WITHOUT_ROWS = 2
+_FIRST_VERSION_WITHOUT_FEATURE_RESULTS = 2
 
 
-def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
+def _answer_unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
     """Answer an unknown version of ApiVersions, at version 0."""
     low, high = broker.advertised.get(request.api.key, request.api.range)
     return request.response(
@@ -47,7 +47,7 @@ def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
 
 @Api(
     name="ApiVersions",
-    on_unknown_version=_unknown_version,
+    on_unknown_version=_answer_unknown_version,
     tier="T0",
     behaviour="Returns the version ranges of the broker's handlers, or of the Kafka release that it emulates.",
     notes={
@@ -59,7 +59,7 @@ def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
     },
     before_authentication=True,
 )
-def _api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
+def _handle_api_versions(request: _ApiVersions, broker: BrokerState) -> Answer:
     body = request.body
     if request.version >= _FIRST_VERSION_WITH_SOFTWARE:
         names = body.client_software_name, body.client_software_version
@@ -108,17 +108,19 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not return controllers either
         return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     rows = [
-        _broker_row(request, broker, node)
+        _build_broker_row(request, broker, node)
         for node in broker.nodes.by_id.values()
         if node.is_up or body.include_fenced_brokers
     ]
     answer = request.response(cluster_id=broker.cluster_id, controller_id=broker.nodes.controller_id, brokers=rows)
     if body.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
+        answer.cluster_authorized_operations = broker.access.allowed_operations(
+            request.session, "CLUSTER", CLUSTER_NAME
+        )
     return answer
 
 
-def _broker_row(
+def _build_broker_row(
     request: _DescribeCluster, broker: BrokerState, node: Node
 ) -> kafka.DescribeClusterResponse.DescribeClusterBroker:
     row = request.response.DescribeClusterBroker(broker_id=node.node_id, **address_of(request, broker, node))
@@ -132,26 +134,27 @@ def _broker_row(
     tier="T3",
     behaviour="The first node is the only voter.",
     gaps=("__cluster_metadata does not exist; its end offset is reported as 0",),
-    rights=(Right("DESCRIBE", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
 def _describe_quorum(request: _DescribeQuorum, broker: BrokerState) -> Answer:
-    is_right = [(one.topic_name, [row.partition_index for row in one.partitions]) for one in request.body.topics] == [
-        (_METADATA_TOPIC, [0])
-    ]
+    is_metadata_topic = [
+        (requested_topic.topic_name, [row.partition_index for row in requested_topic.partitions])
+        for requested_topic in request.body.topics
+    ] == [(_METADATA_TOPIC, [0])]
     indexes = [row.partition_index for topic in request.body.topics for row in topic.partitions]
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         indexes,
-        lambda index: _quorum_row(request, broker, index, is_right=is_right),
-        lambda rows: _answer(request, broker, rows, is_right=is_right),
+        lambda index: _build_partition_row(request, broker, index, is_metadata_topic=is_metadata_topic),
+        lambda rows: _build_quorum_response(request, broker, rows, is_metadata_topic=is_metadata_topic),
     )
 
 
-def _answer(
+def _build_quorum_response(
     request: _DescribeQuorum,
     broker: BrokerState,
     rows: list[kafka.DescribeQuorumResponse.PartitionData],
     *,
-    is_right: bool,
+    is_metadata_topic: bool,
 ) -> Answer:
     types, remaining_rows = request.response, iter(rows)
     topics = [
@@ -161,18 +164,18 @@ def _answer(
     controller = broker.nodes.controller_id
     node = broker.nodes.by_id.get(controller)
     nodes = []
-    if is_right and node is not None and request.version >= _FIRST_VERSION_WITH_NODES:
-        endpoint = broker.nodes.endpoint(node, request.session.listener)
+    if is_metadata_topic and node is not None and request.version >= _FIRST_VERSION_WITH_NODES:
+        endpoint = broker.nodes.endpoint_of(node, request.session.listener)
         listener = types.Listener(name=request.session.listener, host=endpoint.host, port=max(endpoint.port, 0))
         nodes = [types.Node(node_id=controller, listeners=[listener])]
     return request.response(error_message=None, topics=topics, nodes=nodes)
 
 
-def _quorum_row(
-    request: _DescribeQuorum, broker: BrokerState, index: int, *, is_right: bool
+def _build_partition_row(
+    request: _DescribeQuorum, broker: BrokerState, index: int, *, is_metadata_topic: bool
 ) -> kafka.DescribeQuorumResponse.PartitionData:
     types = request.response
-    if not is_right:
+    if not is_metadata_topic:
         return types.PartitionData(
             partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
         )
@@ -188,7 +191,7 @@ def _quorum_row(
     )
 
 
-_ALL_UPDATES_FAILED = "The update failed for all features since the following feature had an error: "
+_ALL_UPDATES_FAILED_MESSAGE = "The update failed for all features since the following feature had an error: "
 _FIRST_VERSION_WITH_UPGRADE_TYPE = 1
 
 
@@ -202,7 +205,7 @@ _FIRST_VERSION_WITH_UPGRADE_TYPE = 1
         "v2+": "no rows for single features",
     },
     gaps=("eligible.leader.replicas.version has no effect",),
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
 )
 def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
     updates = request.body.feature_updates
@@ -219,12 +222,12 @@ def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
         )
         if reason is not None:
             return request.response(
-                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=_ALL_UPDATES_FAILED + reason
+                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=_ALL_UPDATES_FAILED_MESSAGE + reason
             )
     if not request.body.validate_only:
         broker.set_feature_levels({update.feature: update.max_version_level for update in updates})
     rows: list[Any] = []
-    if request.version < _FIRST_VERSION_WITHOUT_ROWS:
+    if request.version < _FIRST_VERSION_WITHOUT_FEATURE_RESULTS:
         rows = [
             request.response.UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates
         ]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.apis.groups import (
     GROUP,
-    OffsetRows,
+    ValidatedOffsets,
     check_rights,
     coordinator_error,
-    error_of,
+    error_code_of,
     transaction_error,
 )
 from kafkaframes.broker.apis.transactions import offsets_partition
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _FIRST_COMMIT_VERSION_BY_TOPIC_ID = 10
 _FIRST_VERSION_WITH_ABORTABLE_ERROR = 4
-_FIRST_VERSION_WITH_IMPLICIT_ADD = 5
+_FIRST_VERSION_WITH_IMPLICIT_PARTITIONS = 5
 _FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID = 6
 _ERRORS_FOR_CLIENTS = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 _ERRORS_OF_OLD_VERSIONS = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
@@ -65,17 +65,17 @@ _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     },
     gaps=("the commit time of a v1 client is replaced by the broker's",),
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
     refuse=failure_response,
 )
-def _offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
-    rows = OffsetRows(request, broker, by_id_since=_FIRST_COMMIT_VERSION_BY_TOPIC_ID)
-    return rows.answer_rows(lambda: _commit(request, broker, rows))
+def _handle_offset_commit(request: _OffsetCommit, broker: BrokerState) -> Answer:
+    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_COMMIT_VERSION_BY_TOPIC_ID)
+    return offsets.validate_then_answer(lambda: _commit_offsets(request, broker, offsets))
 
 
-def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+def _commit_offsets(request: _OffsetCommit, broker: BrokerState, rows: ValidatedOffsets) -> Answer:
     body = request.body
     code = coordinator_error(request, broker, GROUP, body.group_id)
     codes: dict[TopicPartition, int] | int = code
@@ -91,10 +91,10 @@ def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> An
             if rows.offsets:
                 codes = broker.groups.commit(committer, rows.offsets, retention_ms=body.retention_time_ms)
         except KafkaframesError as error:
-            codes = error_of(error)
+            codes = error_code_of(error)
     types = request.response
     return request.response(
-        topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, codes)
+        topics=rows.build_topic_rows(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, codes)
     )
 
 
@@ -114,18 +114,18 @@ def _commit(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) -> An
         "v6+": "topic ids",
     },
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
-        Right("READ", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
     refuse=failure_response,
 )
-def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
-    rows = OffsetRows(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID)
-    return rows.answer_rows(lambda: _answer_staged(request, broker, rows))
+def _handle_txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer:
+    offsets = ValidatedOffsets(request, broker, by_id_since=_FIRST_TRANSACTIONAL_VERSION_BY_TOPIC_ID)
+    return offsets.validate_then_answer(lambda: _answer_staged_commit(request, broker, offsets))
 
 
-def _answer_staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
+def _answer_staged_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: ValidatedOffsets) -> Answer:
     body, types = request.body, request.response
     codes: dict[TopicPartition, int] | int
     codes = transaction_error(request, broker, GROUP, body.group_id)
@@ -134,21 +134,23 @@ def _answer_staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetR
     if codes == ErrorCode.NONE and rows.offsets:
         codes = _stage_commit(request, broker, rows)
     return request.response(
-        topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, codes)
+        topics=rows.build_topic_rows(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, codes)
     )
 
 
-def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
+def _stage_commit(
+    request: _TxnOffsetCommit, broker: BrokerState, rows: ValidatedOffsets
+) -> dict[TopicPartition, int] | int:
     body = request.body
     producer = ProducerIdentity(body.producer_id, body.producer_epoch)
     offsets_topic_partition = offsets_partition(broker, body.group_id)
     try:
-        if request.version >= _FIRST_VERSION_WITH_IMPLICIT_ADD:
+        if request.version >= _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS:
             broker.transactions.add_partitions(body.transactional_id, *producer, [offsets_topic_partition], version=2)
         else:
             broker.transactions.verify_partition(body.transactional_id, *producer, offsets_topic_partition)
     except KafkaframesError as error:
-        code = _ERRORS_FOR_CLIENTS.get(error_of(error), error_of(error))
+        code = _ERRORS_FOR_CLIENTS.get(error_code_of(error), error_code_of(error))
         return (
             code if request.version >= _FIRST_VERSION_WITH_ABORTABLE_ERROR else _ERRORS_OF_OLD_VERSIONS.get(code, code)
         )
@@ -156,7 +158,7 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
     try:
         return broker.groups.commits.commit_in_transaction(committer, rows.offsets, producer)
     except KafkaframesError as error:
-        return error_of(error)
+        return error_code_of(error)
 
 
 @Api(
@@ -175,19 +177,19 @@ def _stage_commit(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRo
         "v10+": "topic ids",
     },
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
     ),
 )
-def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
+def _handle_offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
     if request.version >= _FIRST_VERSION_WITH_GROUPS:
-        return broker.changes.rows(
-            body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
+        return broker.changes.answer_rows(
+            body.groups, partial(_build_group_row, request, broker), lambda rows: request.response(groups=rows)
         )
     committer = Committer(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
-    error, offsets = _fetch(request, broker, committer, body.topics)
+    error, offsets = _fetch_group_offsets(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_VERSION_WITH_GROUP_ERROR:
         offsets = {
             TopicPartition(topic.name, index): CommittedOffset(error=error)
@@ -216,7 +218,7 @@ def _list_offsets(
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 
 
-def _fetch(
+def _fetch_group_offsets(
     request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
     """Return the error code of a group, and its offsets of the topics, or of all topics if ``topics`` is None."""
@@ -231,7 +233,7 @@ def _fetch(
     try:
         offsets = broker.groups.commits.fetch(committer, partitions, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
-        return error_of(failed), {}
+        return error_code_of(failed), {}
     codes = {
         name: check_denied(request, broker.access, "TOPIC", name)
         for name in {topic_partition.topic for topic_partition in offsets}
@@ -248,7 +250,7 @@ def _fetch(
     }
 
 
-def _group(
+def _build_group_row(
     request: _OffsetFetch, broker: BrokerState, group: kafka.OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> kafka.OffsetFetchResponse.OffsetFetchResponseGroup:
     types = request.response
@@ -266,7 +268,7 @@ def _group(
         topics = [topic for topic in topics if topic.topic_id in broker.topics_by_id]
         for topic in topics:
             topic.name = broker.topics_by_id[topic.topic_id].name
-    error, offsets = _fetch(request, broker, committer, topics)
+    error, offsets = _fetch_group_offsets(request, broker, committer, topics)
     partition_type = types.OffsetFetchResponsePartitions
     rows = [
         types.OffsetFetchResponseTopics(
@@ -280,16 +282,16 @@ def _group(
     if request.version >= _FIRST_FETCH_VERSION_BY_TOPIC_ID:
         rows = [row for row in rows if row.topic_id != NIL_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
-        partitions = [_row(partition_type, index, unknown_topic) for index in topic.partition_indexes]
+        partitions = [_build_offset_row(partition_type, index, unknown_topic) for index in topic.partition_indexes]
         rows.append(types.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
     return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
 
 def _rows(struct: Any, name: str, indexes: list[int], offsets: dict[TopicPartition, CommittedOffset]) -> list[Any]:
-    return [_row(struct, index, offsets[TopicPartition(name, index)]) for index in indexes]
+    return [_build_offset_row(struct, index, offsets[TopicPartition(name, index)]) for index in indexes]
 
 
-def _row(struct: Any, index: int, offset: CommittedOffset) -> Any:
+def _build_offset_row(struct: Any, index: int, offset: CommittedOffset) -> Any:
     return struct(
         partition_index=index,
         committed_offset=offset.offset,
@@ -305,11 +307,11 @@ def _row(struct: Any, index: int, offset: CommittedOffset) -> Any:
     behaviour="Deletes committed offsets of topics to which no member is subscribed (else "
     "GROUP_SUBSCRIBED_TO_TOPIC). A group with members that are not consumers must be empty.",
     rights=(
-        Right("DELETE", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("DELETE", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
 )
-def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
+def _handle_offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
     body = request.body
     code = coordinator_error(request, broker, GROUP, body.group_id)
     if code == ErrorCode.NONE and not body.group_id:
@@ -317,7 +319,7 @@ def _offset_delete(request: _OffsetDelete, broker: BrokerState) -> Answer:
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     partitions = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         dict.fromkeys(partitions),
         lambda where: (where, _deletion_error(request, broker, where.topic, where.partition)),
         lambda rows: _delete_offsets(request, broker, dict(rows)),
@@ -330,7 +332,7 @@ def _delete_offsets(request: _OffsetDelete, broker: BrokerState, codes: dict[Top
     try:
         codes |= broker.groups.commits.delete(request.body.group_id, list(deletable_partitions))
     except KafkaframesError as error:
-        return request.response(error_code=error_of(error))
+        return request.response(error_code=error_code_of(error))
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
             continue  # as in Kafka, which answers per partition, and an unknown topic as a whole

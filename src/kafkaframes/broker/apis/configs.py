@@ -7,10 +7,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.settings.config_values import PASSWORD, UNKNOWN
-from kafkaframes.broker.settings.settings import SETTING_TEXTS
+from kafkaframes.broker.settings.settings import SETTING_DESCRIPTIONS
 from kafkaframes.broker.state.config_changes import alter_configs, alter_resources, replace_configs
 from kafkaframes.broker.state.configs import (
     BROKER,
@@ -19,8 +19,8 @@ from kafkaframes.broker.state.configs import (
     GROUP,
     TOPIC,
     ConfigRow,
-    is_type,
-    rows_of,
+    describe_resource,
+    has_settings,
 )
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
-_SETTINGS_PER_ROW = 4  # take as long as a row of other APIs
+_SETTINGS_PER_WORK_UNIT = 4  # take as long as a row of other APIs
 
 
 @Api(
@@ -52,26 +52,26 @@ _SETTINGS_PER_ROW = 4  # take as long as a row of other APIs
     },
     gaps=("logger levels have no effect",),
     rights=(
-        Right("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),
-        Right("DESCRIBE_CONFIGS", "GROUP", each="each group"),
-        Right("DESCRIBE_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+        RequiredPermission("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),
+        RequiredPermission("DESCRIBE_CONFIGS", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
     ),
 )
 def _describe_configs(request: _DescribeConfigs, broker: BrokerState) -> Answer:
-    if not all(is_type(broker, resource.resource_type) for resource in request.body.resources):
-        return _error_response(request, ErrorCode.INVALID_REQUEST)
-    return broker.changes.rows(
+    if not all(has_settings(broker, resource.resource_type) for resource in request.body.resources):
+        return _build_error_response(request, ErrorCode.INVALID_REQUEST)
+    return broker.changes.answer_rows(
         request.body.resources,
-        partial(_result, request, broker),
+        partial(_describe_resource, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda row: 1 + len(row.configs) // _SETTINGS_PER_ROW,
+        size=lambda row: 1 + len(row.configs) // _SETTINGS_PER_WORK_UNIT,
     )
 
 
-def _result(
+def _describe_resource(
     request: _DescribeConfigs, broker: BrokerState, resource: kafka.DescribeConfigsRequest.DescribeConfigsResource
 ) -> kafka.DescribeConfigsResponse.DescribeConfigsResult:
-    code, message, rows = rows_of(request, broker, resource.resource_type, resource.resource_name)
+    code, message, rows = describe_resource(request, broker, resource.resource_type, resource.resource_name)
     if resource.configuration_keys is not None and code == ErrorCode.NONE:
         names = set(resource.configuration_keys)
         rows = [row for row in rows if row.name in names]
@@ -80,11 +80,11 @@ def _result(
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_row(request, row) for row in rows],
+        configs=[_build_config_row(request, row) for row in rows],
     )
 
 
-def _error_response(request: _DescribeConfigs, code: int) -> Answer:
+def _build_error_response(request: _DescribeConfigs, code: int) -> Answer:
     row = request.response.DescribeConfigsResult
     rows = [
         row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -93,7 +93,9 @@ def _error_response(request: _DescribeConfigs, code: int) -> Answer:
     return request.response(results=rows)
 
 
-def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResponse.DescribeConfigsResourceResult:
+def _build_config_row(
+    request: _DescribeConfigs, row: ConfigRow
+) -> kafka.DescribeConfigsResponse.DescribeConfigsResourceResult:
     types, is_sensitive = request.response, row.kind in (PASSWORD, UNKNOWN)
     synonyms = row.synonyms if request.body.include_synonyms else ()
     return types.DescribeConfigsResourceResult(
@@ -107,7 +109,9 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
             types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=config_source)
             for name, value, config_source in synonyms
         ],
-        documentation=SETTING_TEXTS.get(row.name) if row.is_known and request.body.include_documentation else None,
+        documentation=SETTING_DESCRIPTIONS.get(row.name)
+        if row.is_known and request.body.include_documentation
+        else None,
     )
 
 
@@ -116,9 +120,9 @@ def _row(request: _DescribeConfigs, row: ConfigRow) -> kafka.DescribeConfigsResp
     tier="T3",
     behaviour="Replaces all settings of a resource; settings that the request does not name return to their defaults.",
     rights=(
-        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
-        Right("ALTER_CONFIGS", "GROUP", each="each group"),
-        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, and client metrics"),
+        RequiredPermission("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        RequiredPermission("ALTER_CONFIGS", "GROUP", each="each group"),
+        RequiredPermission("ALTER_CONFIGS", "CLUSTER", each="each broker, and client metrics"),
     ),
 )
 def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
@@ -130,9 +134,9 @@ def _alter_configs(request: _AlterConfigs, broker: BrokerState) -> Answer:
     tier="T3",
     behaviour="SET, DELETE, APPEND and SUBTRACT of single settings.",
     rights=(
-        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
-        Right("ALTER_CONFIGS", "GROUP", each="each group"),
-        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+        RequiredPermission("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        RequiredPermission("ALTER_CONFIGS", "GROUP", each="each group"),
+        RequiredPermission("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
     ),
 )
 def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: BrokerState) -> Answer:
@@ -147,7 +151,7 @@ def _incremental_alter_configs(request: _IncrementalAlterConfigs, broker: Broker
         "v0": "client metrics only",
         "v1+": "the types of the request, or all",
     },
-    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE_CONFIGS", "CLUSTER"),),
 )
 def _list_config_resources(request: _ListConfigResources, broker: BrokerState) -> Answer:
     kinds = set(request.body.resource_types or _RESOURCE_TYPES) if request.version else {CLIENT_METRICS}

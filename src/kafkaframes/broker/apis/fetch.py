@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.changes import Steps, finish_steps, run_once
 from kafkaframes.broker.state.fetch_sessions import (
@@ -15,10 +15,10 @@ from kafkaframes.broker.state.fetch_sessions import (
     FetchedPartition,
     FetchSession,
     Key,
-    is_news,
+    record_changes,
 )
 from kafkaframes.broker.state.partitions import (
-    MAX_COPIED_BYTES,
+    MAX_COPIED_RECORD_BYTES,
     MAX_FETCH_MEMORY_BYTES,
     NO_EPOCH,
     READ_COMMITTED,
@@ -26,7 +26,7 @@ from kafkaframes.broker.state.partitions import (
     FetchLimits,
     FetchWait,
     PartitionRead,
-    current_leader,
+    describe_leader,
     endpoints_of,
     find_topic,
     isolation_of,
@@ -57,15 +57,15 @@ _PARTITIONS_PER_TURN = 500  # partitions between turns of other requests
 _CONCURRENT_READS = 16  # partitions of a store that are read concurrently
 # Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
 # list of aborted transactions instead of null.
-_LAST_IN_ANSWERS: dict[int, int] = {
+_SORT_ORDER_OF_ERROR: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_ID: 1,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 2,
 }
-_WITHOUT_READING = frozenset(_LAST_IN_ANSWERS)
+_ERRORS_BEFORE_READING = frozenset(_SORT_ORDER_OF_ERROR)
 
 
-class Fetch:
+class PendingFetch:
     """A Fetch request, which is attempted until the response has enough bytes."""
 
     def __init__(
@@ -83,13 +83,13 @@ class Fetch:
         self._is_incremental = session is not None and body.session_epoch > INITIAL_EPOCH
         self._has_isolation = body.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
         has_limit = version >= _FIRST_VERSION_WITH_MAX_BYTES
-        max_bytes = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.number("fetch.max.bytes"))
+        max_bytes = min(body.max_bytes if has_limit else MAX_INT32, broker.settings.get_number("fetch.max.bytes"))
         max_bytes = int(min(max_bytes, broker.quotas.max_response_bytes(request)))
         replica = max(body.replica_id, body.replica_state.replica_id)
         self._needs = "TOPIC" if replica < 0 else "CLUSTER"
         self._may_follow = replica < 0 and version >= _FIRST_VERSION_WITH_RACK and broker.nodes.has_racks
         isolation = isolation_of(body.isolation_level, replica)
-        stretch_bytes = MAX_COPIED_BYTES if request.session.sends_files else None
+        stretch_bytes = MAX_COPIED_RECORD_BYTES if request.session.sends_files else None
         self._limits = FetchLimits(max_bytes, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, max_bytes)
         self.partitions: list[Partition] = []
@@ -104,17 +104,17 @@ class Fetch:
     def attempt_steps(self, must_answer: bool) -> Steps[Message | None]:
         """As :meth:`attempt`, some partitions a step."""
         rows, size, urgent = yield from self._read_all()
-        if not self._has_isolation and any(row.error_code not in _WITHOUT_READING for _, _, row in rows):
-            return self._failure_response()
+        if not self._has_isolation and any(row.error_code not in _ERRORS_BEFORE_READING for _, _, row in rows):
+            return self._build_failure_response()
         if not (must_answer or urgent or size >= self._min_bytes):
             return None
-        return (yield from self._answer(rows))
+        return (yield from self._build_response(rows))
 
-    def _failure_response(self) -> Message:
+    def _build_failure_response(self) -> Message:
         """Return the response to an internal error, as in Kafka. A new session is removed."""
         if self._session is not None and not self._is_incremental:
             self._broker.fetch_sessions.end(self._session.session_id)
-        return _failure_of(self._request)
+        return _build_internal_error_response(self._request)
 
     def _read_all(self) -> Steps[tuple[list[tuple[Key, FetchedPartition, Any]], int, bool]]:
         rows, size, held_bytes, urgent = [], 0, 0, False
@@ -143,7 +143,7 @@ class Fetch:
             elif code == ErrorCode.UNKNOWN_TOPIC_ID and requested_partition.name:
                 code = self._code_of_deleted_topic(requested_partition.name)
             try:
-                read, partition = self._read(
+                read, partition = self._read_partition(
                     topic, code, index, requested_partition.fields, size=size, held_bytes=held_bytes
                 )
             except NotReadYetError as not_read:
@@ -160,7 +160,7 @@ class Fetch:
                 or read.diverging is not None
                 or read.preferred_replica >= 0
             )
-            rows.append((key, requested_partition, self._row(index, read, partition)))
+            rows.append((key, requested_partition, self._build_partition_row(index, read, partition)))
         if missing_reads:
             raise NotReadYetError(*missing_reads)
         return rows, size, urgent
@@ -170,7 +170,7 @@ class Fetch:
         topic, code = find_topic(self._request, self._broker, name, right=self._needs)
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
-    def _read(
+    def _read_partition(
         self, topic: Topic | None, code: int, index: int, fields: Any, *, size: int, held_bytes: int
     ) -> tuple[PartitionRead, Partition | None]:
         if topic is None:
@@ -186,7 +186,7 @@ class Fetch:
         if partition is None:
             return PartitionRead(code), unverified_partition
         self.partitions.append(partition)
-        limits = self._limits.limits_after(size, held_bytes)
+        limits = self._limits.remaining_limits(size, held_bytes)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
             limits = limits._replace(max_bytes=0)  # only the first partition gets a negative limit
         read = read_partition(self._broker, partition, fields, limits, first=not size)
@@ -201,9 +201,11 @@ class Fetch:
         """Return the preferred read replica of a partition that this node leads; None otherwise."""
         if partition.leader_id != self._request.session.node_id:
             return None
-        return self._broker.nodes.read_replica(partition, self._request.body.rack_id)
+        return self._broker.nodes.choose_read_replica(partition, self._request.body.rack_id)
 
-    def _row(self, index: int, read: PartitionRead, partition: Partition | None) -> kafka.FetchResponse.PartitionData:
+    def _build_partition_row(
+        self, index: int, read: PartitionRead, partition: Partition | None
+    ) -> kafka.FetchResponse.PartitionData:
         types = self._request.response
         row = types.PartitionData(
             partition_index=index,
@@ -211,7 +213,7 @@ class Fetch:
             high_watermark=read.high_watermark,
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
-            aborted_transactions=[] if read.error_code in _WITHOUT_READING else None,
+            aborted_transactions=[] if read.error_code in _ERRORS_BEFORE_READING else None,
             preferred_read_replica=read.preferred_replica,
             records=read.records,
             diverging_epoch=self._no_divergence,
@@ -226,53 +228,55 @@ class Fetch:
         if read.diverging is not None:
             row.diverging_epoch = types.EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
         if partition is not None and self._reports_leader(read.error_code):
-            row.current_leader = current_leader(self._request, partition)
+            row.current_leader = describe_leader(self._request, partition)
         return row
 
     def _reports_leader(self, code: int) -> bool:
         leader_errors = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_VERSION_WITH_LEADER and code in leader_errors
 
-    def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
+    def _build_response(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
         session = self._session
-        rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
-        news = []
+        rows.sort(key=lambda row: _SORT_ORDER_OF_ERROR.get(row[2].error_code, 0))
+        changed_rows = []
         for number, (key, requested_partition, row) in enumerate(rows, start=1):
             if number % _PARTITIONS_PER_TURN == 0:
                 yield
-            has_changed = self._session is not None and is_news(requested_partition, row)
+            has_changed = self._session is not None and record_changes(requested_partition, row)
             if has_changed or not self._is_incremental:
-                news.append((key, requested_partition, row))
-        if _has_no_name_to_compare(news):
-            return self._failure_response()
+                changed_rows.append((key, requested_partition, row))
+        if _fails_name_comparison(changed_rows):
+            return self._build_failure_response()
         if session is not None:
-            for key, _, row in news:  # the next fetch starts with the partitions that had no records this time
+            for key, _, row in changed_rows:  # the next fetch starts with the partitions that had no records this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
-        leaders = {row.current_leader.leader_id for _, _, row in news if row.current_leader.leader_id >= 0}
+        leaders = {row.current_leader.leader_id for _, _, row in changed_rows if row.current_leader.leader_id >= 0}
         endpoints = []
         if leaders and self._request.version >= _FIRST_VERSION_WITH_ENDPOINTS:
             endpoints = endpoints_of(self._request, self._broker, leaders)
         return self._request.response(
             session_id=0 if session is None else session.session_id,
-            responses=list(self._group_by_topic(news)),
+            responses=list(self._group_by_topic(changed_rows)),
             node_endpoints=endpoints,
         )
 
-    def _group_by_topic(self, news: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
+    def _group_by_topic(self, changed_rows: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
         """Group consecutive rows of a topic. As in Kafka, a topic is repeated if its rows are not consecutive."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
-        for (name, topic_id, _), _, row in news:
+        for (name, topic_id, _), _, row in changed_rows:
             if last is None or name != last[0] or (topic_id is not last[1] and topic_id != last[1]):
                 if rows:
-                    yield self._topic(last, rows)
+                    yield self._build_topic_row(last, rows)
                 last, rows = (name, topic_id), []
             rows.append(row)
         if rows:
-            yield self._topic(last, rows)
+            yield self._build_topic_row(last, rows)
 
-    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> kafka.FetchResponse.FetchableTopicResponse:
+    def _build_topic_row(
+        self, key: tuple[str, Any] | None, rows: list[Any]
+    ) -> kafka.FetchResponse.FetchableTopicResponse:
         name, topic_id = key or ("", NIL_UUID)
         return self._request.response.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
 
@@ -298,18 +302,18 @@ class Fetch:
     },
     gaps=("a request with a replica id may read the whole log, because brokers do not follow each other",),
     rights=(
-        Right("READ", "TOPIC", each="each topic, for a consumer"),
-        Right(
+        RequiredPermission("READ", "TOPIC", each="each topic, for a consumer"),
+        RequiredPermission(
             "CLUSTER_ACTION", "CLUSTER", each="every topic, for a follower", denied=ErrorCode.TOPIC_AUTHORIZATION_FAILED
         ),
     ),
 )
-def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
+def _handle_fetch(request: _Fetch, broker: BrokerState) -> Answer:
     """If an older format cannot represent any of the batches that were read (control batches at the end of a segment),
     reading continues after them. Kafka 3.9 returns twelve bytes without a batch (``LazyDownConversionRecords``), so
     that an old consumer never advances.
     """
-    session_size = broker.fetch_sessions.count(request.body.session_id)
+    session_size = broker.fetch_sessions.partition_count(request.body.session_id)
     if broker.store is None and (request.may_be_long or session_size > _PARTITIONS_PER_TURN):
         request.has_long_answer = True
         return broker.changes.run_concurrently(_answer_steps(request, broker))
@@ -319,27 +323,27 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
 def _answer_steps(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
     """Answer the request, some partitions a step. Appends in between are noticed when the wait is over."""
     body = request.body
-    session, code = yield from _session_of(request, broker)
+    session, code = yield from _find_session(request, broker)
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     requested_partitions = session.partitions if session is not None else (yield from _read_session_steps(request))
-    fetch = Fetch(request, broker, session, requested_partitions)
+    fetch = PendingFetch(request, broker, session, requested_partitions)
     must_answer = body.max_wait_ms <= 0 or not requested_partitions
 
-    def attempt(is_last: bool) -> Steps[Answer]:
+    def attempt_read(is_last: bool) -> Steps[Answer]:
         if is_last and broker.store is not None:
             return run_once(lambda: run_when_read(broker, lambda: fetch.attempt(True)))
         return fetch.attempt_steps(is_last)
 
     def wait() -> Answer:
-        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempt).response
+        return FetchWait(broker, fetch.partitions, body.max_wait_ms, attempt_read).response
 
     if broker.store is not None:
         return run_when_read(broker, lambda: fetch.attempt(must_answer) or wait())
     return (yield from fetch.attempt_steps(must_answer)) or wait()
 
 
-def _failure_of(request: _Fetch) -> Message:
+def _build_internal_error_response(request: _Fetch) -> Message:
     """Return UNKNOWN_SERVER_ERROR, in versions with topic names also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
     topics = request.body.topics if request.version < _FIRST_VERSION_BY_TOPIC_ID else []
@@ -363,7 +367,7 @@ def _failure_of(request: _Fetch) -> Message:
     return request.response(error_code=code, session_id=request.body.session_id, responses=rows)
 
 
-def _has_no_name_to_compare(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
+def _fails_name_comparison(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
     """Return whether a row follows one with the nil topic id: Kafka compares the topics' names there, and fails."""
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NIL_UUID for key, _, row in rows[:-1])
 
@@ -378,7 +382,7 @@ def _read_session_steps(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartit
     return requested_partitions
 
 
-def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
+def _find_session(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
     """Return the request's session (None without one) and an error code."""
     body, by_id = request.body, request.version >= _FIRST_VERSION_BY_TOPIC_ID
     if request.version < _FIRST_VERSION_WITH_SESSIONS or body.session_epoch == FINAL_EPOCH:
@@ -405,4 +409,4 @@ def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSessio
     for topic in body.forgotten_topics_data:
         for index in topic.partitions:
             session.partitions.pop((topic.topic, topic.topic_id, index), None)
-    return broker.fetch_sessions.drop_empty(session), ErrorCode.NONE
+    return broker.fetch_sessions.drop_if_empty(session), ErrorCode.NONE

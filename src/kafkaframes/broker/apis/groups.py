@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
+from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE, Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
-from kafkaframes.broker.security.access import CLUSTER_NAME, bits_of, check_denied, is_allowed
+from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, is_allowed, operation_bits
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.coordination.groups.commits import OffsetToCommit
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 GROUP, TRANSACTION = 0, 1
-_OMITTED_OPERATIONS: Final = -(2**31)
-_CONFIG_OPERATIONS: Final = bits_of(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
+_OPERATIONS_NOT_REQUESTED: Final = -(2**31)
+_CONFIG_OPERATIONS: Final = operation_bits(("DESCRIBE_CONFIGS", "ALTER_CONFIGS"))
 _RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
@@ -57,16 +57,16 @@ def transaction_error(request: Request, broker: BrokerState, kind: int, key: str
     return ErrorCode.POLICY_VIOLATION if broker.is_read_only else coordinator_error(request, broker, kind, key)
 
 
-def error_of(error: KafkaframesError) -> ErrorCode:
+def error_code_of(error: KafkaframesError) -> ErrorCode:
     """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
     code = code_of(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
-def refusal_of(request: Request, error: KafkaframesError) -> Answer:
+def build_error_response(request: Request, error: KafkaframesError) -> Answer:
     """Return the response to a rejected heartbeat. As in Kafka, an unexpected error has no message."""
     reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
-    answer: Answer = request.response(error_code=error_of(error), error_message=reason)
+    answer: Answer = request.response(error_code=error_code_of(error), error_message=reason)
     return answer
 
 
@@ -78,12 +78,12 @@ def client_host(request: Request) -> str:
 def list_authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
     """Return the client's permitted operations on a group as bits, if the request asks for them."""
     if not request.body.include_authorized_operations:
-        return _OMITTED_OPERATIONS
-    may = broker.access.operations(request.session, "GROUP", group_id)
+        return _OPERATIONS_NOT_REQUESTED
+    may = broker.access.allowed_operations(request.session, "GROUP", group_id)
     return may if broker.settings.groups_have_settings else may & ~_CONFIG_OPERATIONS
 
 
-class OffsetRows:
+class ValidatedOffsets:
     """The valid offsets of a commit request, and the error codes (``codes``) of the rejected ones."""
 
     def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
@@ -94,9 +94,11 @@ class OffsetRows:
         self.codes: dict[tuple[str | UUID, int], int] = {}
         self._names: dict[UUID, str] = {}
 
-    def answer_rows(self, answer: Callable[[], Answer]) -> Answer:
+    def validate_then_answer(self, answer: Callable[[], Answer]) -> Answer:
         """Validate the offsets in steps, because there may be many; then call ``answer``."""
-        return self._broker.changes.rows(self._iterate_rows(), lambda row: self._read(*row), lambda _: answer())
+        return self._broker.changes.answer_rows(
+            self._iterate_rows(), lambda row: self._validate_row(*row), lambda _: answer()
+        )
 
     def _iterate_rows(self) -> Iterator[tuple[Any, str, int, Any]]:
         """Yield topic, topic name, error code and row of each requested partition."""
@@ -106,31 +108,33 @@ class OffsetRows:
                 topic_of_id = self._broker.topics_by_id.get(topic.topic_id)
                 name = "" if topic_of_id is None else topic_of_id.name
                 self._names[topic.topic_id] = name
-            code = self._code(self._broker, name)
+            code = self._check_topic(self._broker, name)
             for row in topic.partitions:
                 yield topic, name, code, row
 
-    def _read(self, topic: Any, name: str, code: int, row: Any) -> None:
+    def _validate_row(self, topic: Any, name: str, code: int, row: Any) -> None:
         if code == ErrorCode.NONE and self._broker.partition(name, row.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code != ErrorCode.NONE:
-            self.codes[self._key(topic), row.partition_index] = code
+            self.codes[self._topic_key(topic), row.partition_index] = code
         else:
             topic_partition = TopicPartition(name, row.partition_index)
             self.offsets[topic_partition] = OffsetToCommit(
                 row.committed_offset, row.committed_leader_epoch, row.committed_metadata
             )
 
-    def _key(self, topic: Any) -> str | UUID:
+    def _topic_key(self, topic: Any) -> str | UUID:
         key: str | UUID = topic.topic_id if self._by_id else topic.name
         return key
 
-    def _code(self, broker: BrokerState, name: str) -> int:
+    def _check_topic(self, broker: BrokerState, name: str) -> int:
         if self._by_id and not name:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return check_denied(self._request, broker.access, "TOPIC", name)
 
-    def answer(self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int) -> list[Any]:
+    def build_topic_rows(
+        self, topic_type: Any, partition_type: Any, codes: dict[TopicPartition, int] | int
+    ) -> list[Any]:
         """Return the topics of the response. As in Kafka, partitions that were rejected first precede the rest.
 
         Args:
@@ -144,7 +148,7 @@ class OffsetRows:
             rejected_rows: list[Any] = []
             accepted_rows: list[Any] = []
             for row in topic.partitions:
-                code = self.codes.get((self._key(topic), row.partition_index))
+                code = self.codes.get((self._topic_key(topic), row.partition_index))
                 rows = accepted_rows if code is None else rejected_rows
                 if code is None:
                     code = codes if isinstance(codes, int) else codes[TopicPartition(name, row.partition_index)]
@@ -154,11 +158,11 @@ class OffsetRows:
         return [topic_row for _, topic_row in sorted(topics, key=lambda pair: pair[0])]
 
 
-SHARE = 2
-_STATES_PER_ROW = 200
+SHARE_COORDINATOR = 2
+_STATES_PER_WORK_UNIT = 200
 _FIRST_VERSION_WITH_KEY_LIST = 4
 _FIRST_VERSION_WITH_SHARE_GROUPS = 6
-_COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
+_COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE_COORDINATOR: "CLUSTER"}
 
 
 @Api(
@@ -173,43 +177,45 @@ _COORDINATOR_RESOURCE_TYPES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", 
         "v6+": "share groups",
     },
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
-        Right("CLUSTER_ACTION", "CLUSTER", each="each partition of a share group", first_version=6),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
+        RequiredPermission("CLUSTER_ACTION", "CLUSTER", each="each partition of a share group", first_version=6),
     ),
 )
 def _find_coordinator(request: _FindCoordinator, broker: BrokerState) -> Answer:
     body = request.body
     if request.version < _FIRST_VERSION_WITH_KEY_LIST:
-        code, node_id, host, port = _find(request, broker, body.key)
+        code, node_id, host, port = _locate_coordinator(request, broker, body.key)
         return request.response(error_code=code, error_message=None, node_id=node_id, host=host, port=port)
 
-    def row(key: str) -> kafka.FindCoordinatorResponse.Coordinator:
-        code, node_id, host, port = _find(request, broker, key)
+    def build_row(key: str) -> kafka.FindCoordinatorResponse.Coordinator:
+        code, node_id, host, port = _locate_coordinator(request, broker, key)
         return request.response.Coordinator(
             key=key, error_code=code, error_message=None, node_id=node_id, host=host, port=port
         )
 
-    return broker.changes.rows(body.coordinator_keys, row, lambda rows: request.response(coordinators=rows))
+    return broker.changes.answer_rows(
+        body.coordinator_keys, build_row, lambda rows: request.response(coordinators=rows)
+    )
 
 
-def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
+def _locate_coordinator(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
     kind = request.body.key_type
     if kind not in _COORDINATOR_RESOURCE_TYPES or (
-        kind == SHARE and request.version < _FIRST_VERSION_WITH_SHARE_GROUPS
+        kind == SHARE_COORDINATOR and request.version < _FIRST_VERSION_WITH_SHARE_GROUPS
     ):
         return ErrorCode.INVALID_REQUEST, -1, "", -1
     code = check_denied(
-        request, broker.access, _COORDINATOR_RESOURCE_TYPES[kind], CLUSTER_NAME if kind == SHARE else key
+        request, broker.access, _COORDINATOR_RESOURCE_TYPES[kind], CLUSTER_NAME if kind == SHARE_COORDINATOR else key
     )
     if code != ErrorCode.NONE:
         return code, -1, "", -1
-    if kind == SHARE and not _is_share_partition(key):
+    if kind == SHARE_COORDINATOR and not _is_share_partition(key):
         return ErrorCode.INVALID_REQUEST, -1, "", -1
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-    endpoint = broker.nodes.endpoint(node, request.session.listener)
+    endpoint = broker.nodes.endpoint_of(node, request.session.listener)
     return ErrorCode.NONE, node.node_id, endpoint.host, endpoint.port
 
 
@@ -230,15 +236,17 @@ def _is_share_partition(key: str) -> bool:
         "v4+": "by state (KIP-518)",
         "v5+": "by type (KIP-848), in any letter case",
     },
-    rights=(Right("DESCRIBE", "GROUP", each="each group", denied=OMITTED, or_cluster="DESCRIBE"),),
+    rights=(
+        RequiredPermission("DESCRIBE", "GROUP", each="each group", denied=OMIT_FROM_RESPONSE, or_cluster="DESCRIBE"),
+    ),
 )
 def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     body = request.body
     rows = []
     for group in broker.groups.list_groups(states=body.states_filter, types=body.types_filter):
         node = broker.nodes.coordinator_of(GROUP, group.group_id)
-        is_ours = node is not None and node.node_id == request.session.node_id
-        if is_ours and is_allowed(request, broker.access, "GROUP", group.group_id):
+        has_permission = node is not None and node.node_id == request.session.node_id
+        if has_permission and is_allowed(request, broker.access, "GROUP", group.group_id):
             rows.append(
                 request.response.ListedGroup(
                     group_id=group.group_id,
@@ -255,15 +263,15 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     tier="T1",
     behaviour="Deletes groups without members, with their offsets.",
     notes={"v3+": "a message with each error"},
-    rights=(Right("DELETE", "GROUP", each="each group"),),
+    rights=(RequiredPermission("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
     states = len(broker.share_groups.stored_states)
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         dict.fromkeys(request.body.groups_names),
         partial(_delete_group, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda _: 1 + states // _STATES_PER_ROW,  # a group's states are searched among all states
+        size=lambda _: 1 + states // _STATES_PER_WORK_UNIT,  # a group's states are searched among all states
     )
 
 
@@ -276,5 +284,5 @@ def _delete_group(
             broker.groups.delete_group(name)
             broker.share_groups.delete_all(group_id=name)
         except KafkaframesError as error:
-            code, reason = error_of(error), str(error)
+            code, reason = error_code_of(error), str(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

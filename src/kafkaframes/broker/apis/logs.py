@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, finish_steps
 from kafkaframes.broker.state.partitions import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     _DescribeProducers: TypeAlias = TypedRequest[kafka.DescribeProducersRequest, kafka.DescribeProducersResponse]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-_FIRST_VERSION_OF_TIMESTAMP = {
+_FIRST_VERSION_OF_SPECIAL_TIMESTAMP = {
     LATEST: 0,
     EARLIEST: 0,
     MAX_TIMESTAMP: 7,
@@ -62,7 +62,7 @@ _FIRST_VERSION_WITH_EPOCH = 4
         "v11+": "-6 is the earliest pending upload",
     },
     gaps=("tiered storage is not supported: -5 and -6 return offset -1",),
-    rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),
+    rights=(RequiredPermission("DESCRIBE", "TOPIC", each="each topic"),),
 )
 def _list_offsets(request: _ListOffsets, broker: BrokerState) -> Answer:
     if broker.store is not None:
@@ -80,37 +80,39 @@ def _look_up_steps(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
         if not topic.partitions:
             continue
         lookup = find_topic(request, broker, topic.name)
-        of_topic = rows.setdefault(topic.name, {})
+        rows_of_topic = rows.setdefault(topic.name, {})
         for row in topic.partitions:
-            is_twice = times[topic.name, row.partition_index] > 1
-            of_topic[row.partition_index] = _answer_of(request, broker, lookup, row, is_twice=is_twice)
+            is_repeated = times[topic.name, row.partition_index] > 1
+            rows_of_topic[row.partition_index] = _answer_partition(
+                request, broker, lookup, row, is_repeated=is_repeated
+            )
             row_count += 1
             if row_count % ROWS_PER_TURN == 0:
                 yield
                 lookup = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
     topic_type = request.response.ListOffsetsTopicResponse
     return request.response(
-        topics=[topic_type(name=name, partitions=list(some.values())) for name, some in rows.items()]
+        topics=[topic_type(name=name, partitions=list(topic_rows.values())) for name, topic_rows in rows.items()]
     )
 
 
-def _answer_of(
+def _answer_partition(
     request: _ListOffsets,
     broker: BrokerState,
     lookup: TopicLookup,
     row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     *,
-    is_twice: bool,
+    is_repeated: bool,
 ) -> kafka.ListOffsetsResponse.ListOffsetsPartitionResponse:
     partition, code = None, lookup.code
-    if is_twice and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+    if is_repeated and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         code = ErrorCode.INVALID_REQUEST
-    elif not _is_known(row.timestamp, request.version):
+    elif not _is_supported_timestamp(row.timestamp, request.version):
         code = ErrorCode.UNSUPPORTED_VERSION
     elif lookup.topic is not None:
         epoch = row.current_leader_epoch
         partition, code = leader_partition(request, lookup.topic, row.partition_index, current_leader_epoch=epoch)
-    return _offset_row(request, row, partition, code, broker.clock.now_ms)
+    return _build_offset_row(request, row, partition, code, broker.clock.now_ms)
 
 
 def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
@@ -129,12 +131,12 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
     return request.response(topics=rows)
 
 
-def _is_known(timestamp: int, version: int) -> bool:
+def _is_supported_timestamp(timestamp: int, version: int) -> bool:
     """Return whether a timestamp is a time, or a special value that the version supports."""
-    return timestamp >= 0 or version >= _FIRST_VERSION_OF_TIMESTAMP.get(timestamp, version + 1)
+    return timestamp >= 0 or version >= _FIRST_VERSION_OF_SPECIAL_TIMESTAMP.get(timestamp, version + 1)
 
 
-def _offset_row(
+def _build_offset_row(
     request: _ListOffsets,
     request_row: kafka.ListOffsetsRequest.ListOffsetsPartition,
     partition: Partition | None,
@@ -150,7 +152,7 @@ def _offset_row(
                 partition, request_row.timestamp, request_row.max_num_offsets, now_ms
             )
         else:
-            _look_up(request, row, partition, request_row.timestamp)
+            _look_up_offset(request, row, partition, request_row.timestamp)
             if request.version < _FIRST_VERSION_WITH_EPOCH:
                 row.leader_epoch = NO_EPOCH
     except KafkaframesError as error:
@@ -158,7 +160,7 @@ def _offset_row(
     return row
 
 
-def _look_up(
+def _look_up_offset(
     request: _ListOffsets,
     row: kafka.ListOffsetsResponse.ListOffsetsPartitionResponse,
     partition: Partition,
@@ -213,18 +215,18 @@ def _list_segment_offsets(partition: Partition, timestamp: int, max_offsets: int
     behaviour="Returns the largest epoch up to that of the request, and its end offset, from the log's own "
     "epochs; -1 and -1 if it is unknown.",
     notes={"v2+": "the client's leader epoch is checked"},
-    rights=(Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
+    rights=(RequiredPermission("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
 )
-def _offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
+def _handle_offset_for_leader_epoch(request: _OffsetForLeaderEpoch, broker: BrokerState) -> Answer:
     topics = []
     for topic in request.body.topics:
         lookup = find_topic(request, broker, topic.topic)
-        rows = [_epoch_row(request, lookup.topic, lookup.code, row) for row in topic.partitions]
+        rows = [_build_epoch_row(request, lookup.topic, lookup.code, row) for row in topic.partitions]
         topics.append(request.response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return request.response(topics=topics)
 
 
-def _epoch_row(
+def _build_epoch_row(
     request: _OffsetForLeaderEpoch,
     topic: Topic | None,
     code: int,
@@ -237,7 +239,7 @@ def _epoch_row(
         )
     row = request.response.EpochEndOffset(error_code=code, partition=request_row.partition)
     if partition is not None:
-        end = partition.end_of_epoch(request_row.leader_epoch)
+        end = partition.epoch_end_offset(request_row.leader_epoch)
         row.error_code, row.leader_epoch, row.end_offset = ErrorCode.NONE, end.leader_epoch, end.end_offset
     return row
 
@@ -247,7 +249,7 @@ def _epoch_row(
     tier="T3",
     behaviour="Raises the log start offset permanently; -1 is the high watermark. A topic that is only "
     "compacted is rejected, as in Kafka.",
-    rights=(Right("DELETE", "TOPIC", each="each topic"),),
+    rights=(RequiredPermission("DELETE", "TOPIC", each="each topic"),),
 )
 def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
     return broker.changes.run(_delete_records_steps(request, broker))
@@ -263,7 +265,7 @@ def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps
             continue  # as in Kafka, which answers per partition
         lookup, rows = find_topic(request, broker, name), []
         for row in partitions.values():
-            rows.append(_deletion_row(request, broker, lookup.topic, lookup.code, row))
+            rows.append(_delete_partition_records(request, broker, lookup.topic, lookup.code, row))
             row_count += 1
             if row_count % ROWS_PER_TURN == 0:
                 yield
@@ -272,7 +274,7 @@ def _delete_records_steps(request: _DeleteRecords, broker: BrokerState) -> Steps
     return request.response(topics=topics)
 
 
-def _deletion_row(
+def _delete_partition_records(
     request: _DeleteRecords,
     broker: BrokerState,
     topic: Topic | None,
@@ -285,14 +287,14 @@ def _deletion_row(
     if partition is not None and topic is not None and topic.is_internal:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None:
-        code, low = _delete_records_of(broker, partition.log, request_row.offset)
+        code, low = _delete_log_records(broker, partition.log, request_row.offset)
         partition.notify()
     return request.response.DeleteRecordsPartitionResult(
         partition_index=request_row.partition_index, low_watermark=low, error_code=code
     )
 
 
-def _delete_records_of(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
+def _delete_log_records(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, -1
     if "delete" not in log.settings.policies:
@@ -307,21 +309,23 @@ def _delete_records_of(broker: BrokerState, log: Any, offset: int) -> tuple[int,
     name="DescribeProducers",
     tier="T2",
     behaviour="Returns id, epoch, last sequence and open transaction of each producer, from the log.",
-    rights=(Right("READ", "TOPIC", each="each topic"),),
+    rights=(RequiredPermission("READ", "TOPIC", each="each topic"),),
 )
 def _describe_producers(request: _DescribeProducers, broker: BrokerState) -> Answer:
-    def topic_row(topic: kafka.DescribeProducersRequest.TopicRequest) -> kafka.DescribeProducersResponse.TopicResponse:
+    def build_topic_row(
+        topic: kafka.DescribeProducersRequest.TopicRequest,
+    ) -> kafka.DescribeProducersResponse.TopicResponse:
         lookup = find_topic(request, broker, topic.name)
         code = lookup.code
         if lookup.topic is None and not is_topic_name(topic.name):
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        rows = [_producers_row(request, lookup.topic, code, index) for index in topic.partition_indexes]
+        rows = [_build_producers_row(request, lookup.topic, code, index) for index in topic.partition_indexes]
         return request.response.TopicResponse(name=topic.name, partitions=rows)
 
-    return broker.changes.rows(request.body.topics, topic_row, lambda rows: request.response(topics=rows))
+    return broker.changes.answer_rows(request.body.topics, build_topic_row, lambda rows: request.response(topics=rows))
 
 
-def _producers_row(
+def _build_producers_row(
     request: _DescribeProducers, topic: Topic | None, code: int, index: int
 ) -> kafka.DescribeProducersResponse.PartitionResponse:
     types = request.response

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from kafkaframes.broker.apis.topics import create_all_steps
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import CLUSTER_NAME, check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps
-from kafkaframes.broker.state.partitions import addresses
+from kafkaframes.broker.state.partitions import list_addresses
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import ErrorCode, code_of
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_WITH_NULL_TOPICS = 1
 _FIRST_VERSION_WITHOUT_NAME = 12
-OMITTED_OPERATIONS = -(2**31)
-_MAX_ROWS = 2_000
+OPERATIONS_NOT_REQUESTED = -(2**31)
+_MAX_PARTITION_ROWS = 2_000
 
 
 @Api(
@@ -49,16 +49,16 @@ _MAX_ROWS = 2_000
         "v10+": "topic ids; v12+ by topic id alone",
     },
     rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
-        Right("CREATE", "TOPIC", each="each topic that is created", or_cluster="CREATE"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("CREATE", "TOPIC", each="each topic that is created", or_cluster="CREATE"),
     ),
 )
-def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
+def _handle_metadata(request: _Metadata, broker: BrokerState) -> Answer:
     names, failures = _find_topics_to_create(request, broker)
     return (
-        broker.changes.run(_create_first(request, broker, names, failures))
+        broker.changes.run(_create_missing_topics(request, broker, names, failures))
         if names
-        else _answer(request, broker, failures)
+        else _build_metadata_response(request, broker, failures)
     )
 
 
@@ -66,8 +66,12 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
     """Return the names of topics to auto-create, and the error codes of topics that the client may not create."""
     names: dict[str, None] = {}
     failures: dict[str, int] = {}
-    may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
-    topics = (request.body.topics or ()) if may_create and not broker.is_read_only and not _ids(request) else ()
+    may_create = broker.settings.get_flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
+    topics = (
+        (request.body.topics or ())
+        if may_create and not broker.is_read_only and not _requested_topic_ids(request)
+        else ()
+    )
     for name in (topic.name for topic in topics):
         if not name or name in broker.topics or not is_allowed(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue
@@ -79,10 +83,16 @@ def _find_topics_to_create(request: _Metadata, broker: BrokerState) -> tuple[lis
     return list(names), failures
 
 
-def _create_first(request: _Metadata, broker: BrokerState, names: list[str], failures: dict[str, int]) -> Steps[Answer]:
+def _create_missing_topics(
+    request: _Metadata, broker: BrokerState, names: list[str], failures: dict[str, int]
+) -> Steps[Answer]:
     errors = yield from create_all_steps(broker, {name: partial(_auto_create_steps, broker, name) for name in names})
-    new = dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
-    return _answer(request, broker, failures | new | {name: code_of(error) for name, error in errors.items()})
+    error_of_new_topics = (
+        dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
+    )
+    return _build_metadata_response(
+        request, broker, failures | error_of_new_topics | {name: code_of(error) for name, error in errors.items()}
+    )
 
 
 def _auto_create_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
@@ -90,32 +100,32 @@ def _auto_create_steps(broker: BrokerState, name: str) -> Steps[Topic | None]:
     if name in broker.topics:  # created by another request in the meantime
         return None
     if broker.is_internal(name):
-        return broker.create_internal(name)
-    replicas = broker.assignment(name, broker.settings.number("num.partitions"), broker.default_factor)
+        return broker.create_internal_topic(name)
+    replicas = broker.assign_replicas(name, broker.settings.get_number("num.partitions"), broker.default_factor)
     return (yield from broker.create_topic_steps(name, replicas))
 
 
-def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
+def _build_metadata_response(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Message:
     """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
     if version < _FIRST_VERSION_WITHOUT_NAME and any(
         topic.name is None or topic.topic_id != NIL_UUID for topic in body.topics or ()
     ):
-        return _refuse_ids(request)
-    asks_all = body.topics is None or (version < _FIRST_VERSION_WITH_NULL_TOPICS and not body.topics)
+        return _refuse_topic_ids(request)
+    requests_all_topics = body.topics is None or (version < _FIRST_VERSION_WITH_NULL_TOPICS and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
-    rows = _all_topics(request, broker) if asks_all else _find_topics(request, broker, failures)
+    rows = _list_topics(request, broker) if requests_all_topics else _find_topics(request, broker, failures)
     topics = list(rows)
     for row in topics:
         if wants and row.name is not None and row.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
-    cluster = OMITTED_OPERATIONS
+            row.topic_authorized_operations = broker.access.allowed_operations(request.session, "TOPIC", row.name)
+    cluster = OPERATIONS_NOT_REQUESTED
     if body.include_cluster_authorized_operations:
-        cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
+        cluster = broker.access.allowed_operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(
         brokers=[
             request.response.MetadataResponseBroker(node_id=node_id, **address)
-            for node_id, address in addresses(request, broker).items()
+            for node_id, address in list_addresses(request, broker).items()
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.nodes.controller_id,
@@ -124,68 +134,72 @@ def _answer(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]
     )
 
 
-def _refuse_ids(request: _Metadata) -> Message:
+def _refuse_topic_ids(request: _Metadata) -> Message:
     """Reject topic ids in versions 10 and 11, which have the field but do not support it."""
     code = ErrorCode.INVALID_REQUEST
-    rows = [_missing_topic_row(request, topic.name or "", code, topic.topic_id) for topic in request.body.topics or ()]
+    rows = [
+        _build_missing_topic_row(request, topic.name or "", code, topic.topic_id) for topic in request.body.topics or ()
+    ]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
 
 
-def _all_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
+def _list_topics(request: _Metadata, broker: BrokerState) -> Iterator[Any]:
     for topic in broker.topics.values():
         if is_allowed(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
-            yield topic_row(request, broker, topic)
+            yield build_topic_row(request, broker, topic)
 
 
 def _find_topics(request: _Metadata, broker: BrokerState, failures: Mapping[str, int]) -> Iterator[Any]:
-    ids = _ids(request)
+    ids = _requested_topic_ids(request)
     for topic_id in ids:
         topic = broker.topics_by_id.get(topic_id)
         code: int = ErrorCode.UNKNOWN_TOPIC_ID
         if topic is not None:
             code = check_denied(request, broker.access, "TOPIC", topic.name, "DESCRIBE")
         if topic is None or code != ErrorCode.NONE:
-            yield _missing_topic_row(request, None, code, topic_id)
+            yield _build_missing_topic_row(request, None, code, topic_id)
         else:
-            yield topic_row(request, broker, topic)
-    for name in dict.fromkeys(one.name for one in (() if ids else request.body.topics or ())):
+            yield build_topic_row(request, broker, topic)
+    for name in dict.fromkeys(requested_topic.name for requested_topic in (() if ids else request.body.topics or ())):
         if name is None:
-            yield _missing_topic_row(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
+            yield _build_missing_topic_row(request, None, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            yield _by_name(request, broker, name, failures)
+            yield _find_topic_by_name(request, broker, name, failures)
 
 
-def _ids(request: _Metadata) -> list[UUID]:
+def _requested_topic_ids(request: _Metadata) -> list[UUID]:
     """Return the requested topic ids. As in Kafka, names are ignored if there are ids."""
     return list(dict.fromkeys(topic.topic_id for topic in request.body.topics or () if topic.topic_id != NIL_UUID))
 
 
-def _by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mapping[str, int]) -> Any:
+def _find_topic_by_name(request: _Metadata, broker: BrokerState, name: str, failures: Mapping[str, int]) -> Any:
     code = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if code != ErrorCode.NONE:
-        return _missing_topic_row(request, name, code)
+        return _build_missing_topic_row(request, name, code)
     topic = broker.topics.get(name)
     if name in failures:
-        return _missing_topic_row(request, name, failures[name])
+        return _build_missing_topic_row(request, name, failures[name])
     if topic is None:
-        return _missing_topic_row(request, name, _code_for(name))
-    return topic_row(request, broker, topic)
+        return _build_missing_topic_row(request, name, _code_for(name))
+    return build_topic_row(request, broker, topic)
 
 
 def _code_for(name: str) -> int:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def _missing_topic_row(
+def _build_missing_topic_row(
     request: _Metadata, name: str | None, code: int, topic_id: Any = NIL_UUID
 ) -> kafka.MetadataResponse.MetadataResponseTopic:
     return request.response.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
-def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.MetadataResponse.MetadataResponseTopic:
+def build_topic_row(
+    request: _Metadata, broker: BrokerState, topic: Topic
+) -> kafka.MetadataResponse.MetadataResponseTopic:
     """Return the row of a topic in a Metadata response."""
-    up, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
-    partitions = [row(**_state_of(partition, up)) for partition in topic.partitions]
+    running_nodes, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
+    partitions = [row(**_partition_state_of(partition, running_nodes)) for partition in topic.partitions]
     return request.response.MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )
@@ -196,7 +210,7 @@ def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.Me
     tier="T3",
     behaviour="Returns topics by name, in pages; all topics if the request does not name any. A cursor marks the "
     "start of the next page.",
-    rights=(Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),),
+    rights=(RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),),
 )
 def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
@@ -206,17 +220,17 @@ def _describe_topic_partitions(request: _DescribeTopicPartitions, broker: Broker
     if body.cursor is not None:
         names = [name for name in names if name >= body.cursor.topic_name]
         start = body.cursor.partition_index
-    is_elsewhere = body.cursor is not None and body.topics and body.cursor.topic_name not in names
-    if start < 0 or is_elsewhere or "" in requested_names:
+    is_other_topic = body.cursor is not None and body.topics and body.cursor.topic_name not in names
+    if start < 0 or is_other_topic or "" in requested_names:
         row = types.DescribeTopicPartitionsResponseTopic
         return request.response(
             topics=[row(name=topic.name, error_code=ErrorCode.INVALID_REQUEST) for topic in body.topics]
         )
-    remaining_rows = min(max(body.response_partition_limit, 1), _MAX_ROWS)
+    remaining_rows = min(max(body.response_partition_limit, 1), _MAX_PARTITION_ROWS)
     topics, cursor = [], None
     for name in names:
         first = start if body.cursor is not None and name == body.cursor.topic_name else 0
-        row, taken_rows, next_cursor = _topic(request, broker, name, first, remaining_rows)
+        row, taken_rows, next_cursor = _build_topic_page(request, broker, name, first, remaining_rows)
         if remaining_rows <= 0 and row.partitions == []:
             cursor = types.Cursor(topic_name=name, partition_index=0)
             break
@@ -232,7 +246,7 @@ def _visible(request: _DescribeTopicPartitions, broker: BrokerState) -> list[str
     return [name for name in broker.topics if is_allowed(request, broker.access, "TOPIC", name)]
 
 
-def _topic(
+def _build_topic_page(
     request: _DescribeTopicPartitions, broker: BrokerState, name: str, first: int, max_rows: int
 ) -> tuple[Any, int, int | None]:
     """Return a topic's row, its number of partitions, and the first partition of the next page."""
@@ -241,34 +255,36 @@ def _topic(
     if row.error_code != ErrorCode.NONE:
         return row, 0, None
     if name:
-        row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
+        row.topic_authorized_operations = broker.access.allowed_operations(request.session, "TOPIC", name)
     topic = broker.topics.get(name)
     if topic is None:
-        is_wrong = name and not is_topic_name(name)
-        row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_invalid = name and not is_topic_name(name)
+        row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return row, 0, None
     row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
-    last = min(_int32(first + max_rows), len(topic.partitions))
-    row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
+    last = min(_to_int32(first + max_rows), len(topic.partitions))
+    row.partitions = [_build_partition_row(request, broker, topic, index) for index in range(first, last)]
     return row, len(row.partitions), last if last < len(topic.partitions) else None
 
 
-def _int32(value: int) -> int:
+def _to_int32(value: int) -> int:
     """Return a sum as a Java int. As in Kafka, a page near 2^31 ends at a negative number, and is empty."""
     return (value + 2**31) % 2**32 - 2**31
 
 
-def _partition(
+def _build_partition_row(
     request: _DescribeTopicPartitions, broker: BrokerState, topic: Topic, index: int
 ) -> kafka.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
     return request.response.DescribeTopicPartitionsResponsePartition(
-        **_state_of(topic.partitions[index], set(broker.nodes.ids)), eligible_leader_replicas=[], last_known_elr=[]
+        **_partition_state_of(topic.partitions[index], set(broker.nodes.ids)),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
     )
 
 
-def _state_of(partition: Partition, up: set[int]) -> dict[str, Any]:
+def _partition_state_of(partition: Partition, running_nodes: set[int]) -> dict[str, Any]:
     """Return the fields that Metadata and DescribeTopicPartitions share; ``up`` contains the running nodes."""
-    is_led = partition.leader_id in up and not partition.is_offline
+    is_led = partition.leader_id in running_nodes and not partition.is_offline
     return {
         "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.index,
@@ -276,5 +292,7 @@ def _state_of(partition: Partition, up: set[int]) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.in_sync),
-        "offline_replicas": [replica for replica in partition.replicas if replica not in up or partition.is_offline],
+        "offline_replicas": [
+            replica for replica in partition.replicas if replica not in running_nodes or partition.is_offline
+        ],
     }

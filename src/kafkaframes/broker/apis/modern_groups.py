@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.apis.groups import (
     GROUP,
+    build_error_response,
     check_rights,
     client_host,
     coordinator_error,
     list_authorized_operations,
-    refusal_of,
 )
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import check_denied, first_denied_code, viewer_of
 from kafkaframes.broker.state.changes import ROWS_PER_TURN, Steps, create_rows_steps
@@ -49,7 +49,7 @@ _GroupT = TypeVar("_GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
 
 _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS = 1
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
-_HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
+_HIDDEN_TOPICS_MESSAGE: Final = "The group reads topics that the client may not describe."
 
 
 # ---------------------------------------------------------------------------------------------------- heartbeats
@@ -68,8 +68,8 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
         ),
     },
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right(
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission(
             "DESCRIBE",
             "TOPIC",
             each="all topics that are subscribed to by name; from Kafka 4.0 on",
@@ -77,7 +77,7 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
         ),
     ),
 )
-def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) -> Answer:
+def _handle_consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) -> Answer:
     """A partition is assigned to its new member after the old member has confirmed the revocation. A classic group of
     the same name is converted to a consumer group, and the other way round.
     """
@@ -105,8 +105,10 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
         has_owned_rows=bool(rows),
         viewer=viewer_of(request.session, broker.access),
     )
-    may_lack_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
-    return _heartbeat_response(request, lambda: broker.groups.consumer_heartbeat(heartbeat, may_lack_id=may_lack_id))
+    may_omit_member_id = request.version < _FIRST_VERSION_WITH_CLIENT_MEMBER_IDS
+    return _build_heartbeat_response(
+        request, lambda: broker.groups.consumer_heartbeat(heartbeat, may_lack_id=may_omit_member_id)
+    )
 
 
 @Api(
@@ -116,17 +118,17 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     versions=(1, 1),
     behaviour="Manages members of share groups; every partition has a reader, and every member has a partition.",
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="all subscribed topics"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="all subscribed topics"),
     ),
 )
-def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
+def _handle_share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
     body = request.body
     if not is_member_id(body.member_id):
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
 
-    def answer(codes: list[int]) -> Answer:
+    def build_response(codes: list[int]) -> Answer:
         code = next(filter(None, codes), ErrorCode.NONE) or coordinator_error(request, broker, GROUP, body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
@@ -139,19 +141,21 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
             client_id=request.client_id or "",
             client_host=client_host(request),
         )
-        return _heartbeat_response(request, lambda: broker.groups.share_heartbeat(heartbeat))
+        return _build_heartbeat_response(request, lambda: broker.groups.share_heartbeat(heartbeat))
 
     names = body.subscribed_topic_names or ()
-    return broker.changes.rows(names, lambda name: check_denied(request, broker.access, "TOPIC", name), answer)
+    return broker.changes.answer_rows(
+        names, lambda name: check_denied(request, broker.access, "TOPIC", name), build_response
+    )
 
 
-def _heartbeat_response(request: Request, send_heartbeat: Callable[[], HeartbeatResult]) -> Answer:
+def _build_heartbeat_response(request: Request, send_heartbeat: Callable[[], HeartbeatResult]) -> Answer:
     """Return the response to a heartbeat: the member's epoch, and its assignment if that has changed."""
     types = request.response
     try:
         result = send_heartbeat()
     except KafkaframesError as error:
-        return refusal_of(request, error)
+        return build_error_response(request, error)
     assignment = None
     if result.assignment is not None:
         rows = group_by_topic(result.assignment).items()
@@ -184,22 +188,24 @@ def refuse_descriptions(request: Request, code: int) -> Answer:
     behaviour="Returns epochs, members, current and target assignments of consumer groups.",
     notes={"v1+": "the protocol of each member"},
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="all topics of a group; from Kafka 4.0 on", first_release=(4,)),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="all topics of a group; from Kafka 4.0 on", first_release=(4,)),
     ),
 )
-def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) -> Answer:
-    def members(group: ConsumerGroup) -> Iterator[_MemberRow]:
+def _handle_consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) -> Answer:
+    def list_members(group: ConsumerGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
             yield request.response.Member(
-                **_reader_fields(request, broker, member),
+                **_reader_fields_of(request, broker, member),
                 instance_id=member.instance_id,
                 subscribed_topic_regex=member.regex or "",
-                target_assignment=_assignment(request, broker, group.targets.get(member.member_id, NO_PARTITIONS)),
+                target_assignment=_build_assignment(
+                    request, broker, group.targets.get(member.member_id, NO_PARTITIONS)
+                ),
                 member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             )
 
-    return describe_groups(request, broker, ConsumerGroup, members, _topics_of)
+    return describe_groups(request, broker, ConsumerGroup, list_members, _list_member_topics)
 
 
 @Api(
@@ -210,18 +216,18 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
     versions=(1, 1),
     behaviour="Returns members and assignments of share groups.",
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="all topics of a group"),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="all topics of a group"),
     ),
 )
-def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answer:
+def _handle_share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
 
-    def members(group: ShareGroup) -> Iterator[_MemberRow]:
+    def list_members(group: ShareGroup) -> Iterator[_MemberRow]:
         for member in tuple(group.members.values()):
-            yield request.response.Member(**_reader_fields(request, broker, member))
+            yield request.response.Member(**_reader_fields_of(request, broker, member))
 
-    return describe_groups(request, broker, ShareGroup, members, _topics_of)
+    return describe_groups(request, broker, ShareGroup, list_members, _list_member_topics)
 
 
 def describe_groups(
@@ -240,7 +246,7 @@ def describe_groups(
     """
     row = request.response.DescribedGroup
 
-    def described(name: str) -> Steps[Any]:
+    def describe_group(name: str) -> Steps[Any]:
         code = check_rights(request, broker, GROUP, name) or (ErrorCode.NONE if name else ErrorCode.INVALID_GROUP_ID)
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code)
@@ -251,7 +257,7 @@ def describe_groups(
         members = yield from create_rows_steps(members_of(group), lambda member: member)
         code = first_denied_code(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
-            return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS)
+            return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS_MESSAGE)
         return row(
             group_id=name,
             group_state=group.state_name,
@@ -263,19 +269,19 @@ def describe_groups(
             **more(group),
         )
 
-    def answering() -> Steps[Answer]:
+    def answer_steps() -> Steps[Answer]:
         rows = []
         for number, name in enumerate(request.body.group_ids, 1):
-            rows.append((yield from described(name)))
+            rows.append((yield from describe_group(name)))
             if number % ROWS_PER_TURN == 0:
                 yield
         answer: Answer = request.response(groups=rows)
         return answer
 
-    return broker.changes.run_concurrently(answering())
+    return broker.changes.run_concurrently(answer_steps())
 
 
-def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
+def member_fields_of(member: ConsumerMember | ShareMember | StreamsMember) -> dict[str, Any]:
     """Return the fields of a member that are common to descriptions of all group types."""
     return {
         "member_id": member.member_id,
@@ -286,19 +292,19 @@ def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[
     }
 
 
-def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
-    return member_fields(member) | {
+def _reader_fields_of(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
+    return member_fields_of(member) | {
         "subscribed_topic_names": list(member.topics),
-        "assignment": _assignment(request, broker, member.assignment | _pending_revocation(member)),
+        "assignment": _build_assignment(request, broker, member.assignment | _list_pending_revocations(member)),
     }
 
 
-def _pending_revocation(member: ConsumerMember | ShareMember) -> Assignment:
+def _list_pending_revocations(member: ConsumerMember | ShareMember) -> Assignment:
     """Return the partitions that a member still has and must revoke."""
     return member.revoking if isinstance(member, ConsumerMember) else NO_PARTITIONS
 
 
-def _assignment(request: Request, broker: BrokerState, assignment: Assignment) -> Any:
+def _build_assignment(request: Request, broker: BrokerState, assignment: Assignment) -> Any:
     row, topics = request.response.TopicPartitions, broker.topics_by_id
     rows = [
         row(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)
@@ -308,7 +314,7 @@ def _assignment(request: Request, broker: BrokerState, assignment: Assignment) -
     return request.response.Assignment(topic_partitions=rows)
 
 
-def _topics_of(broker: BrokerState, _: ConsumerGroup | ShareGroup, members: list[_MemberRow]) -> set[str]:
+def _list_member_topics(broker: BrokerState, _: ConsumerGroup | ShareGroup, members: list[_MemberRow]) -> set[str]:
     """Return the existing topics that the members have, are assigned, or subscribe to."""
     names = {name for member in members for name in member.subscribed_topic_names if name in broker.topics}
     for member in members:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, Right
+from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.changes import Waiting
-from kafkaframes.broker.state.partitions import current_leader, endpoints_of, find_topic, leader_partition
+from kafkaframes.broker.state.partitions import describe_leader, endpoints_of, find_topic, leader_partition
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_BY_TOPIC_ID = 13
 _FIRST_VERSION_WITH_LEADER = 10
-_FIRST_VERSION_WITH_IMPLICIT_ADD = 12
+_FIRST_VERSION_WITH_IMPLICIT_PARTITIONS = 12
 _FIRST_VERSION_WITH_ABORTABLE_ERROR = 11
 _VALID_ACKS = (-1, 0, 1)
 
@@ -74,20 +74,20 @@ class TopicOutcomes(NamedTuple):
         "null records are rejected; Kafka 3.9 never responds to them",
     ),
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is transactional"),
-        Right("WRITE", "TOPIC", each="each topic"),
+        RequiredPermission("WRITE", "TRANSACTIONAL_ID", each="the request, if a batch is transactional"),
+        RequiredPermission("WRITE", "TOPIC", each="each topic"),
     ),
 )
-def _produce(request: _Produce, broker: BrokerState) -> Answer:
+def _handle_produce(request: _Produce, broker: BrokerState) -> Answer:
     """With acks 0 there is no response, and an error closes the connection. Acks 1 and -1 are equivalent here."""
     return broker.changes.run_concurrently(_answer_steps(request, broker))
 
 
 def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
     body = request.body
-    topics = _topics(request)
+    topics = _merge_topic_rows(request)
     refusal = _request_error(request, broker, topics)
-    turns, topic_outcomes = AppendTurns(len(request.data)), []
+    turns, topic_outcomes = AppendScheduler(len(request.data)), []
     for requested_topic in topics:
         if refusal != ErrorCode.NONE:
             outcomes = [(index, AppendOutcome(refusal)) for index in requested_topic.partitions]
@@ -103,7 +103,7 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
         outcomes = []
         for index, sent_records in requested_topic.partitions.items():
             attempt = partial(
-                _outcome,
+                _append_partition,
                 request,
                 broker,
                 lookup.topic,
@@ -112,9 +112,9 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
                 sent_records,
                 content=turns.content,
             )
-            outcome = yield from append_when_open(broker, turns.content, attempt)
+            outcome = yield from append_when_decompressed(broker, turns.content, attempt)
             outcomes.append((index, outcome))
-            if turns.is_due(sent_records[-1].records):
+            if turns.count_append(sent_records[-1].records):
                 yield None
         topic_outcomes.append(TopicOutcomes(requested_topic.name, requested_topic.topic_id, lookup.topic, outcomes))
     if body.acks == 0:
@@ -123,10 +123,10 @@ def _answer_steps(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
         if error_code is not None:
             raise CloseConnection(f"Produce with acks 0 failed with error {error_code}")
         return None
-    return respond(request, broker, topic_outcomes)
+    return build_response(request, broker, topic_outcomes)
 
 
-def _topics(request: _Produce) -> list[_TopicRecords]:
+def _merge_topic_rows(request: _Produce) -> list[_TopicRecords]:
     """Return the requested topics without duplicates. As in Kafka, topics without partitions are not answered."""
     topics: dict[tuple[str, UUID], _TopicRecords] = {}
     for row_of_topic in request.body.topic_data:
@@ -138,7 +138,7 @@ def _topics(request: _Produce) -> list[_TopicRecords]:
     return [topic for topic in topics.values() if topic.partitions]
 
 
-def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes]) -> Message:
+def build_response(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes]) -> Message:
     """Return the response with the results of all topics."""
     leaders: set[int] = set()
     rows = [
@@ -146,7 +146,7 @@ def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes
             name=topic_outcome.name,
             topic_id=topic_outcome.topic_id,
             partition_responses=[
-                _row(request, index, outcome, topic_outcome.topic, leaders)
+                _build_partition_row(request, index, outcome, topic_outcome.topic, leaders)
                 for index, outcome in topic_outcome.partitions
             ],
         )
@@ -158,7 +158,7 @@ def respond(request: _Produce, broker: BrokerState, outcomes: list[TopicOutcomes
     return request.response(responses=rows, node_endpoints=endpoints)
 
 
-def _outcome(
+def _append_partition(
     request: _Produce,
     broker: BrokerState,
     topic: Topic | None,
@@ -179,13 +179,13 @@ def _outcome(
     if partition is None:
         return AppendOutcome(code)
     outcome = AppendOutcome()
-    checked_records = [(records, check_form(request.version, records)) for records in sent_records]
+    checked_records = [(records, check_record_format(request.version, records)) for records in sent_records]
     for records in [records for records, error in checked_records if error is None][-1:]:
-        outcome = _append(request, broker, topic, partition, records, content=content)
+        outcome = _append_records(request, broker, topic, partition, records, content=content)
     return next((error for _, error in reversed(checked_records) if error is not None), outcome)
 
 
-def _append(
+def _append_records(
     request: _Produce,
     broker: BrokerState,
     topic: Topic,
@@ -195,13 +195,13 @@ def _append(
     content: ContentBudget,
 ) -> AppendOutcome:
     body = request.body
-    code = _transaction_code(request, broker, topic.name, partition, sent_records)
+    code = _verify_transaction(request, broker, topic.name, partition, sent_records)
     if code != ErrorCode.NONE:
         return AppendOutcome(code)
     if body.acks not in _VALID_ACKS:
-        return error_outcome(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
+        return build_error_outcome(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {body.acks}")
     if topic.is_internal and not _may_write_internal(request):
-        return error_outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
+        return build_error_outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal")
     return append_to_partition(broker, partition, sent_records, acks=body.acks, content=content)
 
 
@@ -223,17 +223,17 @@ def _request_error(request: _Produce, broker: BrokerState, topics: list[_TopicRe
     transactional_id = request.body.transactional_id
     if transactional_id is not None and transactional_topics:
         return check_denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
-    if all(_accepts_copies(broker, topic.name) for topic in transactional_topics):
+    if all(_accepts_repeated_records(broker, topic.name) for topic in transactional_topics):
         return ErrorCode.NONE
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def _accepts_copies(broker: BrokerState, name: str) -> bool:
+def _accepts_repeated_records(broker: BrokerState, name: str) -> bool:
     topic = broker.topics.get(name)
     return topic is not None and all(partition.log.settings.on_noncontiguous == KEEP for partition in topic.partitions)
 
 
-def _transaction_code(
+def _verify_transaction(
     request: _Produce, broker: BrokerState, name: str, partition: Partition, sent_records: SentRecords
 ) -> int:
     """Verify a transaction's first batch in a partition with the coordinator (KIP-890); return the error code or 0."""
@@ -245,7 +245,7 @@ def _transaction_code(
         or sent_records.header.producer_id < 0
     ):
         return ErrorCode.NONE
-    may_add = request.version >= _FIRST_VERSION_WITH_IMPLICIT_ADD
+    may_add = request.version >= _FIRST_VERSION_WITH_IMPLICIT_PARTITIONS
     try:
         if not partition.log.producers.begin_verification(
             sent_records.header, from_zero=may_add, now_ms=broker.clock.now_ms
@@ -264,7 +264,7 @@ def _transaction_code(
     )
 
 
-def _row(
+def _build_partition_row(
     request: _Produce, index: int, outcome: AppendOutcome, topic: Topic | None, leaders: set[int]
 ) -> kafka.ProduceResponse.PartitionProduceResponse:
     types = request.response
@@ -285,14 +285,14 @@ def _row(
     if outcome.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         partition = topic.partition(index)
         if partition is not None and request.version >= _FIRST_VERSION_WITH_LEADER:
-            row.current_leader = current_leader(request, partition)
+            row.current_leader = describe_leader(request, partition)
             leaders.add(partition.leader_id)
     return row
 
 
 ACKS_ALL = -1
 _TURN_BYTES = 1 << 20  # bytes of batches between turns of other requests; the next limit is for decompressed bytes
-_TURN_CONTENT_BYTES = 8 << 20
+_TURN_DECOMPRESSED_BYTES = 8 << 20
 _TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or more on a busy disk
 _FIRST_VERSION_WITH_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
@@ -314,7 +314,7 @@ class AppendOutcome(NamedTuple):
     error_message: str | None = None
 
 
-def error_outcome(code: ErrorCode, message: str) -> AppendOutcome:
+def build_error_outcome(code: ErrorCode, message: str) -> AppendOutcome:
     """Return an outcome with an error code and its message."""
     return AppendOutcome(code, error_message=message)
 
@@ -343,7 +343,7 @@ def read_sent_records(records: Raw | None) -> SentRecords:
     return SentRecords(records, first_header(records))
 
 
-def check_form(version: int, sent_records: SentRecords) -> AppendOutcome | None:
+def check_record_format(version: int, sent_records: SentRecords) -> AppendOutcome | None:
     """Return the error of records in a form that the version does not allow; None if it does.
 
     See Kafka's ProduceRequest.validateRecords.
@@ -353,28 +353,28 @@ def check_form(version: int, sent_records: SentRecords) -> AppendOutcome | None:
     records, header = sent_records
     if header is None:
         if len(records) < BYTES_TO_MAGIC:
-            return error_outcome(
+            return build_error_outcome(
                 ErrorCode.INVALID_RECORD,
                 f"Produce {version} requires exactly one batch for a partition; the request has none",
             )
-        return error_outcome(
+        return build_error_outcome(
             ErrorCode.INVALID_RECORD, f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}"
         )
     if header.size > len(records):
-        return error_outcome(ErrorCode.INVALID_RECORD, "the batch is shorter than its size field")
+        return build_error_outcome(ErrorCode.INVALID_RECORD, "the batch is shorter than its size field")
     if version < _FIRST_VERSION_WITH_ZSTD and header.codec == Codec.ZSTD:
-        return error_outcome(
+        return build_error_outcome(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {_FIRST_VERSION_WITH_ZSTD}, not {version}"
         )
     if header.size < len(records):
-        return error_outcome(
+        return build_error_outcome(
             ErrorCode.INVALID_RECORD,
             f"Produce {version} requires exactly one batch for a partition; the request has several",
         )
     return None
 
 
-class AppendTurns:
+class AppendScheduler:
     """The work of a request: when other requests get a turn, and the limit of its decompressed bytes."""
 
     __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
@@ -383,21 +383,21 @@ class AppendTurns:
         self.content = ContentBudget(request_bytes, opens_apart=True)
         self._appended_bytes = self._seen_bytes = self._appends = 0
 
-    def is_due(self, records: Raw) -> bool:
+    def count_append(self, records: Raw) -> bool:
         """Count an append; return whether other requests should get a turn now."""
         self._appended_bytes += len(records)
         self._appends += 1
         is_due = (
             self._appends >= _TURN_APPENDS
             or self._appended_bytes >= _TURN_BYTES
-            or self.content.spent_bytes - self._seen_bytes >= _TURN_CONTENT_BYTES
+            or self.content.spent_bytes - self._seen_bytes >= _TURN_DECOMPRESSED_BYTES
         )
         if is_due:
             self._appended_bytes, self._appends, self._seen_bytes = 0, 0, self.content.spent_bytes
         return is_due
 
 
-def append_when_open(
+def append_when_decompressed(
     broker: BrokerState, content: ContentBudget, call: Callable[[], AppendOutcome]
 ) -> Waiting[AppendOutcome]:
     """Call ``call`` to append. If a batch is slow to decompress, do that in a thread, and call it again."""
@@ -425,7 +425,7 @@ def append_to_partition(
         content: remaining limit of the request's decompressed bytes; None: only the general limits apply.
 
     Raises:
-        ContentNotReadyError: a batch must be decompressed in a thread first (``append_when_open``); nothing has
+        ContentNotReadyError: a batch must be decompressed in a thread first (``append_when_decompressed``); nothing has
             changed.
     """
     token = CONTENT_BUDGET.set(content)
@@ -437,15 +437,15 @@ def append_to_partition(
 
 def _append_to_log(broker: BrokerState, partition: Partition, sent_records: SentRecords, *, acks: int) -> AppendOutcome:
     if broker.is_read_only:
-        return error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
+        return build_error_outcome(ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read")
     log = partition.log
     if log.is_closed:
-        return error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
+        return build_error_outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic is deleted")
     if acks == ACKS_ALL and partition.is_under_min_isr:
         reason = f"min.insync.replicas is {partition.min_insync_replicas}, in sync are {len(partition.in_sync)}"
-        return error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
+        return build_error_outcome(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
     if broker.logs.is_offline:
-        return error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
+        return build_error_outcome(ErrorCode.KAFKA_STORAGE_ERROR, str(broker.logs.disk.failure))
     try:
         info = log.append_as_leader(
             sent_records.records,

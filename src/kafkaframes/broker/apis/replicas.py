@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.elections import elect
 from kafkaframes.broker.state.state import BrokerState
@@ -59,7 +59,7 @@ def _refuse_elections(request: _ElectLeaders, code: int) -> Answer:
         "v0": "preferred elections only",
         "v1+": "unclean elections, and an error code for the response",
     },
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=_refuse_elections,
 )
 def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
@@ -73,17 +73,17 @@ def _elect_leaders(request: _ElectLeaders, broker: BrokerState) -> Answer:
     if body.topic_partitions is None:
         elections = [(topic.name, range(len(topic.partitions))) for topic in broker.topics.values()]
     else:
-        elections = [(one.topic, one.partitions) for one in body.topic_partitions]
+        elections = [(topic_row.topic, topic_row.partitions) for topic_row in body.topic_partitions]
     results = []
     for topic, indexes in elections:
-        rows: list[Any] = [_row(request, broker, topic, index, is_unclean=is_unclean) for index in indexes]
+        rows: list[Any] = [_elect_leader(request, broker, topic, index, is_unclean=is_unclean) for index in indexes]
         if body.topic_partitions is None:  # Kafka returns all topics, without partitions that needed no election
             rows = [row for row in rows if row.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(request.response.ReplicaElectionResult(topic=topic, partition_result=rows))
     return request.response(replica_election_results=results)
 
 
-def _row(
+def _elect_leader(
     request: _ElectLeaders, broker: BrokerState, topic: str, index: int, *, is_unclean: bool
 ) -> kafka.ElectLeadersResponse.PartitionResult:
     partition = broker.partition(topic, index)
@@ -96,7 +96,7 @@ def _row(
 
 
 def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
-    return _move_replica(request, code, lambda *_: (code, None))
+    return _build_moves_response(request, code, lambda *_: (code, None))
 
 
 @Api(
@@ -105,18 +105,18 @@ def _refuse_moves(request: _AlterPartitionReassignments, code: int) -> Answer:
     behaviour="Assigns the new replicas at once, because no data has to be copied; the leader does not "
     "change if it is among them.",
     gaps=("a reassignment is never in progress, so it cannot be cancelled",),
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=_refuse_moves,
 )
 def _alter_partition_reassignments(request: _AlterPartitionReassignments, broker: BrokerState) -> Answer:
-    answer = _move_replica(
+    answer = _build_moves_response(
         request, ErrorCode.NONE, lambda topic, row: _move_replicas(broker, topic, row.partition_index, row.replicas)
     )
-    broker.save()
+    broker.save_metadata()
     return answer
 
 
-def _move_replica(
+def _build_moves_response(
     request: _AlterPartitionReassignments, code: int, move: Callable[[str, Any], tuple[int, str | None]]
 ) -> Answer:
     types = request.response
@@ -128,9 +128,14 @@ def _move_replica(
             for index, code, message in moves
         ]
         topics.append(types.ReassignableTopicResponse(name=topic.name, partitions=rows))
-    allows = request.body.allow_replication_factor_change or not topics  # without topics Kafka returns the default
+    allows_factor_change = (
+        request.body.allow_replication_factor_change or not topics
+    )  # without topics Kafka returns the default
     return request.response(
-        error_code=code, error_message=None, responses=topics, allow_replication_factor_change=bool(code) or allows
+        error_code=code,
+        error_message=None,
+        responses=topics,
+        allow_replication_factor_change=bool(code) or allows_factor_change,
     )
 
 
@@ -140,12 +145,12 @@ def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[i
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way"
-    if not broker.nodes.are_replicas(replicas):
+    if not broker.nodes.are_valid_replicas(replicas):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {list(replicas)}"
-    led_by, partition.replicas = partition.leader_id, tuple(replicas)
+    previous_leader, partition.replicas = partition.leader_id, tuple(replicas)
     broker.nodes.elect_leader(partition)
-    if led_by in partition.in_sync:
-        partition.leader_id = led_by
+    if previous_leader in partition.in_sync:
+        partition.leader_id = previous_leader
     else:
         broker.move_leader(partition, partition.leader_id)
     return ErrorCode.NONE, None
@@ -155,14 +160,14 @@ def _move_replicas(broker: BrokerState, topic: str, index: int, replicas: list[i
     name="ListPartitionReassignments",
     tier="T3",
     behaviour="Always returns an empty list, because partitions move at once.",
-    rights=(Right("DESCRIBE", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
 def _list_partition_reassignments(request: _ListPartitionReassignments, broker: BrokerState) -> Answer:
     return request.response(error_message=None)
 
 
 def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
-    return _with_codes(request, lambda *_: code)
+    return _build_log_dirs_response(request, lambda *_: code)
 
 
 @Api(
@@ -171,27 +176,27 @@ def _refuse_log_dirs(request: _AlterReplicaLogDirs, code: int) -> Answer:
     behaviour="The broker has one log directory. Moving a partition to it changes nothing; any other "
     "directory is unknown.",
     gaps=("several log directories are not supported",),
-    rights=(Right("ALTER", "CLUSTER"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER"),),
     refuse=_refuse_log_dirs,
 )
 def _alter_replica_log_dirs(request: _AlterReplicaLogDirs, broker: BrokerState) -> Answer:
-    def code_of(path: str, topic: str, index: int) -> int:
+    def check_replica(path: str, topic: str, index: int) -> int:
         if len(f"{topic}-{index}") + _MAX_FUTURE_SUFFIX_LENGTH > _MAX_NAME_LENGTH:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path != broker.logs.path:
             return ErrorCode.LOG_DIR_NOT_FOUND
         return ErrorCode.NONE if broker.partition(topic, index) is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    return _with_codes(request, code_of)
+    return _build_log_dirs_response(request, check_replica)
 
 
-def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int], int]) -> Answer:
+def _build_log_dirs_response(request: _AlterReplicaLogDirs, check_replica: Callable[[str, str, int], int]) -> Answer:
     types = request.response
     codes: dict[str, dict[int, int]] = {}
     for directory in request.body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                codes.setdefault(topic.name, {})[index] = code_of(directory.path, topic.name, index)
+                codes.setdefault(topic.name, {})[index] = check_replica(directory.path, topic.name, index)
     return request.response(
         results=[
             types.AlterReplicaLogDirTopicResult(
@@ -214,7 +219,7 @@ def _with_codes(request: _AlterReplicaLogDirs, code_of: Callable[[str, str, int]
         "v3+": "an error code for the response",
         "v4+": "total and free bytes of the disk; -1 in memory",
     },
-    rights=(Right("DESCRIBE", "CLUSTER"),),
+    rights=(RequiredPermission("DESCRIBE", "CLUSTER"),),
 )
 def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer:
     types = request.response
@@ -231,12 +236,12 @@ def _describe_log_dirs(request: _DescribeLogDirs, broker: BrokerState) -> Answer
         ]
         if rows:
             topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))
-    total, usable = broker.disk_space()
+    total_bytes, usable = broker.disk_space()
     result = types.DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if broker.logs.is_offline else ErrorCode.NONE,
         log_dir=broker.logs.path,
         topics=topics,
-        total_bytes=total,
+        total_bytes=total_bytes,
         usable_bytes=usable,
     )
     return request.response(results=[result])

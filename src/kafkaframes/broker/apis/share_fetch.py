@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.state.changes import Steps, create_rows_steps, run_once
 from kafkaframes.broker.state.configs import group_setting
@@ -40,7 +40,7 @@ class _PartitionResult(NamedTuple):
     acquired: Sequence[AcquiredRun] = ()
 
 
-class _OpenPartition(NamedTuple):
+class _FetchablePartition(NamedTuple):
     """A partition of the session from which records can be fetched, and the group's state in it."""
 
     partition: Partition
@@ -67,19 +67,19 @@ class _AvailableRecords(NamedTuple):
         "v2+": "at most MaxRecords in the mode record_limit (KIP-1206); renewing locks (KIP-1222)",
     },
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
 )
-def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
+def _handle_share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access."""
     body, epoch = request.body, request.body.share_session_epoch
     code = _share.request_error(request)
     is_renewal = request.version >= _FIRST_VERSION_WITH_RENEWALS and body.is_renew_ack
     if is_renewal and (body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms):
         code = ErrorCode.INVALID_REQUEST
-    has_words = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
-    if epoch == INITIAL and has_words:
+    has_acknowledgements = any(row.acknowledgement_batches for topic in body.topics for row in topic.partitions)
+    if epoch == INITIAL and has_acknowledgements:
         code = ErrorCode.INVALID_REQUEST
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
@@ -89,27 +89,32 @@ def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
     if epoch != FINAL:
         _share.update_session(request, broker, session)
     return broker.changes.run_concurrently(
-        _answer_steps(request, broker, session, has_words=has_words, only_words=is_renewal)
+        _answer_steps(request, broker, session, has_acknowledgements=has_acknowledgements, only_acknowledges=is_renewal)
     )
 
 
 def _answer_steps(
-    request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
+    request: _ShareFetch,
+    broker: BrokerState,
+    session: ShareSession,
+    *,
+    has_acknowledgements: bool,
+    only_acknowledges: bool,
 ) -> Steps[Answer]:
-    words = _share.acknowledgements_of(request, broker) if has_words else ()
+    acknowledgements = _share.read_acknowledgements(request, broker) if has_acknowledgements else ()
     acknowledged_rows = yield from create_rows_steps(
-        words, lambda word: (word.key, _share.acknowledge(request, broker, word))
+        acknowledgements, lambda word: (word.key, _share.acknowledge_partition(request, broker, word))
     )
     acknowledged_codes = dict(acknowledged_rows)
     if request.body.share_session_epoch == FINAL:
-        answer = _answer(request, broker, session, {}, acknowledged_codes)
+        answer = _build_response(request, broker, session, {}, acknowledged_codes)
         _share.end_session(request, broker)
         return answer
-    if only_words:
-        return _answer(request, broker, session, {}, acknowledged_codes)
+    if only_acknowledges:
+        return _build_response(request, broker, session, {}, acknowledged_codes)
     partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _PartitionResult]()
 
-    def find(key: PartitionKey, session_partition: SessionPartition) -> None:
+    def find_fetchable_partition(key: PartitionKey, session_partition: SessionPartition) -> None:
         partition, code = (
             _share.find_partition(request, broker, key)
             if session_partition.is_known
@@ -120,11 +125,13 @@ def _answer_steps(
         else:
             partitions[key] = partition
 
-    yield from create_rows_steps(list(session.partitions.items()), lambda item: find(*item))
-    return run_when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged_codes))
+    yield from create_rows_steps(list(session.partitions.items()), lambda item: find_fetchable_partition(*item))
+    return run_when_read(
+        broker, lambda: _fetch_partitions(request, broker, session, partitions, rows, acknowledged_codes)
+    )
 
 
-def _fetch(
+def _fetch_partitions(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
@@ -132,31 +139,31 @@ def _fetch(
     rows: dict[PartitionKey, _PartitionResult],
     acknowledged_codes: dict[PartitionKey, int],
 ) -> Answer:
-    body, open_partitions = request.body, dict[PartitionKey, _OpenPartition]()
+    body, open_partitions = request.body, dict[PartitionKey, _FetchablePartition]()
     if body.max_records != 0 and body.max_bytes != 0:
         for key in _rotate_keys(list(partitions), body.share_session_epoch):
             try:
-                state = _share.state_of(broker, body.group_id or "", key, partitions[key])
-                open_partitions[key] = _OpenPartition(partitions[key], state)
+                state = _share.get_share_state(broker, body.group_id or "", key, partitions[key])
+                open_partitions[key] = _FetchablePartition(partitions[key], state)
             except KafkaframesError as error:
                 rows[key] = _PartitionResult(code_of(error))
 
-    def attempt(is_last: bool) -> Answer | None:
+    def attempt_acquire(is_last: bool) -> Answer | None:
         acquired_records = _acquire_records(request, broker, open_partitions, is_last=is_last)
         return (
             None
             if acquired_records is None
-            else _answer(request, broker, session, rows | acquired_records, acknowledged_codes)
+            else _build_response(request, broker, session, rows | acquired_records, acknowledged_codes)
         )
 
-    answer = attempt(not open_partitions or body.max_wait_ms <= 0)
+    answer = attempt_acquire(not open_partitions or body.max_wait_ms <= 0)
     if answer is not None:
         return answer
     return FetchWait(
         broker,
         [entry.partition for entry in open_partitions.values()],
         body.max_wait_ms,
-        lambda is_last: _attempt_steps(broker, attempt, is_last),
+        lambda is_last: _attempt_steps(broker, attempt_acquire, is_last),
     ).response
 
 
@@ -171,7 +178,11 @@ def _rotate_keys(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
 
 
 def _acquire_records(
-    request: _ShareFetch, broker: BrokerState, open_partitions: dict[PartitionKey, _OpenPartition], *, is_last: bool
+    request: _ShareFetch,
+    broker: BrokerState,
+    open_partitions: dict[PartitionKey, _FetchablePartition],
+    *,
+    is_last: bool,
 ) -> dict[PartitionKey, _PartitionResult] | None:
     """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
@@ -187,7 +198,9 @@ def _acquire_records(
     reads: dict[PartitionKey, _AvailableRecords] = {}
     for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
-        reads[key] = _read(open_partitions[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
+        reads[key] = _read_partition(
+            open_partitions[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first
+        )
     size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
     is_enough = bool(reads) and size >= min(body.min_bytes, body.max_bytes)
     if not is_last and not is_enough and not any(read.code for read in reads.values()):
@@ -197,7 +210,7 @@ def _acquire_records(
         rows[key] = (
             _PartitionResult(read.code)
             if read.data is None
-            else _acquire_row(request, open_partitions[key].state, read, max_records)
+            else _acquire_partition_records(request, open_partitions[key].state, read, max_records)
         )
         max_records -= sum(run.last - run.first + 1 for run in rows[key].acquired)
     return rows
@@ -207,7 +220,9 @@ def _is_committed(broker: BrokerState, group_id: str) -> bool:
     return group_setting(broker, group_id, "share.isolation.level") == "read_committed"
 
 
-def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_first: bool) -> _AvailableRecords:
+def _read_partition(
+    open_partition: _FetchablePartition, isolation: str, max_bytes: int, *, is_first: bool
+) -> _AvailableRecords:
     log, offset = open_partition.partition.log, open_partition.state.next_fetch_offset
     try:
         return _AvailableRecords(
@@ -222,7 +237,7 @@ def _read(open_partition: _OpenPartition, isolation: str, max_bytes: int, *, is_
         return _AvailableRecords(offset, code=code_of(error))
 
 
-def _acquire_row(
+def _acquire_partition_records(
     request: _ShareFetch, state: SharePartition, read: _AvailableRecords, max_records: int
 ) -> _PartitionResult:
     """Acquire records that were read; return them with the batches that contain them."""
@@ -238,11 +253,11 @@ def _acquire_row(
     )
     spans = list(_batch_spans(headers, read.offset))
     acquired_records = state.acquire(fetch, spans)
-    left_out = list(_find_aborted(headers, read.data))
-    if acquired_records and left_out:
-        state.archive_acquired(left_out)
+    aborted_spans = list(_find_aborted(headers, read.data))
+    if acquired_records and aborted_spans:
+        state.archive_acquired(aborted_spans)
         acquired_records = [
-            remaining_run for run in acquired_records for remaining_run in _exclude_spans(run, left_out)
+            remaining_run for run in acquired_records for remaining_run in _exclude_spans(run, aborted_spans)
         ]
     if not acquired_records:
         return _PartitionResult()
@@ -289,7 +304,7 @@ def _exclude_spans(run: AcquiredRun, spans: Sequence[Span]) -> Iterator[Acquired
         yield AcquiredRun(first, run.last, run.deliveries)
 
 
-def _answer(
+def _build_response(
     request: _ShareFetch,
     broker: BrokerState,
     session: ShareSession,
@@ -316,7 +331,8 @@ def _answer(
     answer: Answer = request.response(
         acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
         responses=[
-            types.ShareFetchableTopicResponse(topic_id=topic, partitions=some) for topic, some in by_topic.items()
+            types.ShareFetchableTopicResponse(topic_id=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
         ],
         node_endpoints=_share.set_current_leaders(request, broker, by_topic.items()),
     )
@@ -333,11 +349,11 @@ def _answer(
         "v2+": "renewing locks (KIP-1222)",
     },
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
 )
-def _share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
+def _handle_share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access."""
     types, epoch = request.response, request.body.share_session_epoch
     code = _share.request_error(request) or (
@@ -348,15 +364,18 @@ def _share_acknowledge(request: _ShareAcknowledge, broker: BrokerState) -> Answe
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows: dict[UUID, list[kafka.ShareAcknowledgeResponse.PartitionData]] = {}
-    for word in _share.acknowledgements_of(request, broker):
-        row = types.PartitionData(partition_index=word.key[1], error_code=_share.acknowledge(request, broker, word))
+    for word in _share.read_acknowledgements(request, broker):
+        row = types.PartitionData(
+            partition_index=word.key[1], error_code=_share.acknowledge_partition(request, broker, word)
+        )
         rows.setdefault(word.key[0], []).append(row)
     if epoch == FINAL:
         _share.end_session(request, broker)
     return request.response(
         acquisition_lock_timeout_ms=_share.lock_ms(request, broker),
         responses=[
-            types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=some) for topic, some in rows.items()
+            types.ShareAcknowledgeTopicResponse(topic_id=topic, partitions=partitions)
+            for topic, partitions in rows.items()
         ],
         node_endpoints=_share.set_current_leaders(request, broker, rows.items()),
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, check_rights, coordinator_error, error_of
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.apis.groups import GROUP, check_rights, coordinator_error, error_code_of
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied
 from kafkaframes.broker.state.state import BrokerState
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         kafka.DeleteShareGroupOffsetsRequest, kafka.DeleteShareGroupOffsetsResponse
     ]
 
-_UNKNOWN = -1  # an offset or a count
+_UNKNOWN_NUMBER = -1  # an offset or a count
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -51,17 +51,19 @@ def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
         "v1+": "lag (KIP-1226)",
     },
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic; if all topics are requested, it is omitted"),
     ),
 )
 def _describe_share_group_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState) -> Answer:
-    return broker.changes.rows(
-        request.body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
+    return broker.changes.answer_rows(
+        request.body.groups,
+        partial(_describe_group_offsets, request, broker),
+        lambda rows: request.response(groups=rows),
     )
 
 
-def _group(
+def _describe_group_offsets(
     request: _DescribeShareGroupOffsets,
     broker: BrokerState,
     group: kafka.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
@@ -72,31 +74,34 @@ def _group(
     if (
         code == ErrorCode.NONE
         and topic_partitions
-        and (not group.group_id or any(min(some, default=-1) < 0 for some in topic_partitions))
+        and (not group.group_id or any(min(topic_rows, default=-1) < 0 for topic_rows in topic_partitions))
     ):
         code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails with UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
         return row_type(group_id=group.group_id, error_code=code)
     if group.topics is None:
-        requested_topics = _all_offsets(request, broker, group.group_id)
+        requested_topics = _list_all_offsets(request, broker, group.group_id)
     else:
         requested_topics = {topic.topic_name: list(topic.partitions) for topic in group.topics}
-    topics = [_topic(request, broker, group.group_id, name, indexes) for name, indexes in requested_topics.items()]
+    topics = [
+        _describe_topic_offsets(request, broker, group.group_id, name, indexes)
+        for name, indexes in requested_topics.items()
+    ]
     return row_type(group_id=group.group_id, topics=topics)
 
 
-def _all_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+def _list_all_offsets(request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
     group = broker.groups.groups.get(group_id)
-    read = group.initialized_topics if isinstance(group, ShareGroup) else {}
+    partitions_by_topic = group.initialized_topics if isinstance(group, ShareGroup) else {}
     return {
         topic.name: sorted(indexes)
-        for topic_id, (_, indexes) in read.items()
+        for topic_id, (_, indexes) in partitions_by_topic.items()
         if (topic := broker.topics_by_id.get(topic_id))
         and not check_denied(request, broker.access, "TOPIC", topic.name)
     }
 
 
-def _topic(
+def _describe_topic_offsets(
     request: _DescribeShareGroupOffsets, broker: BrokerState, group_id: str, name: str, indexes: list[int]
 ) -> kafka.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
     types = request.response
@@ -105,7 +110,7 @@ def _topic(
     states = broker.share_groups
     rows = []
     for index in indexes:
-        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_UNKNOWN)
+        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_UNKNOWN_NUMBER)
         partition = None if topic is None else topic.partition(index)
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
@@ -113,7 +118,11 @@ def _topic(
             stored_state = states.stored_states.get(ShareKey(group_id, topic.topic_id, index))
             if stored_state is not None:
                 row.start_offset = stored_state.start
-            if stored_state is not None and stored_state.start != _UNKNOWN and stored_state.finished_count != _UNKNOWN:
+            if (
+                stored_state is not None
+                and stored_state.start != _UNKNOWN_NUMBER
+                and stored_state.finished_count != _UNKNOWN_NUMBER
+            ):
                 row.lag = partition.log.high_watermark - stored_state.start - stored_state.finished_count
         rows.append(row)
     topic_id = NIL_UUID if topic is None or refusal else topic.topic_id
@@ -126,8 +135,8 @@ def _topic(
     group_type="share",
     behaviour="Sets the start offsets of a share group without members; a group that does not exist is created.",
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
 )
 def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerState) -> Answer:
@@ -139,7 +148,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
         try:
             rows = list(_alter_offsets(request, broker))
         except KafkaframesError as error:
-            code, reason = error_of(error), str(error)
+            code, reason = error_code_of(error), str(error)
     if code != ErrorCode.NONE:
         return request.response(error_code=code, error_message=reason)
     return request.response(responses=rows)
@@ -187,19 +196,21 @@ def _topic_error(request: _AlterShareGroupOffsets, broker: BrokerState, name: st
 
 def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
     states = broker.share_groups
-    read = dict(group.initialized_topics)
+    partitions_by_topic = dict(group.initialized_topics)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
-        broker.groups.store_share_partitions(group, read)
+        broker.groups.store_share_partitions(group, partitions_by_topic)
         raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
     for topic, rows in topics:
         valid_rows = [row for row in rows if topic.partition(row.partition_index) is not None]
         for row in valid_rows:
             key = ShareKey(group.group_id, topic.topic_id, row.partition_index)
             states.reset(key, row.start_offset, group.epoch)
-        indexes = {row.partition_index for row in valid_rows}.union(read.get(topic.topic_id, ("", ()))[1])
+        indexes = {row.partition_index for row in valid_rows}.union(
+            partitions_by_topic.get(topic.topic_id, ("", ()))[1]
+        )
         if indexes:
-            read[topic.topic_id] = topic.name, frozenset(indexes)
-    broker.groups.store_share_partitions(group, read)
+            partitions_by_topic[topic.topic_id] = topic.name, frozenset(indexes)
+    broker.groups.store_share_partitions(group, partitions_by_topic)
 
 
 @Api(
@@ -208,8 +219,8 @@ def _store_offsets(broker: BrokerState, group: ShareGroup, topics: list[tuple[To
     group_type="share",
     behaviour="Deletes the topic offsets of a share group without members.",
     rights=(
-        Right("DELETE", "GROUP", "group_id"),
-        Right("READ", "TOPIC", each="each topic"),
+        RequiredPermission("DELETE", "GROUP", "group_id"),
+        RequiredPermission("READ", "TOPIC", each="each topic"),
     ),
 )
 def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: BrokerState) -> Answer:
@@ -224,30 +235,30 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
     }
     try:
         group = broker.groups.share_group_for_offsets(body.group_id)
-        remaining, rows = dict(group.initialized_topics), []
+        remaining_topics, rows = dict(group.initialized_topics), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)
             if refusal or group.has_read:  # Kafka omits the topics of a group that has never read
-                rows.append(_forget_topic(request, broker, remaining, name, topic, refusal))
-        broker.groups.store_share_partitions(group, remaining)
+                rows.append(_forget_topic(request, broker, remaining_topics, name, topic, refusal))
+        broker.groups.store_share_partitions(group, remaining_topics)
     except KafkaframesError as error:
-        return request.response(error_code=error_of(error), error_message=str(error))
+        return request.response(error_code=error_code_of(error), error_message=str(error))
     return request.response(responses=rows)
 
 
 def _forget_topic(
     request: _DeleteShareGroupOffsets,
     broker: BrokerState,
-    remaining: InitializedTopics,
+    remaining_topics: InitializedTopics,
     name: str,
     topic: Topic | None,
     refusal: int,
 ) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
     """Delete a group's state in a topic, and remove the topic from those that the group reads."""
     row_type = request.response.DeleteShareGroupOffsetsResponseTopic
-    if topic is None or topic.topic_id not in remaining:
+    if topic is None or topic.topic_id not in remaining_topics:
         return row_type(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    _, indexes = remaining.pop(topic.topic_id)
+    _, indexes = remaining_topics.pop(topic.topic_id)
     for index in indexes:
         broker.share_groups.delete(ShareKey(request.body.group_id, topic.topic_id, index))
     return row_type(topic_name=name, topic_id=topic.topic_id)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkaframes.broker.apis.groups import GROUP, client_host, coordinator_error, refusal_of
-from kafkaframes.broker.apis.modern_groups import describe_groups, member_fields, refuse_descriptions
+from kafkaframes.broker.apis.groups import GROUP, build_error_response, client_host, coordinator_error
+from kafkaframes.broker.apis.modern_groups import describe_groups, member_fields_of, refuse_descriptions
 from kafkaframes.broker.apis.topics import create_all_steps, create_as_requested_steps
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import first_denied_code, is_allowed
 from kafkaframes.broker.state.changes import Steps
@@ -54,19 +54,19 @@ _BROKER_DEFAULT: Final = -1  # of a CreateTopics request
     "internal topics are created.",
     notes={"v0": "as in Kafka 4.3: no static members, patterns, warm-up tasks or second topology of a group"},
     rights=(
-        Right("READ", "GROUP", "group_id"),
-        Right("DESCRIBE", "TOPIC", each="all topics of the topology"),
-        Right("CREATE", "TOPIC", each="internal topics that are missing", or_cluster="CREATE"),
+        RequiredPermission("READ", "GROUP", "group_id"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="all topics of the topology"),
+        RequiredPermission("CREATE", "TOPIC", each="internal topics that are missing", or_cluster="CREATE"),
     ),
 )
-def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
+def _handle_streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
     """Version 1 is that of Kafka 4.4. Internal topics exist when the response is sent. Members get their tasks in the
     response to the next heartbeat.
     """
     try:
         topology = request.body.topology
         subtopologies = () if topology is None else topology.subtopologies
-        names = {name for subtopology in subtopologies for name in _read_topics(subtopology)}
+        names = {name for subtopology in subtopologies for name in _iterate_topic_names(subtopology)}
         sinks = {name for subtopology in subtopologies for name in subtopology.repartition_sink_topics}
         check_topics(names | sinks, broker.is_internal)
         code = first_denied_code(request, broker.access, "TOPIC", sorted(names))
@@ -81,18 +81,18 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
             heartbeat = heartbeat._replace(topology=group_topology)
         result = broker.groups.streams_heartbeat(heartbeat)
     except KafkaframesError as error:
-        return refusal_of(request, error)
-    forbidden = [
+        return build_error_response(request, error)
+    forbidden_topics = [
         topic.name for topic in result.missing if not is_allowed(request, broker.access, "TOPIC", topic.name, "CREATE")
     ]
-    answer = _answer(request, broker, heartbeat, result, forbidden)
-    creatable_topics = [topic for topic in result.missing if topic.name not in forbidden]
+    answer = _build_response(request, broker, heartbeat, result, forbidden_topics)
+    creatable_topics = [topic for topic in result.missing if topic.name not in forbidden_topics]
     if not creatable_topics or broker.is_read_only:
         return answer
-    return broker.changes.run(_create_first(broker, creatable_topics, answer))
+    return broker.changes.run(_create_missing_topics(broker, creatable_topics, answer))
 
 
-def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) -> Iterator[str]:
+def _iterate_topic_names(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) -> Iterator[str]:
     """Yield the names of source topics, repartition topics and changelog topics."""
     yield from subtopology.source_topics
     for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
@@ -119,9 +119,9 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
         topology=None if topology is None else Topology(topology.epoch),
         has_regex=any(subtopology.source_topic_regex for subtopology in subtopologies),
         owned_tasks=(
-            _tasks(TaskRole.ACTIVE, body.active_tasks),
-            _tasks(TaskRole.STANDBY, body.standby_tasks),
-            _tasks(TaskRole.WARMUP, body.warmup_tasks),
+            _read_tasks(TaskRole.ACTIVE, body.active_tasks),
+            _read_tasks(TaskRole.STANDBY, body.standby_tasks),
+            _read_tasks(TaskRole.WARMUP, body.warmup_tasks),
         ),
         process_id=body.process_id,
         user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
@@ -132,18 +132,18 @@ def _to_heartbeat(request: _Heartbeat) -> StreamsHeartbeatRequest:
     )
 
 
-def _tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
+def _read_tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
     if rows is None:
         return None
     return frozenset((role, row.subtopology_id, index) for row in rows for index in row.partitions)
 
 
-def _answer(
+def _build_response(
     request: _Heartbeat,
     broker: BrokerState,
     heartbeat: StreamsHeartbeatRequest,
     result: StreamsHeartbeatResult,
-    forbidden: list[str],
+    forbidden_topics: list[str],
 ) -> kafka.StreamsGroupHeartbeatResponse:
     types = request.response
     answer: kafka.StreamsGroupHeartbeatResponse = types(
@@ -157,8 +157,8 @@ def _answer(
         warmup_tasks=None,
         partitions_by_user_endpoint=None,
     )
-    if forbidden:
-        _set_status(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
+    if forbidden_topics:
+        _set_status(answer, f"; Unauthorized to CREATE on topics {', '.join(forbidden_topics)}.")
     if result.tasks is not None:
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, task_rows(types, result.tasks, role))
@@ -166,15 +166,15 @@ def _answer(
         group = broker.groups.group(heartbeat.group_id, StreamsGroup)
         members = sorted(group.members.values(), key=lambda member: member.member_id == heartbeat.member_id)
         answer.partitions_by_user_endpoint = [
-            _endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
+            _build_endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
         ]
     return answer
 
 
-def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: StreamsMember) -> Any:
+def _build_endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: StreamsMember) -> Any:
     """Return the partitions that a member reads for its active and standby tasks."""
 
-    def partitions(role: TaskRole) -> list[Any]:
+    def list_partitions(role: TaskRole) -> list[Any]:
         indexes: dict[str, list[int]] = {}
         for name, index in group.partitions(member, role):
             if broker.partition(name, index) is not None:
@@ -184,12 +184,12 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
     host, port = member.user_endpoint or ("", 0)
     return types.EndpointToPartitions(
         user_endpoint=types.Endpoint(host=host, port=port),
-        active_partitions=partitions(TaskRole.ACTIVE),
-        standby_partitions=partitions(TaskRole.STANDBY),
+        active_partitions=list_partitions(TaskRole.ACTIVE),
+        standby_partitions=list_partitions(TaskRole.STANDBY),
     )
 
 
-def _create_first(broker: BrokerState, missing_topics: list[InternalTopic], answer: Answer) -> Steps[Answer]:
+def _create_missing_topics(broker: BrokerState, missing_topics: list[InternalTopic], answer: Answer) -> Steps[Answer]:
     """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
     failures = yield from create_all_steps(
         broker, {topic.name: partial(_create_topic_steps, broker, topic) for topic in missing_topics}
@@ -224,19 +224,19 @@ def _set_status(answer: Any, text: str) -> None:
     versions=(0, 0),
     behaviour="Returns epochs, topology, members, current and target assignments of streams groups.",
     rights=(
-        Right("DESCRIBE", "GROUP", each="each group"),
-        Right("DESCRIBE", "TOPIC", each="all topics of a group"),
+        RequiredPermission("DESCRIBE", "GROUP", each="each group"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="all topics of a group"),
     ),
 )
-def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
+def _handle_streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
     """Version 1, with descriptions of topologies, is that of Kafka 4.4."""
     types = request.response
 
-    def members(group: StreamsGroup) -> Iterator[Any]:
+    def list_members(group: StreamsGroup) -> Iterator[Any]:
         for member in tuple(group.members.values()):
             endpoint = member.user_endpoint
             yield types.Member(
-                **member_fields(member),
+                **member_fields_of(member),
                 instance_id=None,
                 topology_epoch=member.topology_epoch,
                 process_id=member.process_id,
@@ -249,7 +249,7 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
     def assignment(tasks: Tasks) -> Any:
         return types.Assignment(**{name: task_rows(types, tasks, role) for role, name in TASK_FIELDS.items()})
 
-    def topology(group: StreamsGroup) -> dict[str, Any]:
+    def build_topology(group: StreamsGroup) -> dict[str, Any]:
         if group.topology is None:
             return {"topology": None}
         counts = group.configured_topology.counts if group.configured_topology is not None else None
@@ -260,5 +260,5 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
         return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}
 
     return describe_groups(
-        request, broker, StreamsGroup, members, lambda _, group, rows: sorted(group.topics), topology
+        request, broker, StreamsGroup, list_members, lambda _, group, rows: sorted(group.topics), build_topology
     )

@@ -41,7 +41,7 @@ class _MetricsSubscription:
     prefixes: tuple[str, ...]
     interval_ms: int
 
-    def id_for(self, instance_id: UUID) -> int:
+    def subscription_id_for(self, instance_id: UUID) -> int:
         """Return the subscription id, which differs between client instances."""
         number = zlib.crc32(f"{self.prefixes} {self.interval_ms}".encode()) ^ (instance_id.int & 0xFFFFFFFF)
         return number & MAX_INT32
@@ -76,7 +76,7 @@ class _ClientInstance:
         return is_due
 
 
-def _subscription(broker: BrokerState) -> _MetricsSubscription:
+def _combine_subscriptions(broker: BrokerState) -> _MetricsSubscription:
     subscriptions: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: set[str] = set()
     interval_ms = _DEFAULT_INTERVAL_MS
@@ -86,7 +86,7 @@ def _subscription(broker: BrokerState) -> _MetricsSubscription:
     return _MetricsSubscription(("*",) if "*" in prefixes else tuple(sorted(prefixes)), interval_ms)
 
 
-def _client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
+def _find_client_instance(session: Session, instance_id: UUID, subscription: _MetricsSubscription) -> _ClientInstance:
     """Return the state of a client instance; a new one after the first request and after a change of subscriptions."""
     instance = session.telemetry
     if (
@@ -105,16 +105,16 @@ def _client_instance(session: Session, instance_id: UUID, subscription: _Metrics
     gaps=("a subscription's match is ignored",),
 )
 def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
-    subscription = _subscription(broker)
+    subscription = _combine_subscriptions(broker)
     instance_id = broker.new_id() if request.body.client_instance_id == NIL_UUID else request.body.client_instance_id
-    instance = _client_instance(request.session, instance_id, subscription)
+    instance = _find_client_instance(request.session, instance_id, subscription)
     if not instance.may_subscribe(broker.clock.monotonic_ms):
         return request.response(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     instance.last_error = ErrorCode.NONE
     return request.response(
         error_code=ErrorCode.NONE,
         client_instance_id=instance_id,
-        subscription_id=subscription.id_for(instance_id),
+        subscription_id=subscription.subscription_id_for(instance_id),
         accepted_compression_types=list(_ACCEPTED_CODECS),
         push_interval_ms=subscription.interval_ms,
         telemetry_max_bytes=_MAX_TELEMETRY_BYTES,
@@ -132,7 +132,7 @@ def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: Br
 def _push_telemetry(request: _PushTelemetry, broker: BrokerState) -> Answer:
     if request.body.client_instance_id in _RESERVED_IDS:
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
-    instance = _client_instance(request.session, request.body.client_instance_id, _subscription(broker))
+    instance = _find_client_instance(request.session, request.body.client_instance_id, _combine_subscriptions(broker))
     instance.last_error = _push_error(request, instance, broker.clock.monotonic_ms)
     instance.is_terminating = request.body.terminating
     if instance.last_error is ErrorCode.NONE:
@@ -147,7 +147,7 @@ def _push_error(request: _PushTelemetry, instance: _ClientInstance, now_ms: int)
         return ErrorCode.INVALID_REQUEST
     if not instance.may_push(now_ms) and not body.terminating:
         return ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    if body.subscription_id != instance.subscription.id_for(instance.instance_id):
+    if body.subscription_id != instance.subscription.subscription_id_for(instance.instance_id):
         return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     if body.compression_type not in set(Codec):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from kafkaframes.broker.requests.api import Answer, Api, Right
+from kafkaframes.broker.requests.api import Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.request import TypedRequest
 from kafkaframes.broker.security.access import check_denied, is_allowed
 from kafkaframes.broker.state.changes import Steps, run_each
 from kafkaframes.broker.state.config_changes import check_topic_configs
-from kafkaframes.broker.state.configs import topic_rows
+from kafkaframes.broker.state.configs import build_topic_rows
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import Replicas, Topic
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError, RefusedError, code_of
@@ -60,8 +60,8 @@ class _TopicCreations:
     },
     gaps=("replicas share one log, so they are in sync while their nodes are running",),
     rights=(
-        Right("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
-        Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the response, v5+"),
+        RequiredPermission("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
+        RequiredPermission("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the response, v5+"),
     ),
 )
 def _create_topics(request: _CreateTopics, broker: BrokerState) -> Answer:
@@ -72,10 +72,13 @@ def _create_topics_steps(
     request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
 ) -> Steps[Answer]:
     names = Counter(request_topic.name for request_topic in topics)
-    rows_of = {request_topic.name: request_topic for request_topic in topics}.values()  # one row for a duplicate name
+    distinct_topics = {
+        request_topic.name: request_topic for request_topic in topics
+    }.values()  # one row for a duplicate name
     batch = _TopicCreations({_metrics_name(name): name for name in broker.topics})
     rows = yield from run_each(
-        _creation(request, broker, request_topic, names[request_topic.name], batch) for request_topic in rows_of
+        _create_topic_row_steps(request, broker, request_topic, names[request_topic.name], batch)
+        for request_topic in distinct_topics
     )
     try:
         if batch.created_topics:
@@ -85,14 +88,14 @@ def _create_topics_steps(
     return request.response(topics=rows)
 
 
-def _creation(
+def _create_topic_row_steps(
     request: _CreateTopics, broker: BrokerState, request_topic: Any, times: int, batch: _TopicCreations
 ) -> Steps[Any]:
     row = request.response.CreatableTopicResult(name=request_topic.name, error_message=None)
     try:
         if times > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-        yield from _create(request, broker, request_topic, row, batch)
+        yield from _create_requested_topic(request, broker, request_topic, row, batch)
     except KafkaframesError as error:
         _set_errors([row], error)
         if isinstance(error, OptionError):
@@ -109,7 +112,7 @@ def _set_errors(rows: Iterable[Any], error: KafkaframesError) -> None:
         )
 
 
-def _create(
+def _create_requested_topic(
     request: _CreateTopics,
     broker: BrokerState,
     request_topic: Any,
@@ -117,40 +120,40 @@ def _create(
     batch: _TopicCreations,
 ) -> Steps[None]:
     _check_new_topic(request, broker, request_topic.name, batch)
-    configs = _configs(broker, request_topic)
-    replicas = _read_assignment(broker, request_topic) or broker.assignment(
-        request_topic.name, *_counts(broker, request_topic)
+    configs = _check_configs(broker, request_topic)
+    replicas = _read_assignment(broker, request_topic) or broker.assign_replicas(
+        request_topic.name, *_choose_counts(broker, request_topic)
     )
     if not request.body.validate_only:
-        _count_change(request, broker, len(replicas))
+        _charge_partition_quota(request, broker, len(replicas))
         topic = yield from broker.create_topic_steps(request_topic.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.created_topics[request_topic.name] = topic
-    _describe(request, broker, row, replicas, configs)
+    _describe_created_topic(request, broker, row, replicas, configs)
 
 
 def create_as_requested_steps(broker: BrokerState, row: Any) -> Steps[Topic]:
     """Create a topic for the broker itself, from a row of CreateTopics. It is visible after ``BrokerState.keep``."""
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
-    configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
+    configs, replicas = _check_configs(broker, row), broker.assign_replicas(row.name, *_choose_counts(broker, row))
     return (yield from broker.create_topic_steps(row.name, replicas, configs))
 
 
 def create_all_steps(
-    broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
+    broker: BrokerState, creators: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
     """Create topics and store their metadata. Return the errors by topic. A maker that returns None creates nothing."""
     failures: dict[str, KafkaframesError] = {}
 
-    def making(name: str) -> Steps[Topic | None]:
+    def create_steps(name: str) -> Steps[Topic | None]:
         try:
-            return (yield from makers[name]())
+            return (yield from creators[name]())
         except KafkaframesError as error:
             failures[name] = error
             return None
 
-    created_topics = [topic for topic in (yield from run_each(map(making, makers))) if topic is not None]
+    created_topics = [topic for topic in (yield from run_each(map(create_steps, creators))) if topic is not None]
     try:
         if created_topics:
             broker.publish_topics(created_topics)
@@ -159,7 +162,7 @@ def create_all_steps(
     return failures
 
 
-def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
+def _check_configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     """Return a topic's validated settings. As in Kafka, they are validated before its partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):
         raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
@@ -169,13 +172,13 @@ def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
     return check_topic_configs(broker.settings, {config.name: config.value for config in topic.configs})
 
 
-def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
+def _choose_counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
     """Return the number of partitions and the replication factor of a topic without a manual assignment."""
     factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
     if factor != _BROKER_DEFAULT and factor < 1:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
     if count == _BROKER_DEFAULT:
-        count = broker.settings.number("num.partitions")
+        count = broker.settings.get_number("num.partitions")
     if not 0 < count <= _MAX_PARTITIONS:
         raise RefusedError(
             ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MAX_PARTITIONS} partitions here, not {count}"
@@ -223,12 +226,12 @@ def _read_assignment(broker: BrokerState, request_topic: Any) -> Replicas:
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2, ...")
     replicas = [tuple(rows[index]) for index in range(len(rows))]
     for index, ids in enumerate(replicas):
-        if not broker.nodes.are_replicas(ids) or len(ids) != len(replicas[0]):
+        if not broker.nodes.are_valid_replicas(ids) or len(ids) != len(replicas[0]):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned to {list(ids)}")
     return replicas
 
 
-def _describe(
+def _describe_created_topic(
     request: _CreateTopics, broker: BrokerState, row: Any, replicas: Replicas, configs: dict[str, str]
 ) -> None:
     row.topic_config_error_code = check_denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
@@ -238,7 +241,7 @@ def _describe(
     row.num_partitions, row.replication_factor = len(replicas), len(replicas[0])
     row.configs = [
         request.response.CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
-        for config in topic_rows(broker.settings, configs)
+        for config in build_topic_rows(broker.settings, configs)
     ]
 
 
@@ -246,54 +249,60 @@ def _describe(
     name="CreatePartitions",
     tier="T3",
     behaviour="Adds partitions to a topic; they exist when the response is sent.",
-    rights=(Right("ALTER", "TOPIC", each="each topic"),),
+    rights=(RequiredPermission("ALTER", "TOPIC", each="each topic"),),
 )
 def _create_partitions(request: _CreatePartitions, broker: BrokerState) -> Answer:
-    return broker.changes.run(_add_partitions(request, broker, request.body.topics))
+    return broker.changes.run(_add_partitions_steps(request, broker, request.body.topics))
 
 
-def _add_partitions(
+def _add_partitions_steps(
     request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
-    rows_of = {topic.name: topic for topic in topics}.values()  # one row for a duplicate name
-    rows = yield from run_each(_growth_steps(request, broker, topic, names[topic.name]) for topic in rows_of)
+    distinct_topics = {topic.name: topic for topic in topics}.values()  # one row for a duplicate name
+    rows = yield from run_each(
+        _add_topic_partitions_steps(request, broker, topic, names[topic.name]) for topic in distinct_topics
+    )
     try:
-        broker.save()
+        broker.save_metadata()
     except KafkaframesError as error:
         _set_errors((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(results=rows)
 
 
-def _growth_steps(request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int) -> Steps[Any]:
+def _add_topic_partitions_steps(
+    request: _CreatePartitions, broker: BrokerState, request_topic: Any, times: int
+) -> Steps[Any]:
     code: int = ErrorCode.INVALID_REQUEST
     message: str | None = "named twice"
     if times == 1:
         try:
-            code, message = yield from _add(request, broker, request_topic)
+            code, message = yield from _add_topic_partitions(request, broker, request_topic)
         except RefusedError as error:
             code, message = error.code, error.reason
     return request.response.CreatePartitionsTopicResult(name=request_topic.name, error_code=code, error_message=message)
 
 
-def _add(request: _CreatePartitions, broker: BrokerState, request_topic: Any) -> Steps[tuple[int, str | None]]:
+def _add_topic_partitions(
+    request: _CreatePartitions, broker: BrokerState, request_topic: Any
+) -> Steps[tuple[int, str | None]]:
     code = check_denied(request, broker.access, "TOPIC", request_topic.name)
     if code != ErrorCode.NONE:
         return code, None
     topic = broker.topics.get(request_topic.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"
-    have = len(topic.partitions)
-    if not have < request_topic.count <= _MAX_PARTITIONS:
+    current_count = len(topic.partitions)
+    if not current_count < request_topic.count <= _MAX_PARTITIONS:
         return (
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {request_topic.name!r} has {have} partitions, {request_topic.count} were requested",
+            f"topic {request_topic.name!r} has {current_count} partitions, {request_topic.count} were requested",
         )
-    replicas = _new_replicas(broker, topic, request_topic.count - have, request_topic.assignments)
+    replicas = _choose_new_replicas(broker, topic, request_topic.count - current_count, request_topic.assignments)
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     if not request.body.validate_only:
-        _count_change(request, broker, len(replicas))
+        _charge_partition_quota(request, broker, len(replicas))
         try:
             yield from broker.add_partitions_steps(topic, replicas)
         except KafkaframesError as error:
@@ -301,24 +310,24 @@ def _add(request: _CreatePartitions, broker: BrokerState, request_topic: Any) ->
     return ErrorCode.NONE, None
 
 
-def _new_replicas(broker: BrokerState, topic: Topic, count: int, assignments: Any) -> Replicas:
+def _choose_new_replicas(broker: BrokerState, topic: Topic, count: int, assignments: Any) -> Replicas:
     """Return the replicas of new partitions. Their replication factor is that of the topic's first partition."""
-    have = len(topic.partitions)
-    factor = len(topic.partitions[0].replicas) if have else broker.default_factor
+    current_count = len(topic.partitions)
+    factor = len(topic.partitions[0].replicas) if current_count else broker.default_factor
     if assignments is None:
-        return broker.assignment(topic.name, count, factor, first=have)
+        return broker.assign_replicas(topic.name, count, factor, first=current_count)
     if len(assignments) != count:
         raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{len(assignments)} assignments for {count} new partitions"
         )
     replicas = [tuple(assignment.broker_ids) for assignment in assignments]
-    if any(len(ids) != factor or not broker.nodes.are_replicas(ids) for ids in replicas):
+    if any(len(ids) != factor or not broker.nodes.are_valid_replicas(ids) for ids in replicas):
         reason = f"a partition has {factor} replicas, on nodes that there are"
         raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     return replicas
 
 
-def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> None:
+def _charge_partition_quota(request: _Changes, broker: BrokerState, partitions: int) -> None:
     """Charge created or deleted partitions to the client's quota; raise if the quota is exceeded (KIP-599)."""
     if not broker.quotas.may_change(request, partitions, broker.waits.now_ms):
         raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "controller_mutation_rate is exceeded")
@@ -333,8 +342,8 @@ def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> No
         "v6+": "topics by id",
     },
     rights=(
-        Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="DELETE"),
-        Right("DELETE", "TOPIC", each="each topic", or_cluster="DELETE"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic", or_cluster="DELETE"),
+        RequiredPermission("DELETE", "TOPIC", each="each topic", or_cluster="DELETE"),
     ),
 )
 def _delete_topics(request: _DeleteTopics, broker: BrokerState) -> Answer:
@@ -352,7 +361,7 @@ def _delete_topics_steps(
     rows = []
     for (name, topic_id), times in Counter(requested_topics).items():
         if times == 1:
-            rows.append(_row(request, broker, name, topic_id, topics_to_delete))
+            rows.append(_build_deletion_row(request, broker, name, topic_id, topics_to_delete))
         else:  # a duplicate name deletes nothing
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
@@ -363,7 +372,7 @@ def _delete_topics_steps(
     return request.response(responses=rows)
 
 
-def _row(
+def _build_deletion_row(
     request: _DeleteTopics, broker: BrokerState, name: str | None, topic_id: Any, topics_to_delete: dict[UUID, Topic]
 ) -> kafka.DeleteTopicsResponse.DeletableTopicResult:
     row = request.response.DeletableTopicResult(name=name, topic_id=topic_id)
@@ -375,13 +384,13 @@ def _row(
     if topic is not None and topic.topic_id in topics_to_delete:
         topic = None
     topic_name = topic.name if topic is not None else name or ""
-    row.error_code = _code(request, broker, topic_name, is_known=topic is not None, by_id=by_id)
+    row.error_code = _check_deletion(request, broker, topic_name, is_known=topic is not None, by_id=by_id)
     if topic is not None and not check_denied(request, broker.access, "TOPIC", topic_name, "DESCRIBE"):
         row.name = topic_name
     if row.error_code != ErrorCode.NONE or topic is None:
         return row
     try:
-        _count_change(request, broker, len(topic.partitions))
+        _charge_partition_quota(request, broker, len(topic.partitions))
     except RefusedError as error:
         _set_errors([row], error)
         return row
@@ -390,7 +399,7 @@ def _row(
     return row
 
 
-def _code(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
+def _check_deletion(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
     if by_id and not is_known:
         return ErrorCode.UNKNOWN_TOPIC_ID
     is_hidden = check_denied(request, broker.access, "TOPIC", name, "DESCRIBE")
@@ -399,6 +408,6 @@ def _code(request: _DeleteTopics, broker: BrokerState, name: str, *, is_known: b
     code = check_denied(request, broker.access, "TOPIC", name, "DELETE")
     if code != ErrorCode.NONE:
         return code
-    if not broker.settings.flag("delete.topic.enable"):
+    if not broker.settings.get_flag("delete.topic.enable"):
         return ErrorCode.TOPIC_DELETION_DISABLED
     return ErrorCode.POLICY_VIOLATION if broker.is_read_only else ErrorCode.NONE

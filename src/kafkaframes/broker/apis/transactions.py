@@ -7,8 +7,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaframes.broker.apis.groups import TRANSACTION, check_rights, coordinator_error, error_of, transaction_error
-from kafkaframes.broker.requests.api import OMITTED, Answer, Api, Right
+from kafkaframes.broker.apis.groups import (
+    TRANSACTION,
+    check_rights,
+    coordinator_error,
+    error_code_of,
+    transaction_error,
+)
+from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE, Answer, Api, RequiredPermission
 from kafkaframes.broker.requests.failures import failure_response
 from kafkaframes.broker.requests.request import Request, TypedRequest
 from kafkaframes.broker.security.access import check_denied, is_allowed
@@ -60,8 +66,10 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     },
     gaps=("version 6 (two-phase commit) is not stable in Kafka",),
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
-        Right("IDEMPOTENT_WRITE", "CLUSTER", each="a request without a transactional id; WRITE on any TOPIC is enough"),
+        RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        RequiredPermission(
+            "IDEMPOTENT_WRITE", "CLUSTER", each="a request without a transactional id; WRITE on any TOPIC is enough"
+        ),
     ),
     refuse=_refuse_id,
 )
@@ -70,7 +78,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
     and the client retries.
     """
     body = request.body
-    code = _request_error(request, broker)
+    code = _check_request(request, broker)
     if code == ErrorCode.NONE:
         has_id = body.producer_id != _NO_PRODUCER_ID
         expected_producer = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
@@ -80,7 +88,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             )
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
-            code = error_of(error)
+            code = error_code_of(error)
     return _refuse_id(request, _code_for_version(request, code, since=_FIRST_INIT_VERSION_WITH_FENCED))
 
 
@@ -90,7 +98,7 @@ def _code_for_version(request: Request, code: int, *, since: int = _FIRST_VERSIO
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
 
 
-def _request_error(request: _InitProducerId, broker: BrokerState) -> int:
+def _check_request(request: _InitProducerId, broker: BrokerState) -> int:
     body = request.body
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION
@@ -110,7 +118,7 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
         return request.response(error_code=code)
     topics = request.body.v3_and_below_topics
     codes = dict.fromkeys(_partitions(topics), code)
-    return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
+    return request.response(results_by_topic_v3_and_below=_build_topic_rows(request, topics, codes))
 
 
 @Api(
@@ -125,9 +133,9 @@ def _refuse_partitions(request: _AddPartitionsToTxn, code: int) -> Answer:
         " part of a transaction",
     },
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", last_version=3),
-        Right("CLUSTER_ACTION", "CLUSTER", first_version=4),
-        Right("WRITE", "TOPIC", each="each topic", last_version=3),
+        RequiredPermission("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", last_version=3),
+        RequiredPermission("CLUSTER_ACTION", "CLUSTER", first_version=4),
+        RequiredPermission("WRITE", "TOPIC", each="each topic", last_version=3),
     ),
     refuse=_refuse_partitions,
 )
@@ -136,7 +144,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
     if request.version < _FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
         return _answer_client(request, broker)
 
-    def row(
+    def build_row(
         transaction: kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
     ) -> kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
         producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
@@ -145,10 +153,12 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
             topic_partition: _partition_error(request, broker, topic_partition)
             for topic_partition in _partitions(transaction.topics)
         }
-        results = _rows(request, transaction.topics, add(request, broker, producer, codes))
+        results = _build_topic_rows(request, transaction.topics, add(request, broker, producer, codes))
         return types.AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=results)
 
-    return broker.changes.rows(body.transactions, row, lambda rows: request.response(results_by_transaction=rows))
+    return broker.changes.answer_rows(
+        body.transactions, build_row, lambda rows: request.response(results_by_transaction=rows)
+    )
 
 
 def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
@@ -157,12 +167,12 @@ def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
     producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
     topics = body.v3_and_below_topics
 
-    def answer(rows: list[tuple[TopicPartition, int]]) -> Answer:
+    def build_response(rows: list[tuple[TopicPartition, int]]) -> Answer:
         codes = _add_partitions(request, broker, producer, dict(rows))
-        return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
+        return request.response(results_by_topic_v3_and_below=_build_topic_rows(request, topics, codes))
 
-    return broker.changes.rows(
-        _partitions(topics), lambda where: (where, _partition_error(request, broker, where)), answer
+    return broker.changes.answer_rows(
+        _partitions(topics), lambda where: (where, _partition_error(request, broker, where)), build_response
     )
 
 
@@ -176,11 +186,11 @@ def _add_partitions(
     code = transaction_error(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
-            return _not_attempted(codes)
+            return _mark_not_attempted(codes)
         try:
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
-            code = error_of(error)
+            code = error_code_of(error)
     return dict.fromkeys(codes, _code_for_version(request, code))
 
 
@@ -188,18 +198,18 @@ def _verify_partitions(
     request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes
 ) -> _Codes:
     if any(codes.values()):
-        return _not_attempted(codes)
+        return _mark_not_attempted(codes)
     for topic_partition in codes:
         codes[topic_partition] = coordinator_error(request, broker, TRANSACTION, producer[0])
         try:
             if codes[topic_partition] == ErrorCode.NONE:
                 broker.transactions.verify_partition(*producer, topic_partition)
         except KafkaframesError as error:
-            codes[topic_partition] = error_of(error)
+            codes[topic_partition] = error_code_of(error)
     return codes
 
 
-def _not_attempted(codes: _Codes) -> _Codes:
+def _mark_not_attempted(codes: _Codes) -> _Codes:
     """Return the error codes if a partition cannot be added: the other partitions are not attempted."""
     return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in codes.items()}
 
@@ -213,17 +223,17 @@ def _partition_error(request: _AddPartitionsToTxn, broker: BrokerState, topic_pa
     return code or (ErrorCode.NONE if is_served else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _rows(
+def _build_topic_rows(
     request: _AddPartitionsToTxn, topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], codes: _Codes
 ) -> list[kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     """Return the topics of the response. As in Kafka, partitions with errors precede those that were not attempted."""
-    types, not_tried = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
+    types, unattempted_partitions = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
     rows_of_topics = []
     for topic in topics:
         if not topic.partitions:
             continue  # as in Kafka, which answers per partition
         partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
-        partitions.sort(key=lambda where: codes[where] == not_tried)
+        partitions.sort(key=lambda where: codes[where] == unattempted_partitions)
         rows = [
             types.AddPartitionsToTxnPartitionResult(
                 partition_index=topic_partition.partition, partition_error_code=codes[topic_partition]
@@ -242,8 +252,8 @@ def _rows(
         "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
     },
     rights=(
-        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
-        Right("READ", "GROUP", "group_id"),
+        RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        RequiredPermission("READ", "GROUP", "group_id"),
     ),
 )
 def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answer:
@@ -256,7 +266,7 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
                 body.transactional_id, body.producer_id, body.producer_epoch, [offsets_topic_partition]
             )
         except KafkaframesError as error:
-            code = error_of(error)
+            code = error_code_of(error)
     return request.response(error_code=_code_for_version(request, code))
 
 
@@ -275,26 +285,28 @@ def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
         "v2+": "PRODUCER_FENCED; older versions return INVALID_PRODUCER_EPOCH",
         "v5+": "every end increases the epoch and returns it (KIP-890); an abort of an empty transaction succeeds",
     },
-    rights=(Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
+    rights=(RequiredPermission("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
 )
 def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
     body = request.body
-    bumps = request.version >= _FIRST_VERSION_WITH_EPOCH_BUMP
+    bumps_epoch = request.version >= _FIRST_VERSION_WITH_EPOCH_BUMP
     code = coordinator_error(request, broker, TRANSACTION, body.transactional_id)
     if code == ErrorCode.NONE:
         try:
-            next_one = broker.transactions.end(
+            next_producer = broker.transactions.end(
                 body.transactional_id,
                 body.producer_id,
                 body.producer_epoch,
                 commit=body.committed,
-                version=2 if bumps else 0,
+                version=2 if bumps_epoch else 0,
             )
         except KafkaframesError as error:
-            code = error_of(error)
+            code = error_code_of(error)
         else:
-            if bumps:
-                return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
+            if bumps_epoch:
+                return request.response(
+                    producer_id=next_producer.producer_id, producer_epoch=next_producer.producer_epoch
+                )
     return request.response(error_code=_code_for_version(request, code))
 
 
@@ -307,7 +319,9 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
         "v1+": "by duration (KIP-994)",
         "v2+": "by a pattern that must match the whole id (KIP-1152)",
     },
-    rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=OMITTED),),
+    rights=(
+        RequiredPermission("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=OMIT_FROM_RESPONSE),
+    ),
 )
 def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answer:
     body, types = request.body, request.response
@@ -343,12 +357,12 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     tier="T2",
     behaviour="Returns state, producer, timeout and partitions of transactional ids.",
     rights=(
-        Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
-        Right("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=OMITTED),
+        RequiredPermission("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
+        RequiredPermission("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=OMIT_FROM_RESPONSE),
     ),
 )
 def _describe_transactions(request: _DescribeTransactions, broker: BrokerState) -> Answer:
-    return broker.changes.rows(
+    return broker.changes.answer_rows(
         request.body.transactional_ids,
         partial(_describe_transaction, request, broker),
         lambda rows: request.response(transaction_states=rows),
@@ -365,7 +379,7 @@ def _describe_transaction(
     try:
         transaction = broker.transactions.describe(name)
     except KafkaframesError as error:
-        return types.TransactionState(transactional_id=name, error_code=error_of(error))
+        return types.TransactionState(transactional_id=name, error_code=error_code_of(error))
     may_see = {
         topic_partition.topic: is_allowed(request, broker.access, "TOPIC", topic_partition.topic)
         for topic_partition in transaction.partitions
@@ -391,7 +405,7 @@ def _describe_transaction(
     notes={
         "v2+": "the transaction version, which has no effect here",
     },
-    rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
+    rights=(RequiredPermission("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
     refuse=failure_response,
 )
 def _write_txn_markers(request: _WriteTxnMarkers, broker: BrokerState) -> Answer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kafkaframes.broker.dispatch.login_states import may_call
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.requests.api import Answer, Api, CloseConnection, DeferredResponse, EncodedResponse, Handler
 from kafkaframes.broker.requests.failures import shorten_texts
 from kafkaframes.broker.requests.quotas import FETCH, PRODUCE, REQUEST, is_counted
@@ -23,8 +23,8 @@ from kafkaframes.wire.primitives import Part
 
 Buffers = list["bytes | memoryview | Part"]
 _MIN_UNJOINED_BYTES: Final = 4096  # shorter parts are joined into one buffer
-_SIZE_AND_ID: Final = struct.Struct(">ii")
-_ID_BYTES: Final = 4
+_SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_CORRELATION_ID_BYTES: Final = 4
 _NO_TAGGED_FIELDS: Final = b"\x00"
 
 
@@ -48,18 +48,18 @@ class Dispatcher:
     """
 
     broker: BrokerState
-    apis: Mapping[int, Api] = field(default_factory=all_apis)
+    apis: Mapping[int, Api] = field(default_factory=collect_apis)
     hooks: list[Hook] = field(default_factory=list)
     class_of: ClassOf = class_in_catalog
 
     def decode_request(self, frame: bytes, session: Session) -> Request:
         """Decode a request header. As in Kafka, an unknown API or invalid header raises ``CloseConnection``."""
         try:
-            return self._request_of(frame, session)
+            return self._parse_request(frame, session)
         except DecodeError as error:
             raise CloseConnection(str(error)) from error
 
-    def _request_of(self, frame: bytes, session: Session) -> Request:
+    def _parse_request(self, frame: bytes, session: Session) -> Request:
         key, version, correlation_id = peek_request(frame)
         api = self.apis.get(key)
         if api is None:
@@ -105,10 +105,10 @@ class Dispatcher:
             assert request.api.on_unknown_version is not None
             call = request.api.on_unknown_version
         if not self.hooks:
-            return self._handle(request, call)
-        return self._answer_with_hooks(request, lambda: self._handle(request, call))
+            return self._call_handler(request, call)
+        return self._answer_with_hooks(request, lambda: self._call_handler(request, call))
 
-    def _handle(self, request: Request, call: Handler) -> Answer:
+    def _call_handler(self, request: Request, call: Handler) -> Answer:
         group_type = request.api.group_type
         if group_type and not self.broker.offers_group_type(group_type):
             return request.api.refuse(request, ErrorCode.UNSUPPORTED_VERSION)
@@ -118,30 +118,30 @@ class Dispatcher:
         return charge_quota(request, self.broker, lambda: call(request, self.broker))
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
-        instead = None
+        replace_answer = None
         for hook in self.hooks:
             hook_answer = hook.before(request)
-            instead = instead or hook_answer
-        answer = call() if instead is None else instead(call)
+            replace_answer = replace_answer or hook_answer
+        answer = call() if replace_answer is None else replace_answer(call)
         if isinstance(answer, DeferredResponse):
-            answer.when_complete(lambda response: self._show_answer(request, response.answer))
+            answer.call_when_complete(lambda response: self._notify_hooks(request, response.answer))
         else:
-            self._show_answer(request, answer)
+            self._notify_hooks(request, answer)
         return answer
 
-    def _show_answer(self, request: Request, answer: Answer) -> None:
+    def _notify_hooks(self, request: Request, answer: Answer) -> None:
         for hook in self.hooks:
             hook.after(request, answer)
 
     def encode(self, request: Request, answer: Message | EncodedResponse) -> Buffers:
         """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode it."""
         parts = answer.parts if isinstance(answer, EncodedResponse) else encode_answer(answer, request.version)
-        size = _ID_BYTES + sum(map(len, parts))
+        size = _CORRELATION_ID_BYTES + sum(map(len, parts))
         head = b""
         _, header_version = request.api.catalog.header_versions[request.version]
         if header_version:
-            head = _tag_section(request.answer_tags)
-        return join_short_parts([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
+            head = _encode_tagged_fields(request.answer_tags)
+        return join_short_parts([_SIZE_AND_CORRELATION_ID.pack(size + len(head), request.correlation_id), head, *parts])
 
 
 def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
@@ -174,15 +174,15 @@ def join_short_parts(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
     return buffers
 
 
-def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:
+def _encode_tagged_fields(tags: list[tuple[int, bytes]]) -> bytes:
     """Return the tagged fields of a response header."""
     if not tags:
         return _NO_TAGGED_FIELDS
-    return response_header_class()(unknown_tags=sorted(tags)).encode(1)[_ID_BYTES:]
+    return response_header_class()(unknown_tags=sorted(tags)).encode(1)[_CORRELATION_ID_BYTES:]
 
 
 _PERCENT = 100
-_FRAME_BYTES = 4
+_FRAME_SIZE_BYTES = 4
 
 
 def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
@@ -193,19 +193,19 @@ def charge_quota(request: Request, broker: BrokerState, call: Callable[[], Answe
     answer = call()
     seconds = time.perf_counter() - began
     if isinstance(answer, DeferredResponse):
-        answer.when_complete(lambda response: _charge(request, broker, response.answer, seconds))
+        answer.call_when_complete(lambda response: _charge_usage(request, broker, response.answer, seconds))
     else:
-        _charge(request, broker, answer, seconds)
+        _charge_usage(request, broker, answer, seconds)
     return answer
 
 
-def _charge(request: Request, broker: BrokerState, answer: Any, seconds: float) -> None:
+def _charge_usage(request: Request, broker: BrokerState, answer: Any, seconds: float) -> None:
     quotas, now_ms = broker.quotas, broker.waits.now_ms
     waits = [request.throttle_ms]
     if request.api.name == "Produce":
         waits.append(quotas.charge(request, PRODUCE, len(request.data), now_ms))
     elif request.api.name == "Fetch" and isinstance(answer, Message):
-        size = _FRAME_BYTES + sum(map(len, answer.encode_parts(request.version)))
+        size = _FRAME_SIZE_BYTES + sum(map(len, answer.encode_parts(request.version)))
         waits.append(quotas.charge(request, FETCH, size, now_ms))
         if waits[-1]:
             quotas.refund(request, FETCH, size, now_ms)

@@ -16,28 +16,28 @@ import struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker.apis.produce import TopicOutcomes, respond
+from kafkaframes.broker.apis.produce import TopicOutcomes, build_response
 from kafkaframes.broker.dispatch import fast_produce
 from kafkaframes.broker.dispatch.dispatch import Buffers, Dispatcher, join_short_parts
 from kafkaframes.broker.dispatch.fast_produce import RequestCache
 from kafkaframes.broker.dispatch.fast_reading import (
-    UNUSUAL,
+    GENERAL_PATH_ERRORS,
     Cursor,
-    UnusualError,
-    array_start,
+    GeneralPathRequiredError,
+    encode_array_length,
+    encode_text,
     reject_duplicates,
-    text_bytes,
 )
 from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.broker.requests.request import Request, Session
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.partitions import (
-    MAX_COPIED_BYTES,
+    MAX_COPIED_RECORD_BYTES,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     FetchLimits,
     PartitionRead,
-    epoch_code,
+    check_leader_epoch,
     isolation_of,
     read_partition,
 )
@@ -58,7 +58,7 @@ _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_BY_TOPIC_ID = 13
 _FIRST_VERSION_WITHOUT_REPLICA_ID = 15
 _CONSUMER_REPLICA_ID = -1
-_NO_SESSION = (0, -1)
+_NO_SESSION_ID_AND_EPOCH = (0, -1)
 _LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
 # A partition of a request: number, current leader epoch, fetch offset, last fetched epoch, log start offset and maximum
 # bytes, as far as the version has them.
@@ -66,7 +66,7 @@ _PARTITION_4, _PARTITION_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
 _PARTITION_9, _PARTITION_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
 # A partition of a response: number, error code, high watermark, last stable offset, log start offset.
 _ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
-_NO_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
+_NO_PREFERRED_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
 _THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGGED_FIELDS = bytes(4), bytes(10), b"\x00"
 # An empty or null list of aborted transactions, by whether the version is flexible and whether the list is requested.
 _EMPTY_ABORTED_LISTS = {
@@ -89,24 +89,24 @@ class RequestedPartition(NamedTuple):
 
 def _read_fetch(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
     """Return the body of the response to an ordinary request. Raise one of ``fast_reading.UNUSUAL`` for all others."""
-    if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
-        raise UnusualError
-    max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
+    if version < _FIRST_VERSION_WITHOUT_REPLICA_ID and cursor.read_numbers(_INT32)[0] != _CONSUMER_REPLICA_ID:
+        raise GeneralPathRequiredError
+    max_wait_ms, min_bytes, max_bytes, isolation = cursor.read_numbers(_LIMITS)
     if max_bytes < 0 or isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise UnusualError
-    if version >= _FIRST_VERSION_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
-        raise UnusualError
-    response_max_bytes = min(max_bytes, broker.settings.number("fetch.max.bytes"))
-    stretch_bytes = MAX_COPIED_BYTES if session.sends_files else None
+        raise GeneralPathRequiredError
+    if version >= _FIRST_VERSION_WITH_SESSIONS and cursor.read_numbers(_SESSION) != _NO_SESSION_ID_AND_EPOCH:
+        raise GeneralPathRequiredError
+    response_max_bytes = min(max_bytes, broker.settings.get_number("fetch.max.bytes"))
+    stretch_bytes = MAX_COPIED_RECORD_BYTES if session.sends_files else None
     answer = _FetchResponse(
         version,
         session,
         broker,
         FetchLimits(response_max_bytes, True, isolation_of(isolation), stretch_bytes=stretch_bytes),
     )
-    answer.read(cursor)
+    answer.read_topics(cursor)
     if max_wait_ms > 0 and answer.size < min(min_bytes, response_max_bytes):
-        raise UnusualError
+        raise GeneralPathRequiredError
     return answer.parts
 
 
@@ -122,68 +122,68 @@ class _FetchResponse:
         self.size = self._held_bytes = 0
         self.parts: list[bytes | Part] = []
 
-    def read(self, cursor: Cursor) -> None:
+    def read_topics(self, cursor: Cursor) -> None:
         """Parse the topics of a request and the fields after them, and read the requested partitions."""
         append = self.parts.append
         append(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_VERSION_WITH_SESSIONS else _THROTTLE)
-        count = cursor.count()
-        append(array_start(count, is_flexible=self._is_flexible))
-        topics = [self._topic(cursor) for _ in range(count)]
+        count = cursor.read_count()
+        append(encode_array_length(count, is_flexible=self._is_flexible))
+        topics = [self._read_topic(cursor) for _ in range(count)]
         reject_duplicates(topics)
         if self._version >= _FIRST_VERSION_WITH_SESSIONS:
-            cursor.no_elements()  # forgotten topics
+            cursor.skip_empty_array()  # forgotten topics
         if self._version >= _FIRST_VERSION_WITH_RACK:
-            rack, _ = cursor.text()
+            rack, _ = cursor.read_text()
             if rack and self._broker.nodes.has_racks:
-                raise UnusualError
-        cursor.no_tags()
+                raise GeneralPathRequiredError
+        cursor.skip_empty_tags()
         if self._is_flexible:
             append(_NO_TAGGED_FIELDS)
 
-    def _topic(self, cursor: Cursor) -> str:
+    def _read_topic(self, cursor: Cursor) -> str:
         """Parse a topic, read its partitions, and return its name."""
-        topic, raw = self._find(cursor)
-        count = cursor.count()
-        self.parts += (raw, array_start(count, is_flexible=self._is_flexible))
-        reject_duplicates([self._partition(cursor, topic) for _ in range(count)])
-        cursor.no_tags()
+        topic, raw = self._find_topic(cursor)
+        count = cursor.read_count()
+        self.parts += (raw, encode_array_length(count, is_flexible=self._is_flexible))
+        reject_duplicates([self._read_next_partition(cursor, topic) for _ in range(count)])
+        cursor.skip_empty_tags()
         if self._is_flexible:
             self.parts.append(_NO_TAGGED_FIELDS)
         return topic.name
 
-    def _find(self, cursor: Cursor) -> tuple[Topic, bytes]:
+    def _find_topic(self, cursor: Cursor) -> tuple[Topic, bytes]:
         """Return the next topic, and the bytes that identify it in the response."""
         broker = self._broker
         if self._version >= _FIRST_VERSION_BY_TOPIC_ID:
-            raw = cursor.uuid()
+            raw = cursor.read_uuid()
             topic = broker.topics_by_id.get(UUID(bytes=raw))
         else:
-            name, raw = cursor.text()
+            name, raw = cursor.read_text()
             topic = broker.topics.get(name)
-            raw = text_bytes(raw, is_flexible=self._is_flexible)
+            raw = encode_text(raw, is_flexible=self._is_flexible)
         if topic is None or not broker.access.allows(self._session, "READ", "TOPIC", topic.name):
-            raise UnusualError
+            raise GeneralPathRequiredError
         return topic, raw
 
-    def _partition(self, cursor: Cursor, topic: Topic) -> int:
+    def _read_next_partition(self, cursor: Cursor, topic: Topic) -> int:
         """Parse the next partition, add its row to the response, and return its number."""
-        request_partition = _read_partition(cursor, self._version)
-        cursor.no_tags()
+        request_partition = _parse_partition(cursor, self._version)
+        cursor.skip_empty_tags()
         partition = topic.partition(request_partition.partition)
         if partition is None or partition.leader_id != self._session.node_id:
-            raise UnusualError
-        if epoch_code(partition, request_partition.current_leader_epoch):
-            raise UnusualError
-        limits_left = self._limits.limits_after(self.size, self._held_bytes)
+            raise GeneralPathRequiredError
+        if check_leader_epoch(partition, request_partition.current_leader_epoch):
+            raise GeneralPathRequiredError
+        limits_left = self._limits.remaining_limits(self.size, self._held_bytes)
         read = read_partition(self._broker, partition, request_partition, limits_left, first=not self.size)
         if read.error_code != ErrorCode.NONE or read.aborted or read.diverging is not None:
-            raise UnusualError
+            raise GeneralPathRequiredError
         self.size += len(read.records)
         self._held_bytes += read.held_bytes
-        self._row(request_partition.partition, read)
+        self._encode_row(request_partition.partition, read)
         return request_partition.partition
 
-    def _row(self, index: int, read: PartitionRead) -> None:
+    def _encode_row(self, index: int, read: PartitionRead) -> None:
         version, is_flexible = self._version, self._is_flexible
         head = index, ErrorCode.NONE, read.high_watermark, read.last_stable_offset
         row = (
@@ -191,28 +191,28 @@ class _FetchResponse:
         )
         row += _EMPTY_ABORTED_LISTS[is_flexible, read.aborted is not None]  # empty, or null if it is not requested
         if version >= _FIRST_VERSION_WITH_RACK:
-            row += _NO_REPLICA
-        self.parts += (row + array_start(len(read.records), is_flexible=is_flexible), read.records)
+            row += _NO_PREFERRED_REPLICA
+        self.parts += (row + encode_array_length(len(read.records), is_flexible=is_flexible), read.records)
         if is_flexible:
             self.parts.append(_NO_TAGGED_FIELDS)
 
 
-def _read_partition(cursor: Cursor, version: int) -> RequestedPartition:
+def _parse_partition(cursor: Cursor, version: int) -> RequestedPartition:
     if version >= _FIRST_FLEXIBLE_FETCH_VERSION:
-        index, epoch, offset, last, _, partition_max_bytes = cursor.numbers(_PARTITION_12)
+        index, epoch, offset, last, _, partition_max_bytes = cursor.read_numbers(_PARTITION_12)
         return RequestedPartition(index, offset, partition_max_bytes, epoch, last)
     if version >= _FIRST_VERSION_WITH_LEADER_EPOCH:
-        index, epoch, offset, _, partition_max_bytes = cursor.numbers(_PARTITION_9)
+        index, epoch, offset, _, partition_max_bytes = cursor.read_numbers(_PARTITION_9)
         return RequestedPartition(index, offset, partition_max_bytes, epoch)
     if version >= _FIRST_VERSION_WITH_LOG_START:
-        index, offset, _, partition_max_bytes = cursor.numbers(_PARTITION_5)
+        index, offset, _, partition_max_bytes = cursor.read_numbers(_PARTITION_5)
         return RequestedPartition(index, offset, partition_max_bytes)
-    index, offset, partition_max_bytes = cursor.numbers(_PARTITION_4)
+    index, offset, partition_max_bytes = cursor.read_numbers(_PARTITION_4)
     return RequestedPartition(index, offset, partition_max_bytes)
 
 
-_SIZE_AND_ID: Final = struct.Struct(">ii")
-_NO_RANGE: Final = (1, 0)
+_SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_NO_API_VERSIONS: Final = (1, 0)
 _MAX_SMALL_RESPONSE_BYTES: Final = 4096  # a response of this size has no long part and no file range
 
 
@@ -230,9 +230,9 @@ class FastPath:
         self._dispatcher = dispatcher
         self._broker = dispatcher.broker
         ranges = {key: api.range for key, api in dispatcher.apis.items()}
-        low, high = ranges.get(FETCH, _NO_RANGE)
+        low, high = ranges.get(FETCH, _NO_API_VERSIONS)
         self._repeats = RequestCache(self._broker)
-        self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_RANGE), FETCH: (max(low, _FIRST_FETCH_VERSION), high)}
+        self._ranges = {PRODUCE: ranges.get(PRODUCE, _NO_API_VERSIONS), FETCH: (max(low, _FIRST_FETCH_VERSION), high)}
 
     def __call__(self, frame: memoryview, session: Session) -> Buffers | UnfinishedResponse | None:
         """Return the response frame in parts; None if the request is not ordinary."""
@@ -264,18 +264,18 @@ class FastPath:
             fast_produce.FIRST_FLEXIBLE_VERSION if key == PRODUCE else _FIRST_FLEXIBLE_FETCH_VERSION
         )
         # Indexing a memoryview takes twice as long as indexing bytes.
-        handy = frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
+        request_bytes = frame.tobytes() if len(frame) < _MAX_SMALL_RESPONSE_BYTES else frame
         try:
-            header, start = read_request_header(handy, 1 + is_flexible)
+            header, start = read_request_header(request_bytes, 1 + is_flexible)
             if header.unknown_tags:
                 return None
-            cursor = Cursor(handy, start, is_flexible=is_flexible)
+            cursor = Cursor(request_bytes, start, is_flexible=is_flexible)
             if key == FETCH:
                 parts = _read_fetch(cursor, version, session, self._broker)
             else:
                 requested_topics, acks = fast_produce.read_request(cursor, version, session, self._broker)
-                cursor.no_tags()
-        except UNUSUAL:
+                cursor.skip_empty_tags()
+        except GENERAL_PATH_ERRORS:
             return None
         if key == PRODUCE:
             self._repeats.add(frame, cursor, requested_topics, acks, version, session)
@@ -286,42 +286,42 @@ class FastPath:
                 topics_done = steps_end.value
             else:
                 return self._answer_in_turns(frame, session, steps, waits_for)
-            if not fast_produce.is_without_errors(topics_done):
+            if not fast_produce.has_no_errors(topics_done):
                 return self._answer_with_errors(frame, session, topics_done)
             parts = list(fast_produce.write_response(topics_done, version))
         size = 4 + is_flexible + sum(map(len, parts))
-        begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGGED_FIELDS[: int(is_flexible)]
+        response_start = _SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + _NO_TAGGED_FIELDS[: int(is_flexible)]
         if size < _MAX_SMALL_RESPONSE_BYTES:
             small: list[Any] = parts
-            return [begin + b"".join(small)]
-        return join_short_parts((begin, *parts))
+            return [response_start + b"".join(small)]
+        return join_short_parts((response_start, *parts))
 
     def _answer_repeated(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
         """Answer a Produce that is in the cache; return None for all other requests."""
         try:
-            repeat = self._repeats.take(frame, session)
-        except UNUSUAL:
+            repeat = self._repeats.append_cached(frame, session)
+        except GENERAL_PATH_ERRORS:
             return None
         if repeat is None:
             return None
-        known_request, outcome = repeat
+        cached_request, outcome = repeat
         if outcome.error_code == ErrorCode.NONE:
-            return [known_request.answer(correlation_id, outcome)]
-        return self._answer_with_errors(frame, session, [known_request.result_of(outcome)])
+            return [cached_request.answer(correlation_id, outcome)]
+        return self._answer_with_errors(frame, session, [cached_request.result_of(outcome)])
 
     def _answer_with_errors(
         self, frame: memoryview, session: Session, topics_done: list[fast_produce.CompletedTopic]
     ) -> Buffers:
         """Return the response to a request with rejected records."""
         request = self._dispatcher.decode_request(frame.tobytes(), session)
-        return self._dispatcher.encode(request, self._response(request, topics_done))
+        return self._dispatcher.encode(request, self._build_error_response(request, topics_done))
 
-    def _response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
+    def _build_error_response(self, request: Request, topics_done: list[fast_produce.CompletedTopic]) -> Message:
         rows = [
-            TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.by_index())
+            TopicOutcomes(topic.topic.name, topic.topic.topic_id, topic.topic.topic, topic.outcomes_by_index())
             for topic in topics_done
         ]
-        return respond(request, self._broker, rows)
+        return build_response(request, self._broker, rows)
 
     def _answer_in_turns(
         self,
@@ -333,8 +333,8 @@ class FastPath:
         """Run the remaining steps of a long Produce, and let other requests run in between."""
         request = self._dispatcher.decode_request(frame.tobytes(), session)
 
-        def answering() -> Waiting[Answer]:
+        def answer_steps() -> Waiting[Answer]:
             yield waits_for
-            return self._response(request, (yield from steps))
+            return self._build_error_response(request, (yield from steps))
 
-        return UnfinishedResponse(request, self._broker.changes.run_concurrently(answering()))
+        return UnfinishedResponse(request, self._broker.changes.run_concurrently(answer_steps()))

@@ -14,7 +14,13 @@ from uuid import UUID
 
 from kafkaframes.broker.apis import produce
 from kafkaframes.broker.apis.produce import AppendOutcome, SentRecords
-from kafkaframes.broker.dispatch.fast_reading import Cursor, UnusualError, array_start, reject_duplicates, text_bytes
+from kafkaframes.broker.dispatch.fast_reading import (
+    Cursor,
+    GeneralPathRequiredError,
+    encode_array_length,
+    encode_text,
+    reject_duplicates,
+)
 from kafkaframes.broker.requests.request import Session
 from kafkaframes.broker.state.changes import Waiting
 from kafkaframes.broker.state.state import BrokerState
@@ -51,7 +57,7 @@ class CompletedTopic(NamedTuple):
     topic: RequestedTopic
     outcomes: list[AppendOutcome]
 
-    def by_index(self) -> list[tuple[int, AppendOutcome]]:
+    def outcomes_by_index(self) -> list[tuple[int, AppendOutcome]]:
         """Return pairs of partition number and outcome."""
         return [
             (partition.index, outcome)
@@ -64,41 +70,41 @@ def read_request(
 ) -> tuple[list[RequestedTopic], int]:
     """Return the topics of an ordinary request, and its acks. Nothing is appended."""
     if version >= _FIRST_VERSION_WITH_TRANSACTIONS:
-        cursor.null_text()
-    acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
+        cursor.skip_null_text()
+    acks, _ = cursor.read_numbers(_ACKS_AND_TIMEOUT)
     if acks not in _FAST_PATH_ACKS:
-        raise UnusualError
-    topics = [_topic(cursor, version, session, broker) for _ in range(cursor.count())]
+        raise GeneralPathRequiredError
+    topics = [_read_topic(cursor, version, session, broker) for _ in range(cursor.read_count())]
     reject_duplicates([topic.raw for topic in topics])
     return topics, acks
 
 
-def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
+def _read_topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> RequestedTopic:
     name, topic_id, topic = "", NIL_UUID, None
     if version >= _FIRST_VERSION_BY_TOPIC_ID:
-        raw = cursor.uuid()
+        raw = cursor.read_uuid()
         topic_id = UUID(bytes=raw)
         topic = broker.topics_by_id.get(topic_id)
     else:
-        name, raw = cursor.text()
+        name, raw = cursor.read_text()
         topic = broker.topics.get(name)
     if topic is None or topic.is_internal or not may_write(session, topic, broker):
-        raise UnusualError
+        raise GeneralPathRequiredError
     requested_topic = RequestedTopic(name, topic_id, raw, topic, [])
-    for _ in range(cursor.count()):
-        (index,) = cursor.numbers(_INDEX)
-        sent_records = produce.read_sent_records(cursor.blob())
-        cursor.no_tags()
+    for _ in range(cursor.read_count()):
+        (index,) = cursor.read_numbers(_INDEX)
+        sent_records = produce.read_sent_records(cursor.read_bytes())
+        cursor.skip_empty_tags()
         partition = find_led_partition(topic, index, session)
-        if partition is None or not is_usual(sent_records, version):
-            raise UnusualError
+        if partition is None or not is_supported_batch(sent_records, version):
+            raise GeneralPathRequiredError
         requested_topic.partitions.append((partition, sent_records))
     reject_duplicates([partition.index for partition, _ in requested_topic.partitions])
-    cursor.no_tags()
+    cursor.skip_empty_tags()
     return requested_topic
 
 
-def topic_of(requested_topic: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
+def find_topic(requested_topic: RequestedTopic, version: int, broker: BrokerState) -> Topic | None:
     """Return the current topic with the name or id of a request; None if it does not exist."""
     return (
         broker.topics_by_id.get(requested_topic.topic_id)
@@ -118,28 +124,28 @@ def find_led_partition(topic: Topic, index: int, session: Session) -> Partition 
     return None if partition is None or partition.leader_id != session.node_id else partition
 
 
-def is_usual(sent_records: SentRecords, version: int) -> bool:
+def is_supported_batch(sent_records: SentRecords, version: int) -> bool:
     """Return whether records have the form that the version requires, and are not transactional."""
-    return produce.check_form(version, sent_records) is None and not sent_records.is_transactional
+    return produce.check_record_format(version, sent_records) is None and not sent_records.is_transactional
 
 
 def append_steps(
     requested_topics: list[RequestedTopic], acks: int, broker: BrokerState, size_bytes: int
 ) -> Waiting[list[CompletedTopic]]:
     """Append partition by partition, and let other requests run in between. Errors are independent of each other."""
-    turns, topics_done = produce.AppendTurns(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
+    turns, topics_done = produce.AppendScheduler(size_bytes), [CompletedTopic(topic, []) for topic in requested_topics]
     for topic, outcomes in topics_done:
         for partition, sent_records in topic.partitions:
             append = partial(
                 produce.append_to_partition, broker, partition, sent_records, acks=acks, content=turns.content
             )
-            outcomes.append((yield from produce.append_when_open(broker, turns.content, append)))
-            if turns.is_due(sent_records.records):
+            outcomes.append((yield from produce.append_when_decompressed(broker, turns.content, append)))
+            if turns.count_append(sent_records.records):
                 yield None
     return topics_done
 
 
-def is_without_errors(topics_done: list[CompletedTopic]) -> bool:
+def has_no_errors(topics_done: list[CompletedTopic]) -> bool:
     """Return whether all records were appended."""
     return all(outcome.error_code == ErrorCode.NONE for topic in topics_done for outcome in topic.outcomes)
 
@@ -147,16 +153,16 @@ def is_without_errors(topics_done: list[CompletedTopic]) -> bool:
 def write_response(topics_done: list[CompletedTopic], version: int) -> list[bytes]:
     """Return the body of a response without errors, in parts."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
-    parts = [array_start(len(topics_done), is_flexible=is_flexible)]
+    parts = [encode_array_length(len(topics_done), is_flexible=is_flexible)]
     for topic in topics_done:
         requested_topic, outcomes = topic
         parts.append(
             requested_topic.raw
             if version >= _FIRST_VERSION_BY_TOPIC_ID
-            else text_bytes(requested_topic.raw, is_flexible=is_flexible)
+            else encode_text(requested_topic.raw, is_flexible=is_flexible)
         )
-        parts.append(array_start(len(outcomes), is_flexible=is_flexible))
-        parts += [partition_row(index, outcome, version) for index, outcome in topic.by_index()]
+        parts.append(encode_array_length(len(outcomes), is_flexible=is_flexible))
+        parts += [encode_partition_row(index, outcome, version) for index, outcome in topic.outcomes_by_index()]
         if is_flexible:
             parts.append(b"\x00")
     if version:
@@ -170,7 +176,7 @@ def split_response(topic: CompletedTopic, version: int) -> tuple[bytes, bytes, b
     return start + name + count, middle, b"".join(suffixes)
 
 
-def partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
+def encode_partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
     """Return the row of a partition after its records were appended."""
     code, offset, time_ms, start = outcome[:4]
     if version >= FIRST_FLEXIBLE_VERSION:
@@ -183,7 +189,7 @@ def partition_row(index: int, outcome: AppendOutcome, version: int) -> bytes:
 
 MAX_CACHED_REQUESTS = 1024  # the cache is cleared when it is full
 MAX_HEAD_BYTES = 512  # largest number of bytes before the records of a cached request
-_SIZE_AND_ID = struct.Struct(">ii")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _PLACEHOLDER_OUTCOME = AppendOutcome(base_offset=0, log_start_offset=0)
 _NO_RECORDS = produce.read_sent_records(b"")
 
@@ -217,8 +223,8 @@ class CachedRequest(NamedTuple):
 
     def answer(self, correlation_id: int, outcome: AppendOutcome) -> bytes:
         """Return the frame of a response without errors."""
-        head = _SIZE_AND_ID.pack(self.size, correlation_id) + self.prefix
-        return head + partition_row(self.number, outcome, self.version) + self.suffix
+        head = _SIZE_AND_CORRELATION_ID.pack(self.size, correlation_id) + self.prefix
+        return head + encode_partition_row(self.number, outcome, self.version) + self.suffix
 
     def result_of(self, outcome: AppendOutcome) -> CompletedTopic:
         """Return the result of the request."""
@@ -255,7 +261,7 @@ class RequestCache:
             or cursor.position != len(frame)
         ):
             return
-        session.records_at, key = records_position, _key(frame, records_position)
+        session.records_at, key = records_position, _cache_key(frame, records_position)
         known_request = self._known_requests.get(key)
         # The connection's previous request had another head.
         if known_request is not None and known_request.topic.topic is requested_topics[0].topic:
@@ -268,35 +274,37 @@ class RequestCache:
         size = 4 + len(prefix) + len(mark) + len(suffix)
         if len(self._known_requests) >= MAX_CACHED_REQUESTS:
             self._known_requests.clear()
-        bare = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
-        self._known_requests[key] = CachedRequest(bare, index, acks, version, tail, size, prefix, suffix)
+        bare_request = requested_topics[0]._replace(partitions=[(partition, _NO_RECORDS)])
+        self._known_requests[key] = CachedRequest(bare_request, index, acks, version, tail, size, prefix, suffix)
 
-    def take(self, frame: bytes | memoryview, session: Session) -> tuple[CachedRequest, AppendOutcome] | None:
+    def append_cached(self, frame: bytes | memoryview, session: Session) -> tuple[CachedRequest, AppendOutcome] | None:
         """Append the records of a cached request. Return None if it is not cached, or not ordinary any more."""
         records_position, broker = session.records_at, self._broker
-        known_request = self._known_requests.get(_key(frame, records_position))
-        if known_request is None:
+        cached_request = self._known_requests.get(_cache_key(frame, records_position))
+        if cached_request is None:
             return None
-        cursor = Cursor(frame, records_position, is_flexible=known_request.is_flexible)
-        sent_records = produce.read_sent_records(cursor.blob())
-        if frame[cursor.position :] != known_request.tail or not is_usual(sent_records, known_request.version):
+        cursor = Cursor(frame, records_position, is_flexible=cached_request.is_flexible)
+        sent_records = produce.read_sent_records(cursor.read_bytes())
+        if frame[cursor.position :] != cached_request.tail or not is_supported_batch(
+            sent_records, cached_request.version
+        ):
             return None
-        requested_topic, topic = known_request.topic, known_request.topic.topic
-        partition = find_led_partition(topic, known_request.number, session)
-        if partition is None or topic is not topic_of(requested_topic, known_request.version, broker):
+        requested_topic, topic = cached_request.topic, cached_request.topic.topic
+        partition = find_led_partition(topic, cached_request.number, session)
+        if partition is None or topic is not find_topic(requested_topic, cached_request.version, broker):
             return None
         if not may_write(session, topic, broker):
             return None
         content = ContentBudget(len(frame), opens_apart=True)
         try:
-            return known_request, produce.append_to_partition(
-                broker, partition, sent_records, acks=known_request.acks, content=content
+            return cached_request, produce.append_to_partition(
+                broker, partition, sent_records, acks=cached_request.acks, content=content
             )
         except ContentNotReadyError:
             return None
 
 
-def _key(frame: bytes | memoryview, records_position: int) -> bytes:
+def _cache_key(frame: bytes | memoryview, records_position: int) -> bytes:
     """Return the bytes before the records, without the correlation id, which differs in each request."""
     head = bytes(frame[:records_position])
     return head[:4] + head[8:]

@@ -1,4 +1,7 @@
-"""A cursor over a request body for the fast path. It raises ``UnusualError`` for requests that are not ordinary."""
+"""A cursor over a request body for the fast path.
+
+It raises ``GeneralPathRequiredError`` for requests that the fast path does not support.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NULL_LENGTH = -1
 _UUID_BYTES = 16
 _MAX_VARINT_BYTES = 5  # of an unsigned varint
-_MAX_ELEMENTS = 10_000
+_MAX_ARRAY_ELEMENTS = 10_000
 
 
-class UnusualError(Exception):
+class GeneralPathRequiredError(Exception):
     """The request is not ordinary, so the dispatcher answers it."""
 
 
 # The exceptions of a cursor, including those for truncated requests.
-UNUSUAL = (UnusualError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
+GENERAL_PATH_ERRORS = (GeneralPathRequiredError, struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Cursor:
@@ -34,16 +37,16 @@ class Cursor:
         self.blob_at = self.blob_end = 0
         self.is_flexible = is_flexible
 
-    def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
+    def read_numbers(self, shape: struct.Struct) -> tuple[int, ...]:
         """Return the next numbers, of a struct format."""
         numbers = shape.unpack_from(self._frame, self.position)
         self.position += shape.size
         return numbers
 
-    def _length(self, shape: struct.Struct) -> int:
+    def _read_length(self, shape: struct.Struct) -> int:
         """Return a length or an element count; -1 for null."""
         if not self.is_flexible:
-            return int(self.numbers(shape)[0])
+            return int(self.read_numbers(shape)[0])
         value = self._frame[self.position]
         if value < 0x80:  # nearly always
             self.position += 1
@@ -56,83 +59,83 @@ class Cursor:
             if byte < 0x80:
                 return value - 1
             shift += 7
-        raise UnusualError
+        raise GeneralPathRequiredError
 
-    def _skip(self, length: int) -> slice:
+    def _skip_bytes(self, length: int) -> slice:
         """Skip bytes; return their start and end."""
         start, end = self.position, self.position + length
         if length < 0 or end > len(self._frame):
-            raise UnusualError
+            raise GeneralPathRequiredError
         self.position = end
         return slice(start, end)
 
     def _bytes(self, length: int) -> bytes:
-        return bytes(self._frame[self._skip(length)])
+        return bytes(self._frame[self._skip_bytes(length)])
 
-    def text(self) -> tuple[str, bytes]:
+    def read_text(self) -> tuple[str, bytes]:
         """Return a string that is not null, and its bytes."""
-        raw = self._bytes(self._length(_INT16))
+        raw = self._bytes(self._read_length(_INT16))
         if len(raw) > 0x7FFF:
-            raise UnusualError
+            raise GeneralPathRequiredError
         return str(raw, "utf-8"), raw
 
-    def null_text(self) -> None:
-        """Skip a null string; raise ``UnusualError`` for all others."""
-        if self._length(_INT16) != _NULL_LENGTH:
-            raise UnusualError
+    def skip_null_text(self) -> None:
+        """Skip a null string; raise ``GeneralPathRequiredError`` for all others."""
+        if self._read_length(_INT16) != _NULL_LENGTH:
+            raise GeneralPathRequiredError
 
-    def uuid(self) -> bytes:
+    def read_uuid(self) -> bytes:
         """Return the 16 bytes of a UUID."""
         return self._bytes(_UUID_BYTES)
 
-    def count(self) -> int:
-        """Return the element count of an array; raise ``UnusualError`` if it is empty or very long."""
-        count = self._length(_INT32)
-        if not 0 < count <= _MAX_ELEMENTS:
-            raise UnusualError
+    def read_count(self) -> int:
+        """Return the element count of an array; raise ``GeneralPathRequiredError`` if it is empty or very long."""
+        count = self._read_length(_INT32)
+        if not 0 < count <= _MAX_ARRAY_ELEMENTS:
+            raise GeneralPathRequiredError
         return count
 
-    def no_elements(self) -> None:
-        """Skip an empty array; raise ``UnusualError`` for all others, also for null."""
-        if self._length(_INT32):
-            raise UnusualError
+    def skip_empty_array(self) -> None:
+        """Skip an empty array; raise ``GeneralPathRequiredError`` for all others, also for null."""
+        if self._read_length(_INT32):
+            raise GeneralPathRequiredError
 
-    def blob(self) -> bytearray:
+    def read_bytes(self) -> bytearray:
         """Return a copy of bytes that are not null. It is the only copy of records on their way to the disk.
 
         ``blob_at`` is where their length is, ``blob_end`` their end.
         """
         self.blob_at = self.position
-        blob = self._skip(self._length(_INT32))
+        blob = self._skip_bytes(self._read_length(_INT32))
         self.blob_end = self.position
         return bytearray(self._frame[blob])
 
-    def no_tags(self) -> None:
+    def skip_empty_tags(self) -> None:
         """Skip an empty section of tagged fields, if the version is flexible.
 
-        Raise ``UnusualError`` if it is not empty.
+        Raise ``GeneralPathRequiredError`` if it is not empty.
         """
         if self.is_flexible:
             if self._frame[self.position]:
-                raise UnusualError
+                raise GeneralPathRequiredError
             self.position += 1
 
 
-def array_start(count: int, *, is_flexible: bool) -> bytes:
+def encode_array_length(count: int, *, is_flexible: bool) -> bytes:
     """Return the encoded element count of an array.
 
-    >>> array_start(2, is_flexible=False), array_start(2, is_flexible=True), array_start(300, is_flexible=True)
-    (b'\\x00\\x00\\x00\\x02', b'\\x03', b'\\xad\\x02')
+    >>> encode_array_length(2, is_flexible=False), encode_array_length(2, is_flexible=True)
+    (b'\\x00\\x00\\x00\\x02', b'\\x03')
     """
-    return unsigned_varint(count + 1) if is_flexible else _INT32.pack(count)
+    return encode_unsigned_varint(count + 1) if is_flexible else _INT32.pack(count)
 
 
-def text_bytes(raw: bytes, *, is_flexible: bool) -> bytes:
+def encode_text(raw: bytes, *, is_flexible: bool) -> bytes:
     """Return an encoded string: its length and its bytes."""
-    return (unsigned_varint(len(raw) + 1) if is_flexible else _INT16.pack(len(raw))) + raw
+    return (encode_unsigned_varint(len(raw) + 1) if is_flexible else _INT16.pack(len(raw))) + raw
 
 
-def unsigned_varint(number: int) -> bytes:
+def encode_unsigned_varint(number: int) -> bytes:
     """Return a number as an unsigned varint."""
     if number < 0x80:
         return bytes((number,))
@@ -142,6 +145,6 @@ def unsigned_varint(number: int) -> bytes:
 
 
 def reject_duplicates(items: Sequence[Hashable]) -> None:
-    """Raise ``UnusualError`` if an item is repeated."""
+    """Raise ``GeneralPathRequiredError`` if an item is repeated."""
     if len(items) > 1 and len(set(items)) < len(items):
-        raise UnusualError
+        raise GeneralPathRequiredError

@@ -37,7 +37,7 @@ class ServedApis(NamedTuple):
 
 
 @cache
-def all_apis() -> Mapping[int, Api]:
+def collect_apis() -> Mapping[int, Api]:
     """Return every API that has a handler, by key."""
     modules = [importlib.import_module(f"{apis.__name__}.{info.name}") for info in pkgutil.iter_modules(apis.__path__)]
     handlers = [value for module in modules for value in vars(module).values() if isfunction(value)]
@@ -45,7 +45,7 @@ def all_apis() -> Mapping[int, Api]:
     return MappingProxyType(dict(sorted(served_apis.items())))
 
 
-_FLEXIBLE_HEADER = 2  # version of a request header
+_FLEXIBLE_HEADER_VERSION = 2  # version of a request header
 
 
 def serve_specs(specs: Specs) -> ServedApis:
@@ -63,7 +63,9 @@ def serve_specs(specs: Specs) -> ServedApis:
 
     # The first of a key, as class_of.
     halves = {(spec.api_key, spec.type): spec for spec in reversed(known_specs.values())}
-    apis = {key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in all_apis().items()}
+    apis = {
+        key: _rewrite_api(api, halves[key, "request"], halves[key, "response"]) for key, api in collect_apis().items()
+    }
     advertised = {key: api.range for key, api in apis.items()}
     return ServedApis(apis, advertised, class_of)
 
@@ -72,7 +74,7 @@ def _rewrite_api(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
     """Return an API with the versions and header versions of these specs, limited to the versions that it serves."""
     both = request.valid_versions.intersect(response.valid_versions)
     headers = {version: (request.header_version(version), response.header_version(version)) for version in both}
-    flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER]
+    flexible = [version for version, (header, _) in headers.items() if header >= _FLEXIBLE_HEADER_VERSION]
     api_in_catalog = api.catalog._replace(
         versions=both,
         flexible_since=min(flexible, default=None),
@@ -98,15 +100,15 @@ def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     settings.writes_format_2 = version >= _FIRST_RELEASE_WITH_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_RELEASE_WITH_GROUP_SETTINGS
     settings.features = features_of_release(version)
-    is_by_controller = version >= _FIRST_KRAFT_RELEASE
+    is_controller_api = version >= _FIRST_KRAFT_RELEASE
     settings.new_topic_error = (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_by_controller else ErrorCode.LEADER_NOT_AVAILABLE
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_controller_api else ErrorCode.LEADER_NOT_AVAILABLE
     )
-    settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _format_of(version))
+    settings.explicit.setdefault(_MESSAGE_FORMAT_SETTING, _default_format_version(version))
     apis: dict[int, Api] = {}
     advertised = {}
     for key, api_range in release_info.apis().items():
-        api = all_apis().get(key)
+        api = collect_apis().get(key)
         if api is None:
             continue
         low, high = (
@@ -120,6 +122,6 @@ def apis_of_release(name: str, settings: BrokerSettings) -> ServedApis:
     return ServedApis(apis, advertised)
 
 
-def _format_of(version: tuple[int, ...]) -> str:
+def _default_format_version(version: tuple[int, ...]) -> str:
     """Return the ``message.format.version`` that a release writes by default."""
     return "3.0-IV1" if version >= _FIRST_RELEASE_WITH_FORMAT_2 else ".".join(str(number) for number in version)

@@ -57,7 +57,7 @@ class TopicInfo(NamedTuple):
         return f"<Topic {self.name}: {count_text(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
 
 
-def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:
+def describe_topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:
     """Return the topics by name, with internal topics if requested."""
     return {
         topic.name: TopicInfo(
@@ -72,7 +72,7 @@ def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo
     }
 
 
-def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
+def get_partition(state: BrokerState, topic: str, partition: int) -> Partition:
     """Return a partition; raise an ``OptionError`` that lists the existing ones if it does not exist."""
     known_partition = state.partition(topic, partition)
     if known_partition is None and topic in state.topics:
@@ -83,12 +83,14 @@ def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
     return known_partition
 
 
-def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
+def decode_records(
+    state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False
+) -> list[Record]:
     """Return the decoded records of a partition, or of all partitions; with transaction markers if requested."""
     if partition is None:
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
-        return [one for index in range(count) for one in records(state, topic, index, control=control)]
-    log = partition_of(state, topic, partition).log
+        return [one for index in range(count) for one in decode_records(state, topic, index, control=control)]
+    log = get_partition(state, topic, partition).log
     matching: list[Record] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -145,7 +147,7 @@ def find_clients(entries: Iterable[JournalEntry]) -> Iterator[ObservedClient]:
         yield ObservedClient(name, tuple(sorted(client_facts["ids"])), versions, refusals)
 
 
-def report(entries: Iterable[JournalEntry]) -> str:
+def report_clients(entries: Iterable[JournalEntry]) -> str:
     """Return, as text, the clients and API versions in a journal, and the versions that Kafka 4 rejects."""
     lines = []
     for client in find_clients(entries):
@@ -205,14 +207,14 @@ class TransactionInfo(NamedTuple):
         return self.state == TransactionState.ONGOING.kafka_name
 
 
-def groups(state: BrokerState) -> dict[str, GroupInfo]:
+def describe_groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, including groups that have only committed offsets."""
     groups_by_name, offset_store = state.groups.groups, state.groups.commits.store
     infos = {}
     for name in sorted({*groups_by_name, *offset_store.offsets_by_group}):
         group: Any = groups_by_name.get(name)
         members = (
-            () if group is None else tuple(_member_info(state, group, member) for member in group.members.values())
+            () if group is None else tuple(_describe_member(state, group, member) for member in group.members.values())
         )
         offsets = {
             topic_partition: commit.offset
@@ -223,13 +225,13 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     return infos
 
 
-def _member_info(state: BrokerState, group: Any, member: Any) -> MemberInfo:
+def _describe_member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
     instance_id = getattr(member, "instance_id", None)
-    assignment = _assignment(state, group, member)
+    assignment = _read_assignment(state, group, member)
     return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)
 
 
-def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
+def _read_assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
     if isinstance(group, StreamsGroup):
         read = group.partitions(member, TaskRole.ACTIVE)
         return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
@@ -244,7 +246,7 @@ def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicParti
     return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))
 
 
-def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
+def describe_transactions(state: BrokerState) -> dict[str, TransactionInfo]:
     """Return the transactions by transactional id."""
     return {
         transaction.transactional_id: TransactionInfo(
@@ -263,17 +265,17 @@ _COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka'
 Configs = Mapping[str, str | int | bool]
 
 
-def text_of(value: str | int | bool) -> str:
+def setting_text(value: str | int | bool) -> str:
     """Return a setting's value in Kafka's spelling.
 
-    >>> text_of(True)
+    >>> setting_text(True)
     'true'
     """
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(configs: Configs) -> dict[str, str]:
-    return {key.replace("_", "."): text_of(value) for key, value in configs.items()}
+    return {key.replace("_", "."): setting_text(value) for key, value in configs.items()}
 
 
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
@@ -293,10 +295,10 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
     state.configure_topic(topic, check_topic_configs(state.settings, topic.configs | _texts(configs)))
-    state.save()
+    state.save_metadata()
 
 
-def node_of(state: BrokerState, node_id: int) -> Node:
+def get_node(state: BrokerState, node_id: int) -> Node:
     """Return a virtual node; raise an ``OptionError`` that lists the existing ones if it does not exist."""
     if node_id not in state.nodes.by_id:
         raise OptionError(f"unknown node {node_id}; expected one of {', '.join(map(str, state.nodes.by_id))}")
@@ -305,13 +307,13 @@ def node_of(state: BrokerState, node_id: int) -> Node:
 
 def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
     """Move a partition's leadership to another node, like ``Broker.move_leader``."""
-    node_of(state, node_id)
-    state.move_leader(partition_of(state, topic, partition), node_id)
+    get_node(state, node_id)
+    state.move_leader(get_partition(state, topic, partition), node_id)
 
 
 def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
     """Move a group's or transactional id's coordinator to another node, like ``Broker.move_coordinator``."""
-    node_of(state, node_id)
+    get_node(state, node_id)
     if kind not in _COORDINATOR_TYPES:
         raise OptionError(f"unknown kind {kind!r}; expected one of {', '.join(_COORDINATOR_TYPES)}")
     state.nodes.coordinators[_COORDINATOR_TYPES[kind], key] = node_id
@@ -319,7 +321,7 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
 
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
     """Truncate a partition's log, like ``Broker.truncate``."""
-    target = partition_of(state, topic, partition)
+    target = get_partition(state, topic, partition)
     state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
     target.log.update_high_watermark(target.log.log_end_offset)
     state.move_leader(target, target.leader_id)
@@ -327,7 +329,7 @@ def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> Non
 
 def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
     """Remove the last bytes of a partition's newest segment, like ``Broker.tear_tail``."""
-    segments = _segments_of(data_dir, f"{topic}-{partition}")
+    segments = _list_segments(data_dir, f"{topic}-{partition}")
     if not segments:
         raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
     size = segments[-1].stat().st_size
@@ -337,7 +339,7 @@ def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
     return size - count
 
 
-def _segments_of(data_dir: str, name: str) -> list[Path]:
+def _list_segments(data_dir: str, name: str) -> list[Path]:
     """Return a partition's segment files. Symbolic links are ignored: only files in ``data_dir`` are changed."""
     for directory in Path(data_dir).iterdir():
         if directory.name == name and directory.is_dir() and not directory.is_symlink():
@@ -380,21 +382,21 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
     if state.is_read_only:
         raise OptionError("the broker serves a directory that is only read: nothing can be appended")
     if topic in state.topics:
-        target = partition_of(state, topic, partition)
+        target = get_partition(state, topic, partition)
         settings, end, epoch = target.log.settings, target.log.log_end_offset, target.leader_epoch
     else:
         check_topic_name(topic)
         if partition < 0:
             raise OptionError(f"partition {partition} is negative")
-        settings, end, epoch = state.settings.log_settings({}), 0, 0
+        settings, end, epoch = state.settings.build_log_settings({}), 0, 0
     if settings.on_noncontiguous == KEEP:  # a topic of a mirror stores the offsets in the batches
-        batches = _with_offsets(batches, end)
+        batches = _set_base_offsets(batches, end)
     now_ms = state.clock.now_ms
     for data, _ in batches:
         check_client_batch(settings, data, log_end_offset=end, leader_epoch=epoch, now_ms=now_ms)
     if topic not in state.topics:
         state.create_topic(topic, partition + 1)
-        target = partition_of(state, topic, partition)
+        target = get_partition(state, topic, partition)
     first = -1
     for data, _ in batches:
         info = target.log.append_as_leader(data, leader_epoch=target.leader_epoch, now_ms=now_ms)
@@ -404,7 +406,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
     return first
 
 
-def _with_offsets(batches: Iterable[tuple[bytes, int]], offset: int) -> list[tuple[bytes, int]]:
+def _set_base_offsets(batches: Iterable[tuple[bytes, int]], offset: int) -> list[tuple[bytes, int]]:
     """Return batches with consecutive base offsets from ``offset``. The CRC does not cover the base offset."""
     result = []
     for data, count in batches:

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Self
 
 from kafkaframes.broker.faults.power_cut import UnflushedFiles
-from kafkaframes.broker.faults.rules import RuleHistory, RuleOccurrences, line_of_caller, show_call
+from kafkaframes.broker.faults.rules import RuleBase, RuleHistory, find_caller_line, format_call
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem
@@ -28,7 +28,7 @@ _Write = Callable[[int], None]  # writes the first N bytes
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DiskRule(RuleOccurrences):
+class DiskRule(RuleBase):
     """A rule for disk operations, created by ``DiskFaults.on``.
 
     Attributes:
@@ -47,12 +47,12 @@ class DiskRule(RuleOccurrences):
     def slow(self, seconds: float) -> Self:
         """Delay each operation by ``seconds`` of real time."""
         self._seconds = seconds
-        return self._note("slow", seconds)
+        return self._record_call("slow", seconds)
 
     def full(self, *, after_bytes: int = 0) -> Self:
         """Accept ``after_bytes`` more bytes, then fail with ENOSPC. The last write stores the part that still fits."""
         self._errno, self._bytes_left = errno.ENOSPC, after_bytes
-        return self._note("full", *((after_bytes,) if after_bytes else ()))
+        return self._record_call("full", *((after_bytes,) if after_bytes else ()))
 
     def error(self, name: str = "EIO") -> Self:
         """Fail with an operating system error, by name, without executing the operation.
@@ -63,12 +63,12 @@ class DiskRule(RuleOccurrences):
         if not hasattr(errno, name):
             raise OptionError(f"unknown operating system error {name!r}; expected a name such as EIO, ENOSPC or EROFS")
         self._errno = getattr(errno, name)
-        return self._note("error", name)
+        return self._record_call("error", name)
 
     def torn(self, keep_bytes: int) -> Self:
         """Write only the first ``keep_bytes`` bytes of a write, then fail with EIO, as after a power cut."""
         self._errno, self._keep = errno.EIO, keep_bytes
-        return self._note("torn", keep_bytes)
+        return self._record_call("torn", keep_bytes)
 
     @property
     def has_action(self) -> bool:
@@ -82,7 +82,7 @@ class DiskRule(RuleOccurrences):
 
     def describe(self) -> str:
         """Return the calls that created the rule."""
-        return self._chain(show_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
+        return self._chain(format_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
 
     def matches(self, effect: str, path: str) -> bool:
         """Count an operation if it matches; return whether the fault applies to it."""
@@ -129,7 +129,7 @@ class DiskFaults:
         """Create a rule for disk operations, as ``Broker.on_disk`` does."""
         if effect is not None and effect not in DISK_OPERATIONS:
             raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(DISK_OPERATIONS)}")
-        rule = DiskRule(effect, path, is_optional=optional, origin=line_of_caller(), history=self.history)
+        rule = DiskRule(effect, path, is_optional=optional, origin=find_caller_line(), history=self.history)
         self.rules.append(rule)
         self.history.rules.append(rule)
         return rule

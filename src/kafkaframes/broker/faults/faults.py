@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from kafkaframes.broker.faults.rules import RuleHistory, RuleOccurrences, line_of_caller, show_call
+from kafkaframes.broker.faults.rules import RuleBase, RuleHistory, find_caller_line, format_call
 from kafkaframes.broker.requests.api import Answer, CloseConnection, DeferredResponse, map_answer
 from kafkaframes.broker.requests.failures import failure_response, flip_bytes
 from kafkaframes.broker.requests.request import Request
@@ -29,7 +29,7 @@ FAULT_CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "wh
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Rule(RuleOccurrences):
+class Rule(RuleBase):
     """A rule for requests, created by ``Faults.on``.
 
     Attributes:
@@ -61,69 +61,71 @@ class Rule(RuleOccurrences):
             near = get_close_matches(code, ErrorCode.__members__, 1)
             raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
         number = ErrorCode[code] if isinstance(code, str) else code
-        return self._do(f"error {code}", lambda request, _: failure_response(request, number), "error", code)
+        return self._set_action(f"error {code}", lambda request, _: failure_response(request, number), "error", code)
 
     def delay(self, seconds: float) -> Self:
         """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
-        return self._do(
+        return self._set_action(
             f"delayed {seconds} s", lambda request, go_on: self._answer_after(seconds, go_on), "delay", seconds
         )
 
     def close(self) -> Self:
         """Close the connection without handling the request."""
-        return self._do("closed", _close, "close")
+        return self._set_action("closed", _close, "close")
 
     def drop_reply(self) -> Self:
         """Handle the request, and close the connection instead of answering. A producer then sends the batch again."""
-        return self._do("done, and the reply dropped", _drop, "drop_reply")
+        return self._set_action("done, and the reply dropped", _drop_response, "drop_reply")
 
     def ignore(self) -> Self:
         """Neither handle nor answer the request. The connection stays open."""
-        return self._do("never answered", lambda request, go_on: DeferredResponse(), "ignore")
+        return self._set_action("never answered", lambda request, go_on: DeferredResponse(), "ignore")
 
     def corrupt(self) -> Self:
         """Handle the request, and corrupt the records in the response so that their CRC does not match."""
-        return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
+        return self._set_action("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
 
     def throttle(self, milliseconds: int) -> Self:
         """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
 
-        def act(_: Request, go_on: Pass) -> Answer:
-            throttled_answer: Answer = map_answer(go_on(), lambda answer: _throttle(answer, milliseconds))
+        def apply_throttle(_: Request, go_on: Pass) -> Answer:
+            throttled_answer: Answer = map_answer(go_on(), lambda answer: _set_throttle_time(answer, milliseconds))
             return throttled_answer
 
-        return self._do(f"throttled {milliseconds} ms", act, "throttle", milliseconds)
+        return self._set_action(f"throttled {milliseconds} ms", apply_throttle, "throttle", milliseconds)
 
     def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
         """Handle the request, and add tagged fields to the response header if its version supports them."""
         tags = list(header_tags)
 
-        def act(request: Request, go_on: Pass) -> Answer:
+        def apply_tags(request: Request, go_on: Pass) -> Answer:
             request.answer_tags += tags
             return go_on()
 
-        return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act, "tag", tags)
+        return self._set_action(f"tagged {', '.join(str(tag) for tag, _ in tags)}", apply_tags, "tag", tags)
 
     def hold(self) -> Self:
         """Hold requests until ``release`` is called. Requests of other connections are handled in the meantime."""
-        return self._do("held", self._hold, "hold")
+        return self._set_action("held", self._hold_request, "hold")
 
     def answer(self, make: Callable[[Request], Any]) -> Self:
         """Answer with the result of ``make(request)``: a ``request.response(...)``, or None to send no response."""
-        return self._do("answered by a test", lambda request, go_on: make(request), "answer", make)
+        return self._set_action("answered by a test", lambda request, go_on: make(request), "answer", make)
 
     def call(self, watch: Callable[[Request], None]) -> Self:
         """Call ``watch`` with each matching request, and handle the request as usual."""
 
-        def act(request: Request, go_on: Pass) -> Answer:
+        def apply_call(request: Request, go_on: Pass) -> Answer:
             watch(request)
             return go_on()
 
-        return self._do("", act, "call", watch)
+        return self._set_action("", apply_call, "call", watch)
 
-    def _do(self, description: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object) -> Self:
+    def _set_action(
+        self, description: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object
+    ) -> Self:
         self._description, self._act = description, act
-        return self._note(method, *arguments)
+        return self._record_call(method, *arguments)
 
     @property
     def has_action(self) -> bool:
@@ -138,7 +140,7 @@ class Rule(RuleOccurrences):
     def describe(self) -> str:
         """Return the calls that created the rule."""
         conditions = {name: getattr(self, name) for name in FAULT_CONDITIONS}
-        return self._chain(show_call("on", self.api, **conditions, optional=self.is_optional))
+        return self._chain(format_call("on", self.api, **conditions, optional=self.is_optional))
 
     def remove(self) -> None:
         """Stop matching requests, and release the held ones."""
@@ -161,13 +163,15 @@ class Rule(RuleOccurrences):
             (self.client_id, request.client_id),
             (self.node_id, request.session.node_id),
         )
-        if any(want is not None and want != have for want, have in conditions):
+        if any(
+            expected_value is not None and expected_value != actual_value for expected_value, actual_value in conditions
+        ):
             return False
-        if (self.topic is not None or self.partition is not None) and not self._names(request):
+        if (self.topic is not None or self.partition is not None) and not self._matches_partition(request):
             return False
         return self.where is None or self.where(request)
 
-    def _names(self, request: Request) -> bool:
+    def _matches_partition(self, request: Request) -> bool:
         return any(
             (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
             for topic, index in topic_partitions(request.body, self.state())
@@ -194,7 +198,7 @@ class Rule(RuleOccurrences):
         self.clock.call_later(seconds * 1000, lambda: response.follow(answer))
         return response
 
-    def _hold(self, request: Request, go_on: Pass) -> Answer:
+    def _hold_request(self, request: Request, go_on: Pass) -> Answer:
         response = DeferredResponse()
         self._held_requests.append(lambda: response.follow(go_on()))
         return response
@@ -216,9 +220,9 @@ class Faults:
 
     def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
         """Create a rule for requests, as ``Broker.on`` does."""
-        from kafkaframes.broker.dispatch.table import all_apis
+        from kafkaframes.broker.dispatch.table import collect_apis
 
-        names = {api_class.name for api_class in all_apis().values()}
+        names = {api_class.name for api_class in collect_apis().values()}
         if api is not None and api not in names:
             near = get_close_matches(api, names, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
@@ -233,7 +237,7 @@ class Faults:
             self._clock,
             self._state,
             is_optional=optional,
-            origin=line_of_caller(),
+            origin=find_caller_line(),
             history=self.history,
             **conditions,
         )
@@ -270,18 +274,18 @@ def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tu
     """
     for topics in ("topic_data", "topics", "v3_and_below_topics"):
         for topic in getattr(body, topics, None) or ():
-            name = topic if isinstance(topic, str) else _name_of(topic, state)
+            name = topic if isinstance(topic, str) else _topic_name_of(topic, state)
             rows = next((rows for key in _PARTITION_FIELDS if (rows := getattr(topic, key, None))), ())
             if not rows:
                 yield name, None
             for row in rows:
-                yield name, _index_of(row)
+                yield name, _partition_index_of(row)
     if state is not None and getattr(body, "session_epoch", -1) > INITIAL_EPOCH and hasattr(body, "session_id"):
         for (topic_name, topic_id, index), fetched_partition in state.fetch_sessions.partitions(body.session_id):
             yield fetched_partition.name or topic_name or _name_by_id(topic_id, state), index
 
 
-def _name_of(topic: Any, state: BrokerState | None) -> str | None:
+def _topic_name_of(topic: Any, state: BrokerState | None) -> str | None:
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
     return name or _name_by_id(getattr(topic, "topic_id", None), state)
 
@@ -294,7 +298,7 @@ def _name_by_id(topic_id: UUID | None, state: BrokerState | None) -> str | None:
 _PARTITION_FIELDS = ("partition_data", "partitions", "partition_indexes")
 
 
-def _index_of(row: Any) -> int | None:
+def _partition_index_of(row: Any) -> int | None:
     if isinstance(row, int):
         return row
     for key in ("index", "partition_index", "partition"):
@@ -308,12 +312,12 @@ def _close(request: Request, go_on: Pass) -> Answer:
     raise CloseConnection("a fault closed it")
 
 
-def _drop(request: Request, go_on: Pass) -> Answer:
+def _drop_response(request: Request, go_on: Pass) -> Answer:
     go_on()
     raise CloseConnection("a fault dropped the reply")
 
 
-def _throttle(answer: Any, milliseconds: int) -> Any:
+def _set_throttle_time(answer: Any, milliseconds: int) -> Any:
     if hasattr(answer, "throttle_time_ms"):
         answer.throttle_time_ms = milliseconds
     return answer

@@ -24,10 +24,10 @@ from kafkaframes.errors.sensitive import REQUEST, RESPONSE, redact_json, redact_
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.structs import Struct
 
-_MAX_ENTRIES = 10_000
+_MAX_JOURNAL_ENTRIES = 10_000
 _MAX_JOURNAL_BYTES = 64 << 20
 _ENTRY_OVERHEAD_BYTES = 512  # size of an entry without its bodies
-_SAMPLED_ELEMENTS = 32  # elements of a long list that are measured for its size
+_MAX_SAMPLED_ELEMENTS = 32  # elements of a long list that are measured for its size
 _SEQUENCES = (list, tuple)
 _PLAIN_TYPES = frozenset({int, bool, float, str, bytes, type(None)})  # types of values without parts
 
@@ -82,7 +82,7 @@ class Journal:
     The fast path is disabled while a broker has a journal, so that the journal contains every request.
     """
 
-    def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _MAX_ENTRIES) -> None:
+    def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _MAX_JOURNAL_ENTRIES) -> None:
         self._monotonic_ms = monotonic_ms
         self._entries: deque[JournalEntry] = deque(maxlen=keep)
         self._number = 0
@@ -111,7 +111,7 @@ class Journal:
             except CloseConnection as error:
                 entry.fault = f"not decoded: {error}"
         self._entries.append(entry)
-        self._weigh(entry, _ENTRY_OVERHEAD_BYTES + max(len(request.data), _memory_of(entry.body)))
+        self._count_memory(entry, _ENTRY_OVERHEAD_BYTES + max(len(request.data), _estimate_memory(entry.body)))
         request.journal_entry = entry
         return None
 
@@ -124,9 +124,9 @@ class Journal:
         if isinstance(answer, Message | EncodedResponse):
             is_message = isinstance(answer, Message)
             entry.answer = redact_message(request.api.key, RESPONSE, answer) if is_message else answer
-            self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
+            self._count_memory(entry, max(_count_record_bytes(answer), _estimate_memory(answer)))
 
-    def _weigh(self, entry: JournalEntry, size_bytes: int) -> None:
+    def _count_memory(self, entry: JournalEntry, size_bytes: int) -> None:
         """Add to the memory of an entry, and drop the oldest bodies if the total is too large."""
         if not entry.size_bytes:
             self._with_bodies.append(entry)
@@ -217,14 +217,14 @@ class Journal:
         return "\n".join([*lines, *(str(entry) for entry in entries)]) or "no requests"
 
 
-def _memory_of(value: Any) -> int:
+def _estimate_memory(value: Any) -> int:
     """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
     if type(value) in _PLAIN_TYPES:
         return getsizeof(value)
     if isinstance(value, Struct):
         return getsizeof(value) + _memory_of_all(getattr(value, name) for name in type(value).__slots__)
     if isinstance(value, _SEQUENCES):
-        step = max(len(value) // _SAMPLED_ELEMENTS, 1)
+        step = max(len(value) // _MAX_SAMPLED_ELEMENTS, 1)
         sample = value[::step]
         return getsizeof(value) + (_memory_of_all(sample) * len(value) // len(sample) if sample else 0)
     if isinstance(value, EncodedResponse):
@@ -234,16 +234,16 @@ def _memory_of(value: Any) -> int:
 
 def _memory_of_all(values: Iterable[Any]) -> int:
     """Return the memory of several values. Each request has dozens of numbers, which are therefore measured here."""
-    return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _memory_of(value) for value in values)
+    return sum(getsizeof(value) if type(value) in _PLAIN_TYPES else _estimate_memory(value) for value in values)
 
 
-def _record_bytes(answer: Any) -> int:
+def _count_record_bytes(answer: Any) -> int:
     """Return the bytes of records in a Fetch response."""
     rows = (row for topic in getattr(answer, "responses", None) or () for row in getattr(topic, "partitions", ()))
     return sum(len(getattr(row, "records", None) or b"") for row in rows)
 
 
-_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_START_PATTERN = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def open_request_log(path: str) -> TextIO:
@@ -275,14 +275,14 @@ class RequestLog:
         except CloseConnection:
             return
         response = _show_message(request, RESPONSE, answer) if isinstance(answer, Message) else None
-        line = json.dumps(self._line(request, body, response), separators=(",", ":"), default=str)
+        line = json.dumps(self._format_line(request, body, response), separators=(",", ":"), default=str)
         moment = datetime.fromtimestamp(self.now_ms() / 1000, UTC)
         stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}"
         self.write(f"[{stamp}] DEBUG Completed request:{line} (kafka.request.logger)")
 
-    def _line(self, request: Request, body: dict[str, Any], answer: dict[str, Any] | None) -> dict[str, Any]:
+    def _format_line(self, request: Request, body: dict[str, Any], answer: dict[str, Any] | None) -> dict[str, Any]:
         session = request.session
-        took = self.monotonic_ms() - request.began_ms
+        duration_ms = self.monotonic_ms() - request.began_ms
         return {
             "isForwarded": False,
             "requestHeader": {
@@ -290,14 +290,14 @@ class RequestLog:
                 "requestApiVersion": request.version,
                 "correlationId": request.correlation_id,
                 "clientId": request.client_id,
-                "requestApiKeyName": _WORD_START.sub("_", request.api.name).upper(),
+                "requestApiKeyName": _WORD_START_PATTERN.sub("_", request.api.name).upper(),
             },
             "request": body,
             "response": answer,
             "connection": f"{session.listener}-{session.peer}-{session.number}",
-            "totalTimeMs": took,
+            "totalTimeMs": duration_ms,
             "requestQueueTimeMs": 0,
-            "localTimeMs": took,
+            "localTimeMs": duration_ms,
             "remoteTimeMs": 0,
             "throttleTimeMs": 0,
             "responseQueueTimeMs": 0,

@@ -22,16 +22,16 @@ class RuleHistory:
             Without it, a ``Broker`` only lists these rules (``Broker.unused_rules``).
     """
 
-    rules: list[RuleOccurrences] = field(default_factory=list)
+    rules: list[RuleBase] = field(default_factory=list)
     is_strict: bool = False
 
-    def list_unused(self) -> list[RuleOccurrences]:
+    def list_unused(self) -> list[RuleBase]:
         """Return the rules with a fault that never happened. Optional rules and reported rules are excluded."""
         return [rule for rule in self.rules if rule.is_unused and not rule.is_reported]
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class RuleOccurrences:
+class RuleBase:
     """The part of a rule that counts matches and faults. As a context manager, the rule is removed after the block.
 
     Attributes:
@@ -58,7 +58,7 @@ class RuleOccurrences:
     def times(self, count: int) -> Self:
         """Limit the fault to the first ``count`` matches."""
         self.left = count
-        return self._note("once" if count == 1 else "times", *(() if count == 1 else (count,)))
+        return self._record_call("once" if count == 1 else "times", *(() if count == 1 else (count,)))
 
     def once(self) -> Self:
         """Limit the fault to one match."""
@@ -67,7 +67,7 @@ class RuleOccurrences:
     def after(self, count: int) -> Self:
         """Skip the first ``count`` matches."""
         self.skip = count
-        return self._note("after", count)
+        return self._record_call("after", count)
 
     def remove(self) -> None:
         """Stop matching."""
@@ -115,15 +115,15 @@ class RuleOccurrences:
             self.is_reported = True
             raise AssertionError(describe_unused([self]))
 
-    def _note(self, method: str, *arguments: object) -> Self:
-        self._calls.append(f"{method}({', '.join(map(show_argument, arguments))})")
+    def _record_call(self, method: str, *arguments: object) -> Self:
+        self._calls.append(f"{method}({', '.join(map(format_argument, arguments))})")
         return self
 
     def _chain(self, first: str) -> str:
         return ".".join((first, *self._calls))
 
 
-def describe_unused(rules: Sequence[RuleOccurrences], count_requests: Callable[[str | None], int] | None = None) -> str:
+def describe_unused(rules: Sequence[RuleBase], count_requests: Callable[[str | None], int] | None = None) -> str:
     """Return a failure message for faults that never happened.
 
     Args:
@@ -142,10 +142,10 @@ def describe_unused(rules: Sequence[RuleOccurrences], count_requests: Callable[[
     return "\n".join(lines)
 
 
-def show_argument(value: object) -> str:
+def format_argument(value: object) -> str:
     """Return an argument as short text.
 
-    >>> show_argument("orders"), show_argument(2), show_argument(len)
+    >>> format_argument("orders"), format_argument(2), format_argument(len)
     ('"orders"', '2', '<len>')
     """
     if isinstance(value, str):
@@ -153,35 +153,35 @@ def show_argument(value: object) -> str:
     if callable(value):
         code = getattr(value, "__code__", None)
         name = getattr(value, "__name__", type(value).__name__)
-        return f"<{name}>" if code is None else f"<{name} at {_short_path(code.co_filename)}:{code.co_firstlineno}>"
+        return f"<{name}>" if code is None else f"<{name} at {_shorten_path(code.co_filename)}:{code.co_firstlineno}>"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def show_call(name: str, *arguments: object, **keywords: object) -> str:
+def format_call(name: str, *arguments: object, **keywords: object) -> str:
     """Return a call as text. Arguments that are None or False are omitted.
 
-    >>> show_call("on", "Produce", topic="orders", version=None)
+    >>> format_call("on", "Produce", topic="orders", version=None)
     'on("Produce", topic="orders")'
     """
-    texts = [show_argument(argument) for argument in arguments if argument is not None]
+    texts = [format_argument(argument) for argument in arguments if argument is not None]
     texts += [
-        f"{key}={show_argument(argument)}"
+        f"{key}={format_argument(argument)}"
         for key, argument in keywords.items()
         if argument is not None and argument is not False
     ]
     return f"{name}({', '.join(texts)})"
 
 
-def line_of_caller() -> str:
+def find_caller_line() -> str:
     """Return the file and line of the nearest caller outside this package."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIRECTORY + os.sep):
         frame = frame.f_back
-    return "" if frame is None else f"{_short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return "" if frame is None else f"{_shorten_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
-def _short_path(path: str) -> str:
+def _shorten_path(path: str) -> str:
     try:
         relative = os.path.relpath(path)
     except ValueError:  # another drive

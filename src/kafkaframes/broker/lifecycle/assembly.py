@@ -12,20 +12,25 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from kafkaframes.broker.dispatch.table import all_apis
+from kafkaframes.broker.dispatch.table import collect_apis
 from kafkaframes.broker.faults.disk_faults import DiskFaults
-from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, open_served
-from kafkaframes.broker.security.access import Access, AllowAllAccess
+from kafkaframes.broker.lifecycle.opening import MEMORY_DIRECTORY, open_served_logs
+from kafkaframes.broker.security.access import AllowAllAuthorizer, Authorizer
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.settings.config_values import CONFIG_TYPES, normalize_value
-from kafkaframes.broker.settings.properties import general_name
+from kafkaframes.broker.settings.properties import strip_listener_prefix
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.broker.state import coordinators
 from kafkaframes.broker.state.clock import Clock
-from kafkaframes.broker.state.config_changes import check_broker, check_group, check_metrics, check_topic_configs
+from kafkaframes.broker.state.config_changes import (
+    check_broker_configs,
+    check_group_configs,
+    check_metrics_configs,
+    check_topic_configs,
+)
 from kafkaframes.broker.state.internal import RecordsInMemory
 from kafkaframes.broker.state.metadata_file import (
-    FILE_NAME,
+    METADATA_FILE_NAME,
     NODE_CONFIGS,
     StoredMetadata,
     StoredTopic,
@@ -61,7 +66,7 @@ def open_broker(
     disk: Disk | None = None,
     records_in_memory: RecordsInMemory | None = None,
     adopt: bool = False,
-    access: Access | None = None,
+    access: Authorizer | None = None,
     credentials: Credentials | None = None,
     disk_faults: DiskFaults | None = None,
     new_id: Callable[[], UUID] = uuid4,
@@ -90,10 +95,10 @@ def open_broker(
     if serve and (data_dir is not None or durability not in (None, MEMORY)):
         raise OptionError("a served directory is read-only: data_dir and durability cannot be set with it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
-    check_static(settings)
-    served_logs, store = open_served(serve, replicas=replicas, options=storage)
+    check_static_settings(settings)
+    served_logs, store = open_served_logs(serve, replicas=replicas, options=storage)
     path = data_dir or MEMORY_DIRECTORY if served_logs is None else served_logs.path
-    beneath = disk or _disk_of(data_dir, served_logs)
+    beneath = disk or _choose_disk(data_dir, served_logs)
     there = to_online_disk(beneath if disk_faults is None else disk_faults.over(beneath))
     problems: list[LogDirError] = []
     if served_logs is None:
@@ -110,7 +115,7 @@ def open_broker(
     known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
     known_for: dict[str, str] = {}
 
-    def settings_of(key: TopicPartition) -> LogSettings:
+    def topic_settings_of(key: TopicPartition) -> LogSettings:
         topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if is_assembled else None
         configs = (
             topic.configs
@@ -125,7 +130,7 @@ def open_broker(
             known_settings.clear()
         items = tuple(configs.items())
         if items not in known_settings:
-            known_settings[items] = settings.log_settings(configs)
+            known_settings[items] = settings.build_log_settings(configs)
         return known_settings[items]
 
     is_assembled = False
@@ -138,10 +143,10 @@ def open_broker(
     logs = open_log_directory(
         path,
         now_ms=clock.now_ms,
-        settings_of=settings_of,
+        settings_of=topic_settings_of,
         settings=ManagerSettings(
-            log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms"),
-            producer_check_interval_ms=settings.number("producer.id.expiration.check.interval.ms"),
+            log_retention_check_interval_ms=settings.get_number("log.retention.check.interval.ms"),
+            producer_check_interval_ms=settings.get_number("producer.id.expiration.check.interval.ms"),
         ),
         meta=identity,
         disk=there,
@@ -160,26 +165,26 @@ def open_broker(
         records_in_memory=records_in_memory or RecordsInMemory(),
         store=store,
         remarks=() if served_logs is None else served_logs.remarks,
-        access=access or AllowAllAccess(),
+        access=access or AllowAllAuthorizer(),
         credentials=credentials or Credentials(),
         new_id=new_id,
     )
     is_assembled = True
     state.load_security()
     state.quotas.load(state.metadata.entities.get("quotas", ()))
-    state.advertised = {key: api.range for key, api in all_apis().items()}
+    state.advertised = {key: api.range for key, api in collect_apis().items()}
     if not is_new:
         finish_deletions(state, logs, stored_topics)
     adopt_logs(state, logs, stored_topics, is_ours=not is_new)
     if is_new:
-        state.save()
+        state.save_metadata()
     elif served_logs is None:
         protect_metadata(logs.disk, logs.path)
     coordinators.create_coordinators(state)
     return state
 
 
-def _disk_of(data_dir: str | None, served_logs: ServedDirectory | None) -> Disk | None:
+def _choose_disk(data_dir: str | None, served_logs: ServedDirectory | None) -> Disk | None:
     if served_logs is not None:
         return OverlayDisk(served_logs.filesystem)
     return MemoryDisk() if data_dir is None else None
@@ -190,7 +195,7 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
     directory = disk.stat(path)
     if directory is None:
         disk.make_directory(path)
-    elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:
+    elif data_dir is not None and not adopt and disk.stat(join(path, METADATA_FILE_NAME)) is None:
         others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
         if others:
             reason = f"is not empty and not this broker's ({', '.join(others[:3])}); `adopt` takes it, `serve` reads it"
@@ -203,12 +208,12 @@ def _ignore_unreadable_metadata(disk: Disk, path: str) -> list[LogDirError]:
     This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
     """
     problems = []
-    for name, read in ((META_PROPERTIES, _cluster_id), (FILE_NAME, read_metadata)):
+    for name, read in ((META_PROPERTIES, _cluster_id), (METADATA_FILE_NAME, read_metadata)):
         try:
-            read(there := to_online_disk(disk), path)
+            read(existing_names := to_online_disk(disk), path)
         except LogDirError as problem:
             problems.append(problem)
-            there.delete(join(path, name))  # in the in-memory overlay, not on disk
+            existing_names.delete(join(path, name))  # in the in-memory overlay, not on disk
     return problems
 
 
@@ -265,7 +270,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         topic = Topic(
             name, uuid_from_text(text) if text else state.new_id(), dict(stored_topic.configs) if stored_topic else {}
         )
-        replicas = _replicas(state, name, count, stored_topic)
+        replicas = _choose_replicas(state, name, count, stored_topic)
         topic.partitions += [_adopt_log(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
         stored_count = stored_topic.partitions if stored_topic is not None and is_ours else 0
         for index in missing:
@@ -275,13 +280,13 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored_topics: dict[str, St
         state.topics_by_id[topic.topic_id] = topic
 
 
-def _replicas(state: BrokerState, name: str, count: int, stored_topic: StoredTopic | None) -> Replicas:
+def _choose_replicas(state: BrokerState, name: str, count: int, stored_topic: StoredTopic | None) -> Replicas:
     """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
     stored_replicas = stored_topic.replicas if stored_topic is not None else []
     factor = min(map(len, stored_replicas), default=state.default_factor)
-    replicas = list(state.assignment(name, count, max(factor, 1)))
+    replicas = list(state.assign_replicas(name, count, max(factor, 1)))
     for index, nodes in enumerate(stored_replicas[:count]):
-        if state.nodes.are_replicas(nodes):
+        if state.nodes.are_valid_replicas(nodes):
             replicas[index] = tuple(nodes)
     return replicas
 
@@ -292,17 +297,17 @@ def _adopt_log(state: BrokerState, logs: LogManager, topic: Topic, index: int, r
     log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
     log.update_high_watermark(log.log_end_offset)
     partition = Partition(key, log, replicas, leader_epoch=max(log.epochs.latest, 0))
-    state.note_settings(topic, partition)
+    state.cache_settings(topic, partition)
     return partition
 
 
 _LOGGER = logging.getLogger("kafkaframes.broker")
 
 
-def check_static(settings: BrokerSettings) -> None:
+def check_static_settings(settings: BrokerSettings) -> None:
     """Raise an ``OptionError`` with the setting's name for an explicit setting that Kafka would reject at startup."""
     for name, value in settings.explicit.items():
-        key = general_name(name)
+        key = strip_listener_prefix(name)
         if key not in CONFIG_TYPES:
             continue
         try:
@@ -310,7 +315,7 @@ def check_static(settings: BrokerSettings) -> None:
         except OptionError as error:
             raise OptionError(f"{name.removesuffix(key)}{error}") from None
     queued_max_bytes = settings.explicit.get("queued.max.request.bytes", "-1")
-    if 0 < int(queued_max_bytes) < settings.number("socket.request.max.bytes"):
+    if 0 < int(queued_max_bytes) < settings.get_number("socket.request.max.bytes"):
         raise OptionError(
             f"queued.max.request.bytes is {queued_max_bytes}; expected socket.request.max.bytes or more, or -1"
         )
@@ -318,19 +323,22 @@ def check_static(settings: BrokerSettings) -> None:
 
 def remove_invalid_settings(settings: BrokerSettings, metadata: StoredMetadata) -> None:
     """Remove invalid stored settings from ``metadata``, with a warning for each."""
-    metadata.configs = _without_invalid("the broker", metadata.configs, check_broker)
+    metadata.configs = _remove_invalid("the broker", metadata.configs, check_broker_configs)
     by_node = metadata.entities.get(NODE_CONFIGS, {})
     for node, configs in by_node.items():
-        by_node[node] = _without_invalid(f"node {node}", configs, check_broker)
+        by_node[node] = _remove_invalid(f"node {node}", configs, check_broker_configs)
     for name, topic in metadata.topics.items():
-        topic.configs = _without_invalid(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
-    for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
+        topic.configs = _remove_invalid(f"topic {name}", topic.configs, partial(check_topic_configs, settings))
+    for entity, words, check in (
+        ("group_configs", "group", check_group_configs),
+        ("client_metrics", "metrics", check_metrics_configs),
+    ):
         entities = metadata.entities.get(entity, {})
         for name, configs in entities.items():
-            entities[name] = _without_invalid(f"{words} {name}", configs, partial(check, settings))
+            entities[name] = _remove_invalid(f"{words} {name}", configs, partial(check, settings))
 
 
-def _without_invalid(
+def _remove_invalid(
     owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]
 ) -> dict[str, str]:
     kept_values = {}

@@ -50,16 +50,16 @@ class CleaningRange:
     ratio: float
 
 
-def cleaning_range_of(broker: BrokerState, partition: Partition) -> CleaningRange | None:
+def find_cleaning_range(broker: BrokerState, partition: Partition) -> CleaningRange | None:
     """Return the range of a log to compact; None if nothing is due."""
     log, key = partition.log, partition.topic_partition
     topic = broker.topics.get(key.topic)
     if topic is None:
         return None
-    text = {name: broker.settings.of_topic(name, topic.configs) for name in _TOPIC_SETTINGS}
-    dirty = _first_dirty(log, broker.logs.cleaner_offsets.get(key))
+    text = {name: broker.settings.get_topic_value(name, topic.configs) for name in _TOPIC_SETTINGS}
+    dirty = _first_dirty_offset(log, broker.logs.cleaner_offsets.get(key))
     now_ms = broker.clock.now_ms
-    end = _first_uncleanable(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
+    end = _first_uncleanable_offset(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
     sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
     cleanable = sum(size for base, size in sizes.items() if base >= dirty)
     is_late = _exceeds_max_lag(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
@@ -72,7 +72,7 @@ def cleaning_range_of(broker: BrokerState, partition: Partition) -> CleaningRang
         dirty,
         end,
         segments={one.base_offset: one for one in log.segments},
-        partition=directory.Partition(key, log.directory, segments=tuple(map(_as_listed, log.segments))),
+        partition=directory.Partition(key, log.directory, segments=tuple(map(_list_segment_files, log.segments))),
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
         aborted=tuple(transaction for one in log.segments for transaction in one.txn_index.aborted_transactions),
@@ -83,7 +83,7 @@ def cleaning_range_of(broker: BrokerState, partition: Partition) -> CleaningRang
     )
 
 
-def _first_dirty(log: PartitionLog, checkpoint_offset: int | None) -> int:
+def _first_dirty_offset(log: PartitionLog, checkpoint_offset: int | None) -> int:
     """Return the end of the last round. A checkpoint outside of the log is ignored (LogCleanerManager)."""
     start = log.log_start_offset
     return (
@@ -93,12 +93,12 @@ def _first_dirty(log: PartitionLog, checkpoint_offset: int | None) -> int:
     )
 
 
-def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
+def _first_uncleanable_offset(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
     """Return the first offset that must not be compacted: active, unstable, not replicated, or too recent."""
     segments = list(log.segments)
     limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
-    for segment, after in pairwise(segments) if lag_ms > 0 else ():
-        if after.base_offset > dirty and segment.largest_timestamp > now_ms - lag_ms:
+    for segment, next_segment in pairwise(segments) if lag_ms > 0 else ():
+        if next_segment.base_offset > dirty and segment.largest_timestamp > now_ms - lag_ms:
             limits.append(segment.base_offset)
             break
     end = min(limits)
@@ -111,7 +111,7 @@ def _exceeds_max_lag(log: PartitionLog, dirty: int, end: int, oldest_ms: int) ->
     return any(0 <= one.first_timestamp < oldest_ms for one in segments)
 
 
-def _as_listed(segment: LogSegment) -> directory.Segment:
+def _list_segment_files(segment: LogSegment) -> directory.Segment:
     base = segment.base_offset
 
     def file(kind: str, path: str, size_bytes: int) -> directory.LogFile:

@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 _LATEST_FORMAT = 2
 
 
-class _StoppedError(Exception):
+class _CompactionCancelledError(Exception):
     """The compaction is cancelled."""
 
 
@@ -45,13 +45,15 @@ def write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> list[
         StorageError: the disk fails.
     """
     try:
-        return [_write_compacted(due, is_stopped)]
-    except _StoppedError:
+        return [_write_compacted_segments(due, is_stopped)]
+    except _CompactionCancelledError:
         return []
 
 
-def _write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
-    plan, settings, disk = _plan(due), _settings(due), due.log.disk
+def _write_compacted_segments(
+    cleaning_range: CleaningRange, is_stopped: Callable[[], bool]
+) -> dict[int, tuple[int, ...]]:
+    plan, settings, disk = _build_plan(cleaning_range), _compaction_settings(cleaning_range), cleaning_range.log.disk
     latest = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
     filter_ = BatchFilter(plan.producers, settings, latest, transactions, end_offset=plan.first_uncleanable_offset)
@@ -63,28 +65,37 @@ def _write_compacted(due: CleaningRange, is_stopped: Callable[[], bool]) -> dict
         chunks = read_kept_batches(disk, sources_of(plan, group, settings), filter_, transactions)
         _write_file(disk, path_of_cleaned(plan.partition.directory, base, "log"), chunks, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept_transactions)
-        _keep_time(disk, plan.partition.directory, base, group[-1])
+        _copy_modification_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
     return groups
 
 
-def _plan(due: CleaningRange) -> RoundPlan:
-    producers = Producers.from_entries(due.producers)
-    start, high_watermark = due.dirty, due.high_watermark
-    return RoundPlan(due.partition, start, due.end, "", due.log_end_offset, high_watermark, due.aborted, producers)
+def _build_plan(cleaning_range: CleaningRange) -> RoundPlan:
+    producers = Producers.from_entries(cleaning_range.producers)
+    start, high_watermark = cleaning_range.dirty, cleaning_range.high_watermark
+    return RoundPlan(
+        cleaning_range.partition,
+        start,
+        cleaning_range.end,
+        "",
+        cleaning_range.log_end_offset,
+        high_watermark,
+        cleaning_range.aborted,
+        producers,
+    )
 
 
-def _settings(due: CleaningRange) -> CleanerSettings:
-    settings = due.log.settings
+def _compaction_settings(cleaning_range: CleaningRange) -> CleanerSettings:
+    settings = cleaning_range.log.settings
     return CleanerSettings(
-        now_ms=due.now_ms,
+        now_ms=cleaning_range.now_ms,
         broker_release=REWRITES_OLD if settings.record_format >= _LATEST_FORMAT else KEEPS_FORMATS,
-        delete_retention_ms=due.delete_retention_ms,
+        delete_retention_ms=cleaning_range.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         index_bytes=settings.segment_index_bytes,
         index_interval_bytes=settings.index_interval_bytes,
-        first_dirty_offset=due.dirty,
-        high_watermark=due.high_watermark,
+        first_dirty_offset=cleaning_range.dirty,
+        high_watermark=cleaning_range.high_watermark,
     )
 
 
@@ -98,7 +109,7 @@ def _write_file(
         position, waiting = 0, bytearray()
         for chunk in chunks:
             if is_stopped():
-                raise _StoppedError
+                raise _CompactionCancelledError
             waiting += chunk
             if len(waiting) >= _CHUNK_BYTES:
                 file.write(position, bytes(waiting))
@@ -109,7 +120,7 @@ def _write_file(
         file.close()
 
 
-def _keep_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
+def _copy_modification_time(disk: OnlineDisk, directory: str, base: int, last: Segment) -> None:
     """Set the modification time of a compacted segment to that of its last source segment (Cleaner.cleanSegments).
 
     The time decides how long tombstones of old formats are kept, and how old logs without timestamps are.

@@ -20,11 +20,11 @@ from kafkaframes.broker.faults.controls import (
     TransactionInfo,
     append_batches,
     build_producer_batches,
-    groups,
-    records,
-    report,
-    topics,
-    transactions,
+    decode_records,
+    describe_groups,
+    describe_topics,
+    describe_transactions,
+    report_clients,
 )
 from kafkaframes.broker.faults.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.faults.faults import Faults, Rule
@@ -35,13 +35,13 @@ from kafkaframes.broker.lifecycle.assembly import open_broker
 from kafkaframes.broker.lifecycle.maintenance import LogCleaner, Maintenance
 from kafkaframes.broker.lifecycle.opening import (
     Snapshot,
-    find_unserved,
+    find_unserved_data,
     open_in_thread,
-    paths_of,
     take_snapshot,
+    to_path_tuple,
     write_snapshot,
 )
-from kafkaframes.broker.network.metrics import CONTENT_TYPE, prometheus_text
+from kafkaframes.broker.network.metrics import CONTENT_TYPE, build_metrics_text
 from kafkaframes.broker.network.ports import Ports, check_listeners
 from kafkaframes.broker.network.server import Connection, Server
 from kafkaframes.broker.requests.request import class_in_catalog
@@ -73,7 +73,7 @@ _RESOLVING_THREADS = 2  # for subscription patterns, as Kafka's group.coordinato
 _AUTHENTICATING_THREADS = 4  # for authentication that may wait for files or name resolution
 
 
-def _defaults_of(nodes: int) -> dict[str, str]:
+def _build_defaults(nodes: int) -> dict[str, str]:
     """Return defaults for several nodes that differ from Kafka's: a topic stays available if one node stops."""
     return {"default.replication.factor": str(nodes)} if nodes > 1 else {}
 
@@ -141,12 +141,12 @@ class Broker:
             raise OptionError("broker_release cannot be combined with specs")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
-        explicit = {key: controls.text_of(value) for key, value in (config or {}).items()}
-        self._settings = BrokerSettings(explicit if kafka_defaults else {**_defaults_of(nodes), **explicit})
+        explicit = {key: controls.setting_text(value) for key, value in (config or {}).items()}
+        self._settings = BrokerSettings(explicit if kafka_defaults else {**_build_defaults(nodes), **explicit})
         if kafka_defaults:
             self._settings.defaults = KAFKA_DEFAULTS
             self._settings.new_topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        first = self._settings.number("node.id")
+        first = self._settings.get_number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         for node, rack in zip(self._nodes.by_id.values(), cluster.racks, strict=False):
             node.rack = rack
@@ -176,7 +176,7 @@ class Broker:
         self._disk_faults = DiskFaults(self.rule_history)
         self._security = security
         self._data_dir = None if data_dir is None else fspath(data_dir)
-        self._serve = paths_of(None if served_logs is None else served_logs.paths)
+        self._serve = to_path_tuple(None if served_logs is None else served_logs.paths)
         self._durability = durability or (MEMORY if data_dir is None else LOG)
         self._open_state = partial(
             open_broker,
@@ -228,19 +228,19 @@ class Broker:
             StorageError: flushing or closing a log fails.
         """
         self._ports.comes_back = False
-        self._stop()
-        self._forget_memory()
+        self._stop_broker()
+        self._delete_memory_data()
         self._ports.held.release_all()
 
-    def _forget_memory(self) -> None:
+    def _delete_memory_data(self) -> None:
         self._memory = None
         self._records_in_memory = RecordsInMemory()
 
-    def _stop(self, *, flushes: bool = True) -> None:
+    def _stop_broker(self, *, flushes: bool = True) -> None:
         if self._server is None:
             return
         try:
-            self._loop.call(self._close(flushes=flushes), timeout=None)
+            self._loop.call(self._close_broker(flushes=flushes), timeout=None)
         finally:
             self._loop.end()
 
@@ -270,7 +270,7 @@ class Broker:
             raise OptionError("power_cut: the broker serves a directory that is only read, and has nothing to lose")
         if power_cut and self._journal is None:
             raise OptionError("power_cut requires a broker with journal=True, which records flushes")
-        self._stop(flushes=False)
+        self._stop_broker(flushes=False)
         if power_cut and self._data_dir is None:
             self._memory = None
         elif power_cut and self._disk_faults.unflushed is not None:
@@ -282,7 +282,7 @@ class Broker:
         The ports stay reserved in the meantime.
         """
         self._ports.comes_back = True
-        self._stop()
+        self._stop_broker()
         return self.start()
 
     def __enter__(self) -> Self:
@@ -297,8 +297,8 @@ class Broker:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._close()
-        self._forget_memory()
+        await self._close_broker()
+        self._delete_memory_data()
         self._loop.end()
 
     async def _open(self) -> None:
@@ -308,17 +308,17 @@ class Broker:
         if self._serve:
             self._state = await open_in_thread(partial(open_state, records_in_memory=self._records_in_memory))
         else:
-            self._state = open_state(disk=self._disk_to_open(snapshot))
+            self._state = open_state(disk=self._choose_disk(snapshot))
         self._remarks = self._state.remarks
         settings = self._settings
         self._server = Server(
-            self._dispatcher(self._state),
+            self._create_dispatcher(self._state),
             self._clock,
-            max_request_bytes=settings.number("socket.request.max.bytes"),
-            max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
+            max_request_bytes=settings.get_number("socket.request.max.bytes"),
+            max_sasl_bytes=settings.get_number("sasl.server.max.receive.size"),
             max_queued_bytes=settings.queued_max_bytes,
-            max_connections=settings.number("max.connections"),
-            max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
+            max_connections=settings.get_number("max.connections"),
+            max_idle_seconds=settings.get_number("connections.max.idle.ms") / 1000,
         )
         dispatcher = self._server.dispatcher
         if not dispatcher.hooks and dispatcher.class_of is class_in_catalog and self._state.store is None:
@@ -333,7 +333,7 @@ class Broker:
         self._cleaning = cleaning = LogCleaner(self._state)
         cleaning.run_work = cleaning.run_in_thread
         try:
-            await self._listen()
+            await self._open_listeners()
         except BaseException:
             await cleaning.stop()
             await self._server.close()
@@ -341,7 +341,7 @@ class Broker:
             self._server = self._state = None
             raise
 
-    def _disk_to_open(self, snapshot: Snapshot | None) -> Disk | None:
+    def _choose_disk(self, snapshot: Snapshot | None) -> Disk | None:
         """Return the disk for the next start; None for the local file system."""
         if snapshot is not None:
             disk = write_snapshot(snapshot, self._data_dir)
@@ -352,7 +352,7 @@ class Broker:
         self._memory = disk if self._data_dir is None else None
         return disk
 
-    def _dispatcher(self, state: BrokerState) -> Dispatcher:
+    def _create_dispatcher(self, state: BrokerState) -> Dispatcher:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
         if self._request_log is not None:
             hooks.append(self._request_log)
@@ -361,7 +361,7 @@ class Broker:
         state.advertised = self._served_specs.advertised
         return Dispatcher(state, apis=self._served_specs.apis, class_of=self._served_specs.class_of, hooks=hooks)
 
-    async def _listen(self) -> None:
+    async def _open_listeners(self) -> None:
         assert self._server is not None
         await self._ports.open_all(self._server)
         address = self._metrics_address
@@ -372,13 +372,15 @@ class Broker:
             )
 
             self._metrics = HttpServer(
-                [Route("GET", "/metrics", self._metrics_text)], host=address.host, port=address.port
+                [Route("GET", "/metrics", self._build_metrics_text)], host=address.host, port=address.port
             )
 
-    def _metrics_text(self, _: object) -> PlainTextResponse:
+    def _build_metrics_text(self, _: object) -> PlainTextResponse:
         from kafkaframes.broker.network.http_server import PlainTextResponse
 
-        return PlainTextResponse(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
+        return PlainTextResponse(
+            self.call(lambda state: build_metrics_text(state, len(self.connections()))), CONTENT_TYPE
+        )
 
     @property
     def metrics_port(self) -> int | None:
@@ -390,7 +392,7 @@ class Broker:
         """The URL of the Prometheus metrics; None if metrics are not served."""
         return None if self._metrics is None else f"{self._metrics.url}/metrics"
 
-    async def _close(self, *, flushes: bool = True) -> None:
+    async def _close_broker(self, *, flushes: bool = True) -> None:
         """Close all connections, then close the logs. Without ``flushes`` the logs are abandoned, as in a crash."""
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
@@ -406,7 +408,7 @@ class Broker:
         if self._cleaning is not None:
             await self._cleaning.stop()
         state = self._state
-        self._remarks += find_unserved(state.logs)
+        self._remarks += find_unserved_data(state.logs)
         self._state = self._server = None
         state.changes.stop()
         for threads in self._worker_threads:
@@ -466,17 +468,17 @@ class Broker:
     @property
     def topics(self) -> dict[str, TopicInfo]:
         """The topics by name. Internal topics are excluded."""
-        return self.call(topics)
+        return self.call(describe_topics)
 
     @property
     def groups(self) -> dict[str, GroupInfo]:
         """The groups by name, with their type, state, members, assignments and committed offsets."""
-        return self.call(groups)
+        return self.call(describe_groups)
 
     @property
     def transactions(self) -> dict[str, TransactionInfo]:
         """The transactions by transactional id, with their state, producer id, producer epoch and partitions."""
-        return self.call(transactions)
+        return self.call(describe_transactions)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
         """Return the decoded records of a partition, or of all partitions of a topic.
@@ -484,7 +486,7 @@ class Broker:
         Raises:
             OptionError: the topic or partition does not exist, or the broker is not running.
         """
-        return self.call(lambda state: records(state, topic, partition))
+        return self.call(lambda state: decode_records(state, topic, partition))
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str | int | bool) -> None:
         """Create a topic. Topic settings have Kafka's names with ``_`` instead of ``.``.
@@ -563,7 +565,7 @@ class Broker:
         return tuple(remark.text for remark in self._all_remarks() if remark.severity is Severity.ERROR)
 
     def _all_remarks(self) -> tuple[Remark, ...]:
-        return self._remarks + (() if self._state is None else find_unserved(self._state.logs))
+        return self._remarks + (() if self._state is None else find_unserved_data(self._state.logs))
 
     @property
     def has_journal(self) -> bool:
@@ -624,12 +626,12 @@ class Broker:
             OptionError: the node does not exist.
         """
 
-        def stop(state: BrokerState) -> None:
-            stop_node(state, controls.node_of(state, node_id).node_id)
+        def stop_in_loop(state: BrokerState) -> None:
+            stop_node(state, controls.get_node(state, node_id).node_id)
             assert self._server is not None
             self._server.stop_listening(node_id)
 
-        self.call(stop)
+        self.call(stop_in_loop)
         if self._loop.is_own and self._server is not None:
             self._loop.call(self._server.wait_closed())
             self._ports.hold(node_id)
@@ -644,7 +646,7 @@ class Broker:
         """
         if not self._loop.is_own:
             raise OptionError("call start_node from outside the broker's loop")
-        node = self.call(lambda state: controls.node_of(state, node_id))
+        node = self.call(lambda state: controls.get_node(state, node_id))
         if not node.is_up and self._server is not None:
             self._loop.call(self._ports.open(self._server, node))
             self.call(lambda state: start_node(state, node_id))
@@ -725,4 +727,4 @@ class Broker:
 
     def report(self) -> str:
         """Return, as text, the clients and API versions in the journal, and the requests that Kafka 4 would reject."""
-        return report(self.journal)
+        return report_clients(self.journal)

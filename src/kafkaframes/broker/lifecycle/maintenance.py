@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange, cleaning_range_of
+from kafkaframes.broker.lifecycle.cleaning_round import CleaningRange, find_cleaning_range
 from kafkaframes.broker.state.elections import elect_preferred_leaders
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
@@ -41,24 +41,26 @@ class LogCleaner:
     _task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self._schedule()
+        self._schedule_check()
 
-    def _schedule(self) -> None:
+    def _schedule_check(self) -> None:
         settings = self.broker.settings
-        if not self.broker.is_read_only and settings.flag("log.cleaner.enable"):
-            self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._start_if_due)
+        if not self.broker.is_read_only and settings.get_flag("log.cleaner.enable"):
+            self.broker.clock.call_later(max(settings.get_number("log.cleaner.backoff.ms"), 1), self._start_if_due)
 
     def _start_if_due(self) -> None:
         if self.is_stopped or self.broker.logs.is_closed:
             return
         if not self.is_busy:
             self._clean_next(set())
-        self._schedule()
+        self._schedule_check()
 
     def _clean_next(self, done_partitions: set[TopicPartition]) -> None:
         """Compact the log with the highest dirty ratio that has not been compacted in this pass."""
         ranges = [
-            cleaning_range for cleaning_range in self._cleaning_ranges() if cleaning_range.key not in done_partitions
+            cleaning_range
+            for cleaning_range in self._find_cleaning_ranges()
+            if cleaning_range.key not in done_partitions
         ]
         if self.is_stopped or not ranges:
             return
@@ -68,7 +70,7 @@ class LogCleaner:
         outcome: list[dict[int, tuple[int, ...]]] = []
         self.is_busy = True
 
-        def work() -> None:
+        def write_segments() -> None:
             # Arrow and kernels would delay the broker's start.
             from kafkaframes.broker.lifecycle.cleaning_work import write_compacted
 
@@ -83,7 +85,7 @@ class LogCleaner:
                 _LOGGER.exception("%s is not compacted", cleaning_range.key)
                 self.uncleanable[cleaning_range.key] = str(error)
 
-        def finish() -> None:
+        def install_segments() -> None:
             self.is_busy = False
             done_partitions.add(cleaning_range.key)
             if self.is_stopped or self.broker.logs.is_closed:
@@ -95,10 +97,10 @@ class LogCleaner:
             self._clean_next(done_partitions)
 
         if self.run_work is None or self.broker.clock.is_frozen:
-            work()
-            finish()
+            write_segments()
+            install_segments()
         else:
-            self.run_work(work, finish)
+            self.run_work(write_segments, install_segments)
 
     def _install_segments(self, cleaning_range: CleaningRange, groups: dict[int, tuple[int, ...]]) -> None:
         log, now_ms = cleaning_range.log, self.broker.clock.now_ms
@@ -113,11 +115,11 @@ class LogCleaner:
     def run_in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and ``finish`` on the broker's thread: the ``run_work`` of a running broker."""
 
-        async def running() -> None:
+        async def run_steps() -> None:
             await asyncio.get_running_loop().run_in_executor(None, work)
             finish()
 
-        self._task = asyncio.get_running_loop().create_task(running())
+        self._task = asyncio.get_running_loop().create_task(run_steps())
 
     async def stop(self) -> None:
         """Stop compactions, and wait for the current one."""
@@ -125,12 +127,12 @@ class LogCleaner:
         if self._task is not None:
             await self._task
 
-    def _cleaning_ranges(self) -> Iterable[CleaningRange]:
+    def _find_cleaning_ranges(self) -> Iterable[CleaningRange]:
         for partition in self.broker.partitions():
             log = partition.log
             if not log.settings.is_compacted or log.is_closed or partition.topic_partition in self.uncleanable:
                 continue
-            cleaning_range = cleaning_range_of(self.broker, partition)
+            cleaning_range = find_cleaning_range(self.broker, partition)
             if cleaning_range is not None:
                 yield cleaning_range
 
@@ -140,13 +142,13 @@ class Maintenance:
 
     def __init__(self, broker: BrokerState) -> None:
         self._broker = broker
-        self._schedule()
+        self._schedule_round()
         self._schedule_elections()
 
     def _schedule_elections(self) -> None:
         settings = self._broker.settings
-        if len(self._broker.nodes.by_id) > 1 and settings.flag("auto.leader.rebalance.enable"):
-            seconds = settings.number("leader.imbalance.check.interval.seconds")
+        if len(self._broker.nodes.by_id) > 1 and settings.get_flag("auto.leader.rebalance.enable"):
+            seconds = settings.get_number("leader.imbalance.check.interval.seconds")
             self._broker.clock.call_later(seconds * 1_000, self._elect_preferred_leaders)
 
     def _elect_preferred_leaders(self) -> None:
@@ -154,11 +156,11 @@ class Maintenance:
             elect_preferred_leaders(self._broker)
             self._schedule_elections()
 
-    def _schedule(self) -> None:
+    def _schedule_round(self) -> None:
         if not self._broker.is_read_only:
-            self._broker.clock.call_later(_MAINTENANCE_INTERVAL_MS, self._run)
+            self._broker.clock.call_later(_MAINTENANCE_INTERVAL_MS, self._run_round)
 
-    def _run(self) -> None:
+    def _run_round(self) -> None:
         broker = self._broker
         if broker.logs.is_closed:
             return
@@ -168,10 +170,10 @@ class Maintenance:
                 broker.logs.disk.grow_pool()
             broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
             if broker.is_unsaved and not broker.logs.is_offline:
-                broker.save()
+                broker.save_metadata()
         except KafkaframesError as error:
             broker.disk_problems.report("retention and checkpoints fail", error)
         for partition, start in starts.items():
             if partition.log.log_start_offset != start:
                 partition.notify()
-        self._schedule()
+        self._schedule_round()

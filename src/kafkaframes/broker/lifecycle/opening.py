@@ -11,9 +11,9 @@ from os import PathLike, fspath
 from typing import Any
 
 from kafkaframes.broker.lifecycle.arguments import Paths
-from kafkaframes.broker.state.metadata_file import FILE_NAME
+from kafkaframes.broker.state.metadata_file import METADATA_FILE_NAME
 from kafkaframes.broker.state.state import BrokerState
-from kafkaframes.broker.state.store_reads import StoreReads
+from kafkaframes.broker.state.store_reads import StoreFileSystem
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.copies.decisions import MERGE, REPLICA_MODES
@@ -29,7 +29,7 @@ from kafkaframes.storage.log.discover import discover, filesystem_for
 from kafkaframes.storage.partition import LogManager
 
 
-def paths_of(paths: Paths | None) -> tuple[str, ...]:
+def to_path_tuple(paths: Paths | None) -> tuple[str, ...]:
     """Return the paths to serve as a tuple of texts; empty for None."""
     if paths is None:
         return ()
@@ -61,26 +61,26 @@ def serve_paths(
     from kafkaframes.storage.copies.served_tree import present_as_one_directory
 
     plain_paths = {plain_path(path).rstrip("/") for path in paths}
-    root_files = (META_PROPERTIES, FILE_NAME)
+    root_files = (META_PROPERTIES, METADATA_FILE_NAME)
     return present_as_one_directory(
         directories, plain_paths, merge=replicas == MERGE, options=storage, root_files=root_files
     )
 
 
-def open_served(
+def open_served_logs(
     paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
-) -> tuple[ServedDirectory | None, StoreReads | None]:
+) -> tuple[ServedDirectory | None, StoreFileSystem | None]:
     """Return the result of ``serve_paths`` (None without paths), and the reader of a store that is not local."""
     if not paths:
         return None, None
     served_logs = serve_paths(paths, replicas=replicas, options=options)
     if isinstance(served_logs.filesystem, LocalFileSystem):
         return served_logs, None
-    store = StoreReads(served_logs.filesystem)
+    store = StoreFileSystem(served_logs.filesystem)
     return replace(served_logs, filesystem=store), store
 
 
-def find_unserved(logs: LogManager) -> tuple[Remark, ...]:
+def find_unserved_data(logs: LogManager) -> tuple[Remark, ...]:
     """Return findings about data in a log directory that is not served.
 
     These are unreadable logs, data that recovery drops, and damage that later reads have found. Warnings follow for
@@ -133,7 +133,7 @@ def _close_abandoned(opening: asyncio.Future[BrokerState]) -> None:
 
 
 MEMORY_DIRECTORY = "/memory"
-_PRESERVED_FILES = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)
+_PRESERVED_FILES = (METADATA_FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def write_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
     for name, content in snapshot.files.items():
         path = join(root, name)
         disk.make_directory(split_path(path)[0])
-        file = disk.open_file(path, is_private=name == FILE_NAME)
+        file = disk.open_file(path, is_private=name == METADATA_FILE_NAME)
         file.write(0, content)
         file.close()
     return disk

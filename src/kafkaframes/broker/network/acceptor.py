@@ -21,7 +21,7 @@ from kafkaframes.storage.files.descriptors import (
     descriptor_limit,
 )
 
-BACKLOG: Final = 1024
+LISTEN_BACKLOG: Final = 1024
 _MAX_ACCEPTS_PER_EVENT: Final = 100
 _ACCEPT_RETRY_SECONDS: Final = 0.5
 _LOGGER = logging.getLogger("kafkaframes.broker")
@@ -39,7 +39,7 @@ class DescriptorBudget:
         self._remaining = 0
         self._is_exhausted = False
 
-    def take(self) -> bool:
+    def take_slot(self) -> bool:
         """Return whether one more connection may be accepted."""
         if self._remaining < 1:
             self._remaining = self._count_acceptable()
@@ -94,22 +94,22 @@ class Acceptor:
             self._retry = None
         for listening in self._sockets:
             if listening.fileno() >= 0:
-                self._loop.add_reader(listening.fileno(), self._accept, listening)
+                self._loop.add_reader(listening.fileno(), self._accept_connections, listening)
 
     @property
     def is_waiting(self) -> bool:
         """Whether connections wait for a descriptor."""
         return self._retry is not None
 
-    def _wait(self) -> None:
+    def _wait_for_descriptors(self) -> None:
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
         self._retry = self._loop.call_later(_ACCEPT_RETRY_SECONDS, self.resume)
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept_connections(self, listening: socket.socket) -> None:
         for _ in range(_MAX_ACCEPTS_PER_EVENT):
-            if not self._budget.take():
-                self._wait()
+            if not self._budget.take_slot():
+                self._wait_for_descriptors()
                 return
             try:
                 client_socket, _ = listening.accept()
@@ -118,17 +118,17 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in TOO_MANY_FILES_ERRORS:
                     _LOGGER.warning("a connection cannot be accepted: %s", error)
-                self._wait()
+                self._wait_for_descriptors()
                 return
             client_socket.setblocking(False)
-            self._open(client_socket)
+            self._open_connection(client_socket)
 
-    def _open(self, client_socket: socket.socket) -> None:
+    def _open_connection(self, client_socket: socket.socket) -> None:
         connecting = self._loop.connect_accepted_socket(self._make_connection, client_socket, ssl=self._tls)
         task = self._loop.create_task(connecting)
         self.opening.add(task)
 
-        def finish(task: asyncio.Task[Any]) -> None:
+        def finish_opening(task: asyncio.Task[Any]) -> None:
             self.opening.discard(task)
             if task.cancelled():
                 client_socket.close()
@@ -136,7 +136,7 @@ class Acceptor:
                 _LOGGER.debug("a connection was not established: %s", error)
                 client_socket.close()
 
-        task.add_done_callback(finish)
+        task.add_done_callback(finish_opening)
 
     def close(self) -> None:
         """Close the listening sockets, and abort connections that are not established yet."""
@@ -168,7 +168,7 @@ async def bind(host: str, port: int) -> list[socket.socket]:
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listening.bind(address)
-            listening.listen(BACKLOG)
+            listening.listen(LISTEN_BACKLOG)
             listening.setblocking(False)
     except OSError as error:
         for listening in sockets:

@@ -73,18 +73,18 @@ class RequestGuard:
         origins = headers.get_all("Origin", ())
         if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
             raise HttpError(HTTPStatus.FORBIDDEN, "requests from other sites are rejected (Origin)")
-        if self.token is not None and not self._bears_token(headers.get_all("Authorization", ())):
+        if self.token is not None and not self._has_valid_token(headers.get_all("Authorization", ())):
             raise HttpError(HTTPStatus.UNAUTHORIZED, "this needs the header Authorization: Bearer TOKEN")
         if has_body or method in _METHODS_WITH_BODY:
-            self._check_type(method, headers.get_content_type() if "Content-Type" in headers else "none")
+            self._check_content_type(method, headers.get_content_type() if "Content-Type" in headers else "none")
 
-    def _bears_token(self, values: list[str] | tuple[()]) -> bool:
+    def _has_valid_token(self, values: list[str] | tuple[()]) -> bool:
         assert self.token is not None
         scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
         sent_token, expected_token = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
         return hmac.compare_digest(sent_token, expected_token) and scheme.lower() == "bearer"
 
-    def _check_type(self, method: str, kind: str) -> None:
+    def _check_content_type(self, method: str, kind: str) -> None:
         if kind not in self.body_types:
             reason = f"{method} takes Content-Type: {self.body_types[0]}, not {kind[:60]}"
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
@@ -104,11 +104,11 @@ class RequestGuard:
         if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
             return False
         if self.host in _WILDCARD_HOSTS:  # a container's port may have another number outside
-            return name in _LOOPBACK_HOSTS or name == socket.gethostname().lower() or _is_address(name)
+            return name in _LOOPBACK_HOSTS or name == socket.gethostname().lower() or _is_ip_address(name)
         return port == self.port and (name in _LOOPBACK_HOSTS or name == self.host.lower())
 
 
-def _is_address(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     """Return whether a name is an IP address. A browser cannot be led to it by DNS rebinding."""
     try:
         ipaddress.ip_address(name)
@@ -137,7 +137,7 @@ class HttpRequest(NamedTuple):
     query: Mapping[str, str]
     body: Any
 
-    def field(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+    def get_field(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
         """Return a field of the body, which must be a JSON object.
 
         Raises:
@@ -155,7 +155,7 @@ class HttpRequest(NamedTuple):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {names}, not {json.dumps(value)[:60]}")
         return value
 
-    def reject_unknown(self, *accepted_names: str) -> None:
+    def reject_unknown_fields(self, *accepted_names: str) -> None:
         """Reject unknown fields of the body and unknown parameters of the query.
 
         Raises:
@@ -168,7 +168,7 @@ class HttpRequest(NamedTuple):
                 accepted_list = ", ".join(accepted_names) or "none"
                 raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {accepted_list}")
 
-    def number(self, name: str, default: int | None = None) -> int | None:
+    def get_number(self, name: str, default: int | None = None) -> int | None:
         """Return an integer parameter of the query; answer with status 400 if it is not an integer."""
         text = self.query.get(name)
         if text is None:
@@ -258,7 +258,7 @@ class HttpServer:
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
         """Handle a request; return the status and the body of the response."""
         try:
-            return HTTPStatus.OK, self._route(method, target, body)
+            return HTTPStatus.OK, self._dispatch_request(method, target, body)
         except HttpError as error:
             return error.status, {"error_code": error.code, "message": str(error)}
         except KafkaframesError as error:
@@ -267,7 +267,7 @@ class HttpServer:
             status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"failed inside: {type(error).__name__}"
         return status, {"error_code": int(status), "message": reason}
 
-    def _route(self, method: str, target: str, body: bytes) -> Any:
+    def _dispatch_request(self, method: str, target: str, body: bytes) -> Any:
         parts = urlsplit(target)
         query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         allowed_methods = []
@@ -276,7 +276,7 @@ class HttpServer:
             if match is not None and route.method == method:
                 request = HttpRequest(tuple(map(unquote, match.groups())), query, _decode_body(body))
                 if route.accepts is not None:
-                    request.reject_unknown(*route.accepts)
+                    request.reject_unknown_fields(*route.accepts)
                 answer = route.handler(request)
                 return {} if answer is None else answer
             if match is not None:
@@ -332,7 +332,7 @@ class _SocketServer(ThreadingHTTPServer):
             self._open[request] = time.monotonic() + TIMEOUT_SECONDS
         return True
 
-    def await_request(self, connection: socket.socket, seconds: float) -> None:
+    def set_request_deadline(self, connection: socket.socket, seconds: float) -> None:
         """Set the time limit of the next complete request; None while a request is handled."""
         with self._lock:
             if connection in self._open:
@@ -402,7 +402,7 @@ class _HttpConnection(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         self.rfile.left = MAX_HEAD_BYTES
-        self.server.await_request(self.connection, TIMEOUT_SECONDS)
+        self.server.set_request_deadline(self.connection, TIMEOUT_SECONDS)
         try:
             super().handle_one_request()
         except _TooLongError:
@@ -425,19 +425,19 @@ class _HttpConnection(BaseHTTPRequestHandler):
         refusal = self.server.owner.check_request(self.command, self.headers, has_body=length != "0")
         if refusal is not None:
             self.close_connection = True
-            self._send(*refusal)
+            self._send_response(*refusal)
             return
         body = self.rfile.read(int(length))
-        self.server.await_request(self.connection, math.inf)
-        self._send(*self.server.owner.answer(self.command, self.path, body))
+        self.server.set_request_deadline(self.connection, math.inf)
+        self._send_response(*self.server.owner.answer(self.command, self.path, body))
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - names of the standard library
 
     def _send_error(self, status: int, reason: str) -> None:
         self.close_connection = True
-        self._send(status, {"error_code": int(status), "message": reason})
+        self._send_response(status, {"error_code": int(status), "message": reason})
 
-    def _send(self, status: int, answer: Any) -> None:
+    def _send_response(self, status: int, answer: Any) -> None:
         is_text = isinstance(answer, PlainTextResponse)
         data = (answer.text if is_text else json.dumps(answer, default=str)).encode("utf-8", "backslashreplace")
         self.send_response(status)

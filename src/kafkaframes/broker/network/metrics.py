@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 # Prometheus' text format, for brokers and for Spark streams.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_LABEL_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
+def format_metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
     """Yield the lines of a metric, a ``gauge`` or a ``counter``; each value has its labels."""
     yield f"# HELP {name} {words}"
     yield f"# TYPE {name} {kind}"
@@ -22,17 +22,17 @@ def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]
         yield f"{name}{label} {value}"
 
 
-def labels(**values: str) -> str:
+def format_labels(**values: str) -> str:
     """Return labels, with backslashes, quotes and newlines escaped.
 
-    >>> labels(topic='a"b', partition="0")
+    >>> format_labels(topic='a"b', partition="0")
     '{topic="a\\\\"b",partition="0"}'
     """
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in values.items()) + "}"
+    return "{" + ",".join(f'{name}="{value.translate(_LABEL_ESCAPES)}"' for name, value in values.items()) + "}"
 
 
 # Counter -> name and description of the metric. The names are those of Kafka's JMX beans, in the spelling of exporters.
-_COUNTERS = {
+_COUNTER_METRICS = {
     "recompressed_bytes": (
         "kafkaframes_bytes_recompressed_total",
         "uncompressed bytes that went through a compressor on the append path (KIP-31)",
@@ -43,15 +43,15 @@ _COUNTERS = {
     ),
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "accepted PushTelemetry requests (KIP-714)"),
 }
-_LOST_PREFIX = "lost "
+_LOST_DATA_PREFIX = "lost "
 
 
-def prometheus_text(state: BrokerState, connections: int) -> str:
+def build_metrics_text(state: BrokerState, connections: int) -> str:
     """Return all metrics of a broker."""
-    return "".join(f"{line}\n" for line in _lines(state, connections))
+    return "".join(f"{line}\n" for line in _build_lines(state, connections))
 
 
-def _lines(state: BrokerState, connections: int) -> Iterator[str]:
+def _build_lines(state: BrokerState, connections: int) -> Iterator[str]:
     partitions = list(state.partitions())
     gauges = {
         "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),
@@ -64,15 +64,15 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
         "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("fetch sessions", len(state.fetch_sessions)),
     }
     for name, (words, value) in gauges.items():
-        yield from metric(name, "gauge", words, [("", value)])
-    for key, (name, words) in _COUNTERS.items():
-        yield from metric(name, "counter", words, [("", state.counters[key])])
+        yield from format_metric(name, "gauge", words, [("", value)])
+    for key, (name, words) in _COUNTER_METRICS.items():
+        yield from format_metric(name, "counter", words, [("", state.counters[key])])
     lost_data = [
-        (labels(what=key[len(_LOST_PREFIX) :]), count)
+        (format_labels(what=key[len(_LOST_DATA_PREFIX) :]), count)
         for key, count in state.counters.items()
-        if key.startswith(_LOST_PREFIX)
+        if key.startswith(_LOST_DATA_PREFIX)
     ]
-    yield from metric(
+    yield from format_metric(
         "kafkaframes_lost_in_down_conversion_total",
         "counter",
         "data that an older format cannot represent",
@@ -80,10 +80,10 @@ def _lines(state: BrokerState, connections: int) -> Iterator[str]:
     )
     sizes, ends, starts = [], [], []
     for partition in partitions:
-        label = labels(topic=partition.topic_partition.topic, partition=str(partition.index))
+        label = format_labels(topic=partition.topic_partition.topic, partition=str(partition.index))
         sizes.append((label, partition.log.size_bytes))
         ends.append((label, partition.log.log_end_offset))
         starts.append((label, partition.log.log_start_offset))
-    yield from metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
-    yield from metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
-    yield from metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)
+    yield from format_metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
+    yield from format_metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
+    yield from format_metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)

@@ -90,16 +90,16 @@ class Outbox:
         while queue and not self.is_choked and not self._transport.is_closing():
             part = queue[0]
             if isinstance(part, FileRange):
-                self._send_stretch(part)
+                self._send_file_range(part)
             elif len(part) >= _MIN_UNJOINED_BYTES:
                 queue.popleft()
                 self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
             else:
-                self._transport.write(self._join_short_buffers())
+                self._transport.write(self._take_short_buffers())
         if self.is_ending and not queue:
             self._transport.close()
 
-    def _join_short_buffers(self) -> bytes | memoryview:
+    def _take_short_buffers(self) -> bytes | memoryview:
         """Remove consecutive short buffers from the queue, and return them as one."""
         queue, parts, size = self._queue, [], 0
         while (
@@ -114,31 +114,31 @@ class Outbox:
             size += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _send_stretch(self, stretch: FileRange) -> None:
+    def _send_file_range(self, file_range: FileRange) -> None:
         """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
         try:
-            sent_bytes = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
+            sent_bytes = os.sendfile(self._socket.fileno(), file_range.descriptor, file_range.position, file_range.size)
         except (BlockingIOError, InterruptedError):
             sent_bytes = 0
         except OSError:  # the client has disconnected, or the file cannot be read
             self._transport.abort()
             return
-        stretch.skip(sent_bytes)
-        if stretch.size:
-            self._flush_transport(stretch)
-        if not stretch.size:
+        file_range.skip(sent_bytes)
+        if file_range.size:
+            self._flush_transport(file_range)
+        if not file_range.size:
             self._queue.popleft()
-            stretch.close()
+            file_range.close()
 
-    def _flush_transport(self, stretch: FileRange) -> None:
+    def _flush_transport(self, file_range: FileRange) -> None:
         try:
-            chunk = stretch.read(_FLUSH_THRESHOLD_BYTES)
+            chunk = file_range.read(_FLUSH_THRESHOLD_BYTES)
         except OSError:
             chunk = b""
         if not chunk:  # the file was truncated: the announced response size cannot be sent
             self._transport.abort()
             return
-        stretch.skip(len(chunk))
+        file_range.skip(len(chunk))
         self._transport.write(chunk)
 
 
@@ -160,23 +160,23 @@ class GroupCommit:
         """Whether there are unflushed records that a response could acknowledge."""
         return self.is_enabled and bool(self._broker.unflushed or self._running)
 
-    def when_flushed(self, call: Callable[[], None], fail: Callable[[], None]) -> None:
+    def call_when_flushed(self, call: Callable[[], None], fail: Callable[[], None]) -> None:
         """Call ``call`` after all appended records are flushed, or ``fail`` if the disk fails."""
         self._waiting.append((call, fail))
         if self._running is None:
-            self._running = self._loop.create_task(self._run())
+            self._running = self._loop.create_task(self._run_flushes())
 
-    async def _run(self) -> None:
+    async def _run_flushes(self) -> None:
         try:
             while self._waiting:
                 waiting, self._waiting = self._waiting, []
-                is_flushed = await self._flush()
+                is_flushed = await self._flush_partitions()
                 for call, fail in waiting:
                     (call if is_flushed else fail)()
         finally:
             self._running = None
 
-    async def _flush(self) -> bool:
+    async def _flush_partitions(self) -> bool:
         """Flush the appended records. Return False if the disk fails; the log directory is then offline."""
         partitions, self._broker.unflushed = self._broker.unflushed, set()
         logs = [partition.log for partition in partitions if not partition.is_offline]
@@ -191,7 +191,7 @@ class GroupCommit:
                     for _, flush in started_flushes:
                         flush.close()
                     raise
-                await self._loop.run_in_executor(None, _run, [flush for _, flush in started_flushes])
+                await self._loop.run_in_executor(None, _run_flush, [flush for _, flush in started_flushes])
                 for log, flush in started_flushes:
                     log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
         except StorageError as error:
@@ -212,7 +212,7 @@ def _count_parallel_flushes() -> int:
     return max(min(count_free_descriptors() // 4, _MAX_CONNECTIONS_PER_FLUSH), 1)
 
 
-def _run(flushes: list[PendingFlush]) -> None:
+def _run_flush(flushes: list[PendingFlush]) -> None:
     try:
         for flush in flushes:
             flush.run()

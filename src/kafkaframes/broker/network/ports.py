@@ -67,11 +67,13 @@ def check_listeners(
         raise OptionError("listener names must be unique")
     if any(listener.needs_tls for listener in listeners) and security.tls is None:
         raise OptionError("a listener of SSL needs security with a certificate")
-    for lower, other in pairwise(sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))):
-        if lower.port + nodes > other.port:
+    for lowest_port, other in pairwise(
+        sorted((listener for listener in listeners if listener.port), key=attrgetter("port"))
+    ):
+        if lowest_port.port + nodes > other.port:
             raise OptionError(
-                f"listeners {lower.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
-                f" {nodes} are needed from {lower.port} on, before {other.port}"
+                f"listeners {lowest_port.name} and {other.name}: each of the {nodes} nodes takes the next port, so that"
+                f" {nodes} are needed from {lowest_port.port} on, before {other.port}"
             )
     return tuple(listeners) or (ListenerOptions(protocol=security.listener_name, host=host),)
 
@@ -109,16 +111,16 @@ class Ports:
         """Listen as every node. Connections are accepted after all ports are bound: the first client sees all nodes."""
         for node in self.nodes.by_id.values():
             node.is_up = True
-            await self._bind(server, node)
+            await self._bind_listeners(server, node)
         self.comes_back = False
         server.accept_connections()
 
     async def open(self, server: Server, node: Node) -> None:
         """Open the ports of a node: its former ports, or those of the options."""
-        await self._bind(server, node)
+        await self._bind_listeners(server, node)
         server.accept_connections()
 
-    async def _bind(self, server: Server, node: Node) -> None:
+    async def _bind_listeners(self, server: Server, node: Node) -> None:
         node_index = node.node_id - min(self.nodes.by_id)
         for index, options in enumerate(self.listeners):
             configured_port = options.port if index else self.first_port

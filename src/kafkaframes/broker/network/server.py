@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = None
         if self._outbox is not None:
             self._outbox.drop()
-        self._server.forget(self)
+        self._server.remove_connection(self)
         if self._pending_response is not None:
             self._pending_response.abandon()
             self._pending_response = None
@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the complete requests in the buffer."""
         self._frames.buffer_updated(nbytes)
         self.last_active = self._server.loop.time()
-        self._pump()
+        self._handle_buffer()
         if self._frames.capacity_bytes > _FREE_FRAME_BYTES or self.holds_memory:
             self._server.note_frame_memory(self, self._frames.capacity_bytes)
             self._server.limit_frame_memory()
@@ -136,14 +136,14 @@ class Connection(asyncio.BufferedProtocol):
         """Stop handling requests, because the client does not read its responses."""
         if self._outbox is not None:
             self._outbox.is_choked = True
-            self._server.note_unread(self, self._outbox.held_bytes)
+            self._server.note_unread_responses(self, self._outbox.held_bytes)
 
     def resume_writing(self) -> None:
         """Continue after ``pause_writing``."""
         if self._outbox is not None:
-            self._server.note_accepted(self)
+            self._server.note_read_responses(self)
             self._outbox.resume()
-            self._pump()
+            self._handle_buffer()
 
     @property
     def _is_blocked(self) -> bool:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---------------------------------------------------------------------------------------------- pumping
 
-    def _pump(self) -> None:
+    def _handle_buffer(self) -> None:
         """Handle the complete requests in the buffer, one after the other."""
         out: Buffers = []
         try:
@@ -188,11 +188,11 @@ class Connection(asyncio.BufferedProtocol):
     def _yield_turn(self) -> None:
         """Serve other connections before this one's next request."""
         self._is_held = True
-        self._server.loop.call_soon(self._go_on)
+        self._server.loop.call_soon(self._resume_handling)
 
-    def _go_on(self) -> None:
+    def _resume_handling(self) -> None:
         self._is_held = False
-        self._pump()
+        self._handle_buffer()
 
     def _answer_frame(self, view: memoryview, out: Buffers) -> None:
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         fast = self._server.fast
         if fast is not None and (answered_request := fast(view, self.session)) is not None:
             if isinstance(answered_request, UnfinishedResponse):
-                self._wait_or_take(answered_request.request, answered_request.answer, out)
+                self._send_or_wait(answered_request.request, answered_request.answer, out)
             else:
                 self._send_response(answered_request, out)
             return
@@ -213,14 +213,14 @@ class Connection(asyncio.BufferedProtocol):
         if request.may_be_long and self.session.is_authenticated:
             self._answer_in_thread(request)
             return
-        self._wait_or_take(request, self._dispatcher.answer(request), out)
+        self._send_or_wait(request, self._dispatcher.answer(request), out)
 
-    def _wait_or_take(self, request: Request, answer: Answer, out: Buffers) -> None:
+    def _send_or_wait(self, request: Request, answer: Answer, out: Buffers) -> None:
         if isinstance(answer, DeferredResponse) and not answer.is_done:
             self._pending_response = answer
-            answer.when_complete(lambda response: self._send_late_response(request, response))
+            answer.call_when_complete(lambda response: self._send_late_response(request, response))
             return
-        self._take(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
+        self._accept_answer(request, answer.answer if isinstance(answer, DeferredResponse) else answer, out)
 
     def _answer_raw(self, answer: Answer, out: Buffers) -> None:
         """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
@@ -230,20 +230,20 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(answer, DeferredResponse)
         self._pending_response = answer
 
-        def go_on(response: DeferredResponse) -> None:
+        def resume_handling(response: DeferredResponse) -> None:
             if isinstance(response.answer, EncodedResponse):
                 self._pending_response = None
                 self._send(list(response.answer.parts))
-                self._server.loop.call_soon(self._pump)
+                self._server.loop.call_soon(self._handle_buffer)
                 return
-            self._drop("SASL: authentication failed")
+            self._drop_connection("SASL: authentication failed")
 
-        answer.when_complete(go_on)
+        answer.call_when_complete(resume_handling)
 
     def _answer_in_thread(self, request: Request) -> None:
         """Answer a request that may be large: decode it and encode its response in a thread."""
         self._pending_response = response = DeferredResponse()
-        response.when_complete(lambda done: self._send_late_response(request, done))
+        response.call_when_complete(lambda done: self._send_late_response(request, done))
         decoding = self._server.loop.run_in_executor(None, lambda: request.body)
         decoding.add_done_callback(lambda done: self._answer_decoded(request, response, done.exception()))
 
@@ -255,20 +255,22 @@ class Connection(asyncio.BufferedProtocol):
                 raise error
             answer = self._dispatcher.answer(request)
         except (CloseConnection, DecodeError) as reason:
-            self._drop(str(reason))
+            self._drop_connection(str(reason))
         except Exception as failure:
             response.fail(failure)
         else:
             if isinstance(answer, DeferredResponse):
-                response.when_abandoned(answer.abandon)
-                answer.when_complete(lambda done: self._encode_in_thread(request, response, done.answer, done.error))
+                response.call_when_abandoned(answer.abandon)
+                answer.call_when_complete(
+                    lambda done: self._encode_in_thread(request, response, done.answer, done.error)
+                )
             else:
                 self._encode_in_thread(request, response, answer)
 
     def _encode_in_thread(
         self, request: Request, response: DeferredResponse, answer: Answer, error: Exception | None = None
     ) -> None:
-        def encoded(future: asyncio.Future[Buffers]) -> None:
+        def send_encoded(future: asyncio.Future[Buffers]) -> None:
             failure = future.exception()
             if failure is None:
                 response.complete(EncodedResponse(future.result()))
@@ -282,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             encoding = self._server.loop.run_in_executor(
                 None, lambda: join_short_parts(encode_answer(message, version))
             )
-            encoding.add_done_callback(encoded)
+            encoding.add_done_callback(send_encoded)
         else:
             assert not isinstance(answer, DeferredResponse)
             response.complete(answer)
@@ -293,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._pending_response = None
         if isinstance(response.error, CloseConnection):
-            self._drop(str(response.error))
+            self._drop_connection(str(response.error))
             return
         if response.error is not None:
             _LOGGER.error("a handler failed", exc_info=response.error)
@@ -301,27 +303,27 @@ class Connection(asyncio.BufferedProtocol):
             return
         if request.has_long_answer and isinstance(response.answer, Message):
             self._pending_response = encoded_response = DeferredResponse()
-            encoded_response.when_complete(lambda done: self._send_late_response(request, done))
+            encoded_response.call_when_complete(lambda done: self._send_late_response(request, done))
             self._encode_in_thread(request, encoded_response, response.answer)
             return
         out: Buffers = []
-        self._take(request, response.answer, out)
+        self._accept_answer(request, response.answer, out)
         self._send(out)
-        self._server.loop.call_soon(self._pump)
+        self._server.loop.call_soon(self._handle_buffer)
 
-    def _mute(self, milliseconds: int) -> None:
+    def _pause_requests(self, milliseconds: int) -> None:
         """Handle no requests for a time, because of a quota."""
         self._is_muted = True
 
-        def go_on() -> None:
+        def resume_handling() -> None:
             self._is_muted = False
-            self._pump()
+            self._handle_buffer()
 
-        self._server.loop.call_later(milliseconds / 1000, go_on)
+        self._server.loop.call_later(milliseconds / 1000, resume_handling)
 
-    def _take(self, request: Request, answer: Answer, out: Buffers) -> None:
+    def _accept_answer(self, request: Request, answer: Answer, out: Buffers) -> None:
         if request.throttle_ms:
-            self._mute(request.throttle_ms)
+            self._pause_requests(request.throttle_ms)
         if answer is None:
             return
         assert isinstance(answer, Message | EncodedResponse)
@@ -342,11 +344,11 @@ class Connection(asyncio.BufferedProtocol):
         out.clear()
         self._is_held = True
 
-        def go_on() -> None:
+        def resume_handling() -> None:
             self._send(buffers)
-            self._go_on()
+            self._resume_handling()
 
-        self._server.commit.when_flushed(go_on, self.abort)
+        self._server.commit.call_when_flushed(resume_handling, self.abort)
 
     def _send(self, buffers: Buffers) -> None:
         if buffers and self._outbox is not None and self.transport is not None:
@@ -366,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_paused = is_full
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()
 
-    def _drop(self, reason: str) -> None:
+    def _drop_connection(self, reason: str) -> None:
         self._server.log_closed(self.session, reason)
         self.close()
 
@@ -414,24 +416,24 @@ class TimerAlarm:
         self._clock = clock
         self._loop = loop
         self._wake: asyncio.TimerHandle | None = None
-        clock.on_change = self._schedule
-        self._schedule()
+        clock.on_change = self._schedule_alarm
+        self._schedule_alarm()
 
-    def _schedule(self) -> None:
+    def _schedule_alarm(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
         due_ms = self._clock.next_due_ms
         if due_ms is not None and not self._clock.is_frozen:
-            self._wake = self._loop.call_later(max(due_ms - self._clock.monotonic_ms, 0) / 1000, self._run_due)
+            self._wake = self._loop.call_later(max(due_ms - self._clock.monotonic_ms, 0) / 1000, self._run_due_timers)
 
-    def _run_due(self) -> None:
+    def _run_due_timers(self) -> None:
         self._wake = None
         try:
             self._clock.run_due()
         except KafkaframesError:
             _LOGGER.exception("a task that was due failed")
-        self._schedule()
+        self._schedule_alarm()
 
     def stop(self) -> None:
         """Stop running timers."""
@@ -527,7 +529,7 @@ class Server:
         self.connections.add(connection)
         return True
 
-    def note_unread(self, connection: Connection, size_bytes: int) -> None:
+    def note_unread_responses(self, connection: Connection, size_bytes: int) -> None:
         """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
         self._unread_bytes[connection] = size_bytes
         while sum(self._unread_bytes.values()) > _MAX_UNSENT_BYTES:
@@ -536,7 +538,7 @@ class Server:
             self.log_closed(oldest.session, "its answers are not read, and too many wait")
             oldest.abort()
 
-    def note_accepted(self, connection: Connection) -> None:
+    def note_read_responses(self, connection: Connection) -> None:
         """Note that a client reads again, or has closed its connection."""
         self._unread_bytes.pop(connection, None)
 
@@ -564,11 +566,11 @@ class Server:
             connection.drop_frames()
             connection.abort()
 
-    def forget(self, connection: Connection) -> None:
+    def remove_connection(self, connection: Connection) -> None:
         """Remove a closed connection. Acceptors that wait for its file descriptor continue."""
         self.note_frame_memory(connection, 0)
         self.connections.discard(connection)
-        self.note_accepted(connection)
+        self.note_read_responses(connection)
         for _, acceptor in self._listening:
             if acceptor.is_waiting:
                 self.loop.call_soon(acceptor.resume)  # after asyncio has closed the socket

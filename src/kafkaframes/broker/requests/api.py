@@ -58,19 +58,19 @@ class DeferredResponse:
         if isinstance(answer, DeferredResponse) and self.is_done:  # abandoned
             answer.abandon()
         elif isinstance(answer, DeferredResponse):
-            answer.when_complete(lambda other: self.complete(other.answer))
-            self.when_abandoned(answer.abandon)
+            answer.call_when_complete(lambda other: self.complete(other.answer))
+            self.call_when_abandoned(answer.abandon)
         else:
             self.complete(answer)
 
-    def when_complete(self, call: Callable[[DeferredResponse], None]) -> None:
+    def call_when_complete(self, call: Callable[[DeferredResponse], None]) -> None:
         """Call ``call`` when the response is complete; immediately if it is already."""
         if self.is_done:
             call(self)
         else:
             self._waiting.append(call)
 
-    def when_abandoned(self, call: Callable[[], None]) -> None:
+    def call_when_abandoned(self, call: Callable[[], None]) -> None:
         """Call ``call`` if the connection is closed before the response is complete."""
         self._abandon_callbacks.append(call)
 
@@ -95,7 +95,7 @@ def map_answer(answer: Answer, change: Callable[[Any], Any]) -> Any:
     if not isinstance(answer, DeferredResponse):
         return change(answer)
     response = DeferredResponse()
-    answer.when_complete(lambda done: response.complete(change(done.answer)))
+    answer.call_when_complete(lambda done: response.complete(change(done.answer)))
     return response
 
 
@@ -104,19 +104,19 @@ def _in_catalog(name: str) -> catalog.Api:
     return catalog.api(name)
 
 
-OMITTED: Final = "left out"
+OMIT_FROM_RESPONSE: Final = "left out"
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class RequiredPermission:
     """A required permission (AclOperation and ResourceType), as a row of the documented table of permissions.
 
     Attributes:
         field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
             is rejected before its handler runs. If the field is null, the permission is not required.
         each: name of the request's parts that require the permission. The handler checks each part.
-        denied: error of a part without the permission, or ``OMITTED`` if the response omits the part. The default is
-            the resource's error.
+        denied: error of a part without the permission, or ``OMIT_FROM_RESPONSE`` if the response omits the part. The
+            default is the resource's error.
         or_cluster: operation on the cluster that is sufficient instead.
         first_version, last_version: first and last version that requires the permission.
         first_release: first Kafka release that requires it; empty for all releases with the API.
@@ -144,7 +144,7 @@ class Right:
         return ErrorCode[f"{resource}_AUTHORIZATION_FAILED"]
 
 
-def refuse_whole(request: Any, code: int) -> Message:
+def refuse_request(request: Any, code: int) -> Message:
     """Return a response with a top-level error code."""
     answer: Message = request.response(error_code=code)
     return answer
@@ -184,8 +184,8 @@ class Api:
     versions: tuple[int, int] | None = None
     before_authentication: bool = False
     group_type: str = ""
-    rights: tuple[Right, ...] = ()
-    refuse: Callable[[Any, int], Answer] = refuse_whole
+    rights: tuple[RequiredPermission, ...] = ()
+    refuse: Callable[[Any, int], Answer] = refuse_request
     rewritten: catalog.Api | None = None
     on_unknown_version: Handler | None = None
     handle: Handler = _answers_nothing
@@ -205,7 +205,7 @@ class Api:
         """The API's definition in the catalog, or in user-supplied specs."""
         return self.rewritten or _in_catalog(self.name)
 
-    def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
+    def permissions_at(self, version: int, *, whole: bool) -> Iterator[RequiredPermission]:
         """Yield the permissions that a version requires: for the whole request, or for its parts."""
         for right in self.rights:
             if right.first_version <= version <= right.last_version and whole is not bool(right.each):

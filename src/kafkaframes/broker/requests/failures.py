@@ -21,10 +21,10 @@ def failure_response(request: Request, code: int) -> Any:
     body = request.body
     if directories := getattr(body, "dirs", None):  # the response of AlterReplicaLogDirs has no level of directories
         body = type(directories[0])(topics=[topic for directory in directories for topic in directory.topics])
-    return _fill(request.response(), body, code, request.version)
+    return _fill_fields(request.response(), body, code, request.version)
 
 
-def _fill(target: Any, source: Any, code: int, version: int) -> Any:
+def _fill_fields(target: Any, source: Any, code: int, version: int) -> Any:
     for info in type(target)._fields:
         name = info.attribute
         if not info.spec.versions.contains(version):
@@ -32,23 +32,23 @@ def _fill(target: Any, source: Any, code: int, version: int) -> Any:
         if name == "error_code":
             target.error_code = code
         elif info.struct is not None and info.spec.type.is_array and source is not None:
-            setattr(target, name, _rows(info, source, code, version))
+            setattr(target, name, _build_rows(info, source, code, version))
         elif info.spec.type.name == "records":
             setattr(target, name, b"")  # as Kafka does; librdkafka and kafka-python reject a response with null records
         elif hasattr(source, name) and not _is_struct(getattr(source, name)):
             setattr(target, name, getattr(source, name))
         else:
-            _value_of_renamed_field(target, name, source)
+            _copy_renamed_field(target, name, source)
     return target
 
 
-def _value_of_renamed_field(target: Any, name: str, source: Any) -> None:
-    for other in _SAME.get(name, ()):
-        if hasattr(source, other):
-            setattr(target, name, getattr(source, other))
+def _copy_renamed_field(target: Any, name: str, source: Any) -> None:
+    for source_name in _EQUIVALENT_FIELD_NAMES.get(name, ()):
+        if hasattr(source, source_name):
+            setattr(target, name, getattr(source, source_name))
 
 
-_SAME = {
+_EQUIVALENT_FIELD_NAMES = {
     "partition_index": ("partition", "index"),
     "partition": ("partition_index",),
     "index": ("partition_index",),
@@ -62,34 +62,34 @@ def _is_struct(value: Any) -> bool:
     return isinstance(value, Struct) or (isinstance(value, list) and bool(value) and isinstance(value[0], Struct))
 
 
-def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
+def _build_rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
     """Return response rows for the rows of the request's first non-empty array."""
     assert info.struct is not None
     if "error_code" not in info.struct._by_attribute and not any(field.struct for field in info.struct._fields):
         return []
-    for other in type(source)._fields if isinstance(source, Struct) else ():
-        values = getattr(source, other.attribute)
-        if other.spec.type.is_array and values:
-            return [_fill(info.struct(), value, code, version) for value in _wrap_values(info.struct, values)]
+    for source_field in type(source)._fields if isinstance(source, Struct) else ():
+        values = getattr(source, source_field.attribute)
+        if source_field.spec.type.is_array and values:
+            return [_fill_fields(info.struct(), value, code, version) for value in _wrap_values(info.struct, values)]
     return []
 
 
 def _wrap_values(struct: Any, values: list[Any]) -> list[Any]:
     """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
-    return [value if isinstance(value, Struct) else _PlainValue(struct, value) for value in values]
+    return [value if isinstance(value, Struct) else _ScalarItem(struct, value) for value in values]
 
 
-class _PlainValue:
+class _ScalarItem:
     """A name or number in a request, under each attribute name that a response row may have for it."""
 
     def __init__(self, struct: Any, value: Any) -> None:
         for info in struct._fields:
             wants_text = info.spec.type.name == "string"
-            if isinstance(value, str) == wants_text and info.attribute in _KEYS:
+            if isinstance(value, str) == wants_text and info.attribute in _IDENTIFYING_FIELDS:
                 setattr(self, info.attribute, value)
 
 
-_KEYS = frozenset(
+_IDENTIFYING_FIELDS = frozenset(
     {
         "name",
         "topic",

@@ -9,7 +9,7 @@ from typing import Protocol
 from kafkaframes.broker.requests.api import Answer
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     """An authentication in progress.
 
     Attributes:
@@ -42,6 +42,6 @@ class Login:
     """
 
     mechanism: str = ""
-    exchange: Exchange | None = None
+    exchange: SaslExchange | None = None
     answer_raw: Callable[[bytes], Answer] | None = None
     by_token: bool = False

@@ -19,7 +19,7 @@ from kafkaframes.wire.integers import MAX_INT32
 
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
-CONNECTION_RATE = "connection_creation_rate"
+CONNECTION_RATE_KEY = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
 _MAX_THROTTLE_MS = 1000  # longest throttle time for request_percentage and connections: one sample
 _UNLIMITED_RATE = 1e18  # a second; replaces an infinite quota, which is allowed, and would make a bucket's refill NaN
@@ -33,7 +33,7 @@ _Payer: TypeAlias = tuple[str, str, str]  # quota key, user and client id that s
 
 
 @dataclass(slots=True)
-class Rate:
+class UsageRate:
     """Usage in samples of one second: (start of the sample in milliseconds, amount)."""
 
     samples: deque[tuple[float, float]] = field(default_factory=deque)
@@ -46,12 +46,12 @@ class Rate:
         else:
             self.samples.append((now_ms, amount))
 
-    def over_ms(self, limit: float, now_ms: float) -> int:
+    def throttle_ms(self, limit: float, now_ms: float) -> int:
         """Return the milliseconds until the mean is at most ``limit`` a second; 0 if it already is.
 
-        >>> rate = Rate()
+        >>> rate = UsageRate()
         >>> rate.add(30_000, 0)
-        >>> rate.over_ms(1_000, 0), rate.over_ms(3_000, 0)
+        >>> rate.throttle_ms(1_000, 0), rate.throttle_ms(3_000, 0)
         (20000, 0)
         """
         while self.samples and now_ms - self.samples[0][0] >= _SAMPLES * _SAMPLE_MS:
@@ -66,7 +66,7 @@ class Rate:
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """A token bucket for changes (TokenBucket). It is refilled over time, up to the tokens of a whole window."""
 
     remaining_tokens: float
@@ -79,7 +79,7 @@ class Bucket:
         )
         self.filled_ms = now_ms
 
-    def over_ms(self, limit: float) -> int:
+    def throttle_ms(self, limit: float) -> int:
         """Return the milliseconds until a change is allowed again; 0 if it is."""
         return round(min(-self.remaining_tokens / limit * _SAMPLE_MS, MAX_INT32)) if self.remaining_tokens < 0 else 0
 
@@ -93,8 +93,8 @@ class Quotas:
     """
 
     limits: dict[str, dict[_Entity, float]] = field(default_factory=dict)
-    _rates: dict[_Payer, Rate] = field(default_factory=dict)
-    _buckets: dict[_Payer, Bucket] = field(default_factory=dict)
+    _rates: dict[_Payer, UsageRate] = field(default_factory=dict)
+    _buckets: dict[_Payer, TokenBucket] = field(default_factory=dict)
 
     def load(self, stored_quotas: Iterable[Mapping[str, Any]]) -> None:
         """Replace all quotas with stored ones."""
@@ -108,16 +108,16 @@ class Quotas:
 
     def count_connection(self, address: str, now_ms: float) -> int:
         """Count a new connection. Return 0, or the milliseconds after which it must be closed without a response."""
-        limits = self.limits.get(CONNECTION_RATE)
+        limits = self.limits.get(CONNECTION_RATE_KEY)
         if not limits:
             return 0
-        address = _canonical(address)
+        address = _canonical_address(address)
         limit = limits.get(frozenset({("ip", address)}), limits.get(frozenset({("ip", None)})))
         if limit is None:
             return 0
-        rate = _get_or_create(self._rates, (CONNECTION_RATE, address, ""), Rate)
+        rate = _get_or_create(self._rates, (CONNECTION_RATE_KEY, address, ""), UsageRate)
         rate.add(1, now_ms)
-        over_ms = min(rate.over_ms(limit, now_ms), _MAX_THROTTLE_MS)
+        over_ms = min(rate.throttle_ms(limit, now_ms), _MAX_THROTTLE_MS)
         if over_ms:  # rejected connections are not counted
             rate.add(-1, now_ms)
         return over_ms
@@ -133,16 +133,16 @@ class Quotas:
         if quota is None:
             return 0
         payer, limit = quota
-        rate = _get_or_create(self._rates, payer, Rate)
+        rate = _get_or_create(self._rates, payer, UsageRate)
         rate.add(amount, now_ms)
-        over_ms = rate.over_ms(limit, now_ms)
+        over_ms = rate.throttle_ms(limit, now_ms)
         return min(over_ms, _MAX_THROTTLE_MS) if key == REQUEST else over_ms
 
     def refund(self, request: Request, key: str, amount: float, now_ms: float) -> None:
         """Remove usage that was just counted, because the data is not sent."""
         quota = self._payer_and_limit(key, request)
         if quota is not None:
-            _get_or_create(self._rates, quota[0], Rate).add(-amount, now_ms)
+            _get_or_create(self._rates, quota[0], UsageRate).add(-amount, now_ms)
 
     def may_change(self, request: Request, count: int, now_ms: float) -> bool:
         """Count created or deleted partitions; return whether the change is allowed.
@@ -153,21 +153,21 @@ class Quotas:
         if quota is None:
             return True
         payer, limit = quota
-        bucket = _get_or_create(self._buckets, payer, lambda: Bucket(limit * _SAMPLES, now_ms))
+        bucket = _get_or_create(self._buckets, payer, lambda: TokenBucket(limit * _SAMPLES, now_ms))
         bucket.refill(limit, now_ms)
         only_waits = request.version < _FIRST_STRICT_VERSIONS[request.api.name]
-        may = bucket.remaining_tokens >= 0 or only_waits
-        if may:
+        is_allowed = bucket.remaining_tokens >= 0 or only_waits
+        if is_allowed:
             bucket.remaining_tokens -= count
-        if not may or only_waits:
-            request.throttle_ms = max(request.throttle_ms, bucket.over_ms(limit))
-        return may
+        if not is_allowed or only_waits:
+            request.throttle_ms = max(request.throttle_ms, bucket.throttle_ms(limit))
+        return is_allowed
 
     def _payer_and_limit(self, key: str, request: Request) -> tuple[_Payer, float] | None:
         """Return the payer and the limit of a request's quota; None if it has none."""
         limits = self.limits.get(key)
         if limits:
-            for entity, user, client in _entities(request.session, request.client_id or ""):
+            for entity, user, client in _iterate_entities(request.session, request.client_id or ""):
                 if entity in limits:
                     return (key, user, client), limits[entity]
         return None
@@ -183,13 +183,15 @@ def _get_or_create(samples_by_payer: dict[_Payer, _SamplesT], payer: _Payer, new
 
 
 def _entity(names: Mapping[str, str | None]) -> _Entity:
-    return frozenset((kind, _canonical(name) if kind == "ip" and name else name) for kind, name in names.items())
+    return frozenset(
+        (kind, _canonical_address(name) if kind == "ip" and name else name) for kind, name in names.items()
+    )
 
 
-def _canonical(address: str) -> str:
+def _canonical_address(address: str) -> str:
     """Return the canonical form of an IP address; an IPv4-mapped IPv6 address as IPv4.
 
-    >>> _canonical("0:0::1"), _canonical("::ffff:10.0.0.1"), _canonical("fe80::1%eth0")
+    >>> _canonical_address("0:0::1"), _canonical_address("::ffff:10.0.0.1"), _canonical_address("fe80::1%eth0")
     ('::1', '10.0.0.1', 'fe80::1')
     """
     ip_or_network = ip_address(address.partition("%")[0])
@@ -201,7 +203,7 @@ def is_counted(request: Request) -> bool:
     return request.api.name not in _UNCOUNTED_APIS
 
 
-def _entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
+def _iterate_entities(session: Session, client: str) -> Iterator[tuple[_Entity, str, str]]:
     """Yield the entities with quotas that may apply to a request, most specific first, with the payer of each."""
     user = session.principal.removeprefix(_USER_PREFIX)
     for of_user in (user, None):

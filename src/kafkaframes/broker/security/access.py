@@ -1,11 +1,11 @@
-"""``Access``, the interface of an authorizer, and the checks of the permissions that APIs declare."""
+"""``Authorizer``, the interface of an authorizer, and the checks of the permissions that APIs declare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.broker.requests.api import OMITTED, Right
+from kafkaframes.broker.requests.api import OMIT_FROM_RESPONSE, RequiredPermission
 from kafkaframes.broker.requests.request import Request, Session
 from kafkaframes.errors import ErrorCode
 
@@ -42,10 +42,10 @@ OPERATIONS_OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
-_OMIT_PART: Final = -1  # instead of an error code: the response omits the part
+_OMIT_RESPONSE_PART: Final = -1  # instead of an error code: the response omits the part
 
 
-class Access(Protocol):
+class Authorizer(Protocol):
     """The interface of an authorizer."""
 
     @property
@@ -58,20 +58,20 @@ class Access(Protocol):
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic."""
 
-    def operations(self, session: Session, resource: str, name: str) -> int:
+    def allowed_operations(self, session: Session, resource: str, name: str) -> int:
         """Return the client's permitted operations as bits, numbered as Kafka's operations."""
 
 
-def bits_of(operations: tuple[str, ...]) -> int:
+def operation_bits(operations: tuple[str, ...]) -> int:
     """Return operations as a bit field.
 
-    >>> bits_of(("READ", "WRITE"))
+    >>> operation_bits(("READ", "WRITE"))
     24
     """
     return sum(1 << OPERATIONS[name] for name in operations)
 
 
-class AllowAllAccess:
+class AllowAllAuthorizer:
     """An authorizer that allows everything, as Kafka without ``authorizer.class.name``."""
 
     version = 0
@@ -84,15 +84,15 @@ class AllowAllAccess:
         """Return True: every client may get a producer id."""
         return True
 
-    def operations(self, session: Session, resource: str, name: str) -> int:
+    def allowed_operations(self, session: Session, resource: str, name: str) -> int:
         """Return all operations of the resource type."""
-        return bits_of(OPERATIONS_OF_RESOURCE[resource])
+        return operation_bits(OPERATIONS_OF_RESOURCE[resource])
 
 
-class Viewer(NamedTuple):
+class MemberIdentity(NamedTuple):
     """A group member's identity, to check which topics its subscription pattern may match."""
 
-    access: Access
+    access: Authorizer
     principal: str
     host: str
 
@@ -107,21 +107,21 @@ class Viewer(NamedTuple):
         return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
 
 
-def viewer_of(session: Session, access: Access) -> Viewer:
+def viewer_of(session: Session, access: Authorizer) -> MemberIdentity:
     """Return the identity of a client."""
-    return Viewer(access, session.principal, session.peer.rpartition(":")[0])
+    return MemberIdentity(access, session.principal, session.peer.rpartition(":")[0])
 
 
-def check_access(request: Request, access: Access) -> int:
+def check_access(request: Request, access: Authorizer) -> int:
     """Return the error code if the client lacks a permission for the whole request, else 0."""
-    for right in request.api.rights_at(request.version, whole=True):
+    for right in request.api.permissions_at(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
         if name is not None and not _is_granted(request, access, right, name):
             return right.error
     return ErrorCode.NONE
 
 
-def check_denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
+def check_denied(request: Request, access: Authorizer, resource: str, name: str, operation: str | None = None) -> int:
     """Return the error code if the client lacks the declared permission for a part of the request, else 0.
 
     Args:
@@ -131,30 +131,30 @@ def check_denied(request: Request, access: Access, resource: str, name: str, ope
     Raises:
         LookupError: the API does not declare this permission.
     """
-    right = _find_right(request, resource, operation)
+    right = _find_permission(request, resource, operation)
     if _is_granted(request, access, right, name):
         return ErrorCode.NONE
-    return right.error if right.denied != OMITTED else _OMIT_PART
+    return right.error if right.denied != OMIT_FROM_RESPONSE else _OMIT_RESPONSE_PART
 
 
-def is_allowed(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
+def is_allowed(request: Request, access: Authorizer, resource: str, name: str, operation: str | None = None) -> bool:
     """Return whether the client has the declared permission for a part of the request."""
     return check_denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
-def first_denied_code(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
+def first_denied_code(request: Request, access: Authorizer, resource: str, names: Iterable[str]) -> int:
     """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
     return next((code for name in names if (code := check_denied(request, access, resource, name))), ErrorCode.NONE)
 
 
-def _find_right(request: Request, resource: str, operation: str | None) -> Right:
-    for right in request.api.rights_at(request.version, whole=False):
+def _find_permission(request: Request, resource: str, operation: str | None) -> RequiredPermission:
+    for right in request.api.permissions_at(request.version, whole=False):
         if right.resource == resource and operation in (None, right.operation):
             return right
     raise LookupError(f"{request.api.name} {request.version} declares no right to {operation or 'do'} a {resource}")
 
 
-def _is_granted(request: Request, access: Access, right: Right, name: str) -> bool:
+def _is_granted(request: Request, access: Authorizer, right: RequiredPermission, name: str) -> bool:
     if not right.is_needed:
         return True
     if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):

@@ -1,4 +1,4 @@
-"""``AclAccess``, an authorizer with ACLs, as Kafka's StandardAuthorizer."""
+"""``AclAuthorizer``, an authorizer with ACLs, as Kafka's StandardAuthorizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 DENY, ALLOW = 2, 3
 WILDCARD_NAME = "*"
-_ANY_NAME = "hardcode"  # the topic name with which Kafka checks for permissions on all topics
+_ANY_TOPIC_NAME = "hardcode"  # the topic name with which Kafka checks for permissions on all topics
 RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
 _DESCRIBE, _DESCRIBE_CONFIGS = OPERATIONS["DESCRIBE"], OPERATIONS["DESCRIBE_CONFIGS"]
 # Operation -> the operations that imply it (AclEntry, StandardAuthorizerData).
@@ -77,7 +77,9 @@ class AclFilter(NamedTuple):
             (self.operation, acl.operation),
             (self.permission, acl.permission),
         )
-        return all(want in (ANY, have) for want, have in numbers) and self._matches_name(acl)
+        return all(
+            expected_value in (ANY, actual_value) for expected_value, actual_value in numbers
+        ) and self._matches_name(acl)
 
     def _matches_name(self, acl: Acl) -> bool:
         if self.pattern_type == MATCH:
@@ -85,7 +87,7 @@ class AclFilter(NamedTuple):
         return self.pattern_type in (ANY, acl.pattern_type) and self.resource_name in (None, acl.resource_name)
 
 
-class AclAccess:
+class AclAuthorizer:
     """An authorizer with ACLs.
 
     Args:
@@ -127,11 +129,11 @@ class AclAccess:
         """Remove the ACLs that match a filter; return them."""
         removed_acls = [acl for acl in self._acls if acl_filter.matches(acl)]
         for acl in removed_acls:
-            self._drop(acl)
+            self._remove_acl(acl)
         self.version += 1
         return removed_acls
 
-    def _drop(self, acl: Acl) -> None:
+    def _remove_acl(self, acl: Acl) -> None:
         pattern = _pattern(acl)
         del self._acls[acl], self._by_pattern[pattern][acl]
         if self._by_pattern[pattern]:
@@ -161,8 +163,8 @@ class AclAccess:
         applicable_acls = [acl for acl in resource_acls if acl.is_for(session.principal, host)]
         if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in applicable_acls):
             return False
-        enough = {ALL, number} | _IMPLYING_OPERATIONS.get(number, set())
-        return any(acl.permission == ALLOW and acl.operation in enough for acl in applicable_acls)
+        sufficient_operations = {ALL, number} | _IMPLYING_OPERATIONS.get(number, set())
+        return any(acl.permission == ALLOW and acl.operation in sufficient_operations for acl in applicable_acls)
 
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic (KIP-679).
@@ -171,17 +173,20 @@ class AclAccess:
         """
         if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
             return True
-        if self.allows(session, "WRITE", "TOPIC", _ANY_NAME):
+        if self.allows(session, "WRITE", "TOPIC", _ANY_TOPIC_NAME):
             return True
         host, kind = session.peer.rpartition(":")[0], RESOURCE_TYPES["TOPIC"]
         applicable_acls = [
             acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)
         ]
-        writing = [acl for acl in applicable_acls if acl.operation in (ALL, OPERATIONS["WRITE"])]
-        denying = [acl for acl in writing if acl.permission == DENY]
-        return any(acl.permission == ALLOW and not any(no.covers(acl) for no in denying) for acl in writing)
+        write_acls = [acl for acl in applicable_acls if acl.operation in (ALL, OPERATIONS["WRITE"])]
+        denying_acls = [acl for acl in write_acls if acl.permission == DENY]
+        return any(
+            acl.permission == ALLOW and not any(denying_acl.covers(acl) for denying_acl in denying_acls)
+            for acl in write_acls
+        )
 
-    def operations(self, session: Session, resource: str, name: str) -> int:
+    def allowed_operations(self, session: Session, resource: str, name: str) -> int:
         """Return the client's permitted operations as bits; 0 if it may not describe the resource."""
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
@@ -216,7 +221,7 @@ def filter_of(row: Any) -> AclFilter:
     return AclFilter(*_FILTER_FIELDS(row))
 
 
-def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
+def check_acl_rows(rows: Iterable[Acl | AclFilter]) -> None:
     """Close the connection if a type, operation or permission is UNKNOWN (0): Kafka cannot decode such a request."""
     for row in rows:
         if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):

@@ -17,11 +17,11 @@ from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
 from kafkaframes.broker.settings.listeners import ListenerOptions
 from kafkaframes.broker.settings.security_keys import (
-    ALLOW_UNSECURED,
+    ALLOW_UNSECURED_KEY,
     GSSAPI_LOGIN_PATTERN,
-    JWKS_URL,
-    KERBEROS_RULES,
-    KERBEROS_SERVICE_NAME,
+    JWKS_URL_KEY,
+    KERBEROS_RULES_KEY,
+    KERBEROS_SERVICE_NAME_KEY,
     SECURITY_KEYS,
     TOKEN_KEYS,
 )
@@ -29,7 +29,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
 
-def security_of(
+def build_security(
     known_settings: MutableMapping[str, str],
     *,
     listeners: Sequence[ListenerOptions] = (),
@@ -72,21 +72,23 @@ def security_of(
     logins = {known_settings.pop(name) for name in [*filter(GSSAPI_LOGIN_PATTERN.fullmatch, known_settings)]}
     mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))
     security = Security(
-        users=dict(map(_user, users)),
+        users=dict(map(_parse_user, users)),
         mechanisms=mechanisms,
-        check_token=_check_of({name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms),
-        kerberos=_kerberos_of(texts, logins),
+        check_token=_build_token_check(
+            {name: value for name, value in texts.items() if name in TOKEN_KEYS}, mechanisms
+        ),
+        kerberos=_build_kerberos(texts, logins),
         needs_sasl=any(listener.needs_sasl for listener in listeners)
         if listeners
         else "sasl.enabled.mechanisms" in texts,
         tls=tls or None,
     )
     if listeners:
-        _check(security, listeners)
+        _check_security(security, listeners)
     return security
 
 
-def _check(security: Security, listeners: Sequence[ListenerOptions]) -> None:
+def _check_security(security: Security, listeners: Sequence[ListenerOptions]) -> None:
     """Reject security options that no listener uses: the user would rely on them."""
     protocol_list = ", ".join(listener.protocol for listener in listeners)
     if security.tls is None and any(listener.needs_tls for listener in listeners):
@@ -99,11 +101,11 @@ def _check(security: Security, listeners: Sequence[ListenerOptions]) -> None:
         raise OptionError(f"users, tokens or tickets for SASL, but the listeners are {protocol_list}")
 
 
-def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
+def _build_kerberos(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
     """Return the Kerberos options. Reject rules without a login, several logins, and logins of other modules."""
     if not logins:
-        if KERBEROS_RULES in texts:
-            raise OptionError(f"{KERBEROS_RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
+        if KERBEROS_RULES_KEY in texts:
+            raise OptionError(f"{KERBEROS_RULES_KEY}, but no listener.name.NAME.gssapi.sasl.jaas.config")
         return None
     if len(logins) > 1:
         raise OptionError("listeners have different Kerberos logins; all listeners must have the same")
@@ -114,51 +116,52 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
     return Kerberos(
         keytab=login.keytab,
         principal=None if principal == "*" else principal,
-        service=login.service_name(texts.get(KERBEROS_SERVICE_NAME)),
-        rules=_list(texts.get(KERBEROS_RULES, "")),
+        service=login.service_name(texts.get(KERBEROS_SERVICE_NAME_KEY)),
+        rules=_list(texts.get(KERBEROS_RULES_KEY, "")),
     )
 
 
-def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
+def _build_token_check(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
     """Return the token check. Reject OAUTHBEARER settings that have no effect or exclude each other."""
     if not texts or OAUTHBEARER not in mechanisms:
         if texts:
             raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")
         return None
-    is_unsecured = texts.get(ALLOW_UNSECURED, "false").strip().lower() == "true"
+    is_unsecured = texts.get(ALLOW_UNSECURED_KEY, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
         raise OptionError(
-            f"{ALLOW_UNSECURED}=true cannot be combined with other token settings, because tokens are then not verified"
+            f"{ALLOW_UNSECURED_KEY}=true cannot be combined with other token settings,"
+            " because tokens are then not verified"
         )
     if is_unsecured:
         return unsecured_token
-    if JWKS_URL not in texts:
+    if JWKS_URL_KEY not in texts:
         return None
     setting_prefix = "sasl.oauthbearer."
     rules = ClaimRules(
         issuer=texts.get(f"{setting_prefix}expected.issuer"),
         audiences=_list(texts.get(f"{setting_prefix}expected.audience", "")),
-        clock_skew_seconds=_number(texts, f"{setting_prefix}clock.skew.seconds", 30),
+        clock_skew_seconds=_parse_number(texts, f"{setting_prefix}clock.skew.seconds", 30),
         sub_claim=texts.get(f"{setting_prefix}sub.claim.name", "sub"),
         scope_claim=texts.get(f"{setting_prefix}scope.claim.name", "scope"),
         scopes=_list(texts.get(f"kafkaframes.{setting_prefix}required.scopes", "")),
     )
-    refresh_ms = _number(texts, f"{setting_prefix}jwks.endpoint.refresh.ms", 3_600_000)
-    return SignedTokens(KeySet(texts[JWKS_URL], refresh_seconds=refresh_ms / 1000), rules)
+    refresh_ms = _parse_number(texts, f"{setting_prefix}jwks.endpoint.refresh.ms", 3_600_000)
+    return SignedTokens(KeySet(texts[JWKS_URL_KEY], refresh_seconds=refresh_ms / 1000), rules)
 
 
 def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _number(texts: Mapping[str, str], name: str, default: int) -> int:
+def _parse_number(texts: Mapping[str, str], name: str, default: int) -> int:
     text = texts.get(name, str(default)).strip()
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise OptionError(f"{name} is a number of at most nine digits")
     return int(text)
 
 
-def users_of_text(text: str, *, source: str) -> list[str]:
+def parse_users(text: str, *, source: str) -> list[str]:
     """Return the lines ``NAME=PASSWORD`` of a file or a variable; blank ones and those with ``#`` are left out.
 
     Raises:
@@ -171,7 +174,7 @@ def users_of_text(text: str, *, source: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _user(text: str) -> tuple[str, str]:
+def _parse_user(text: str) -> tuple[str, str]:
     name, equals, password = text.partition("=")
     if not (name and equals and password):
         raise OptionError("`sasl_user` takes NAME=PASSWORD")
@@ -182,7 +185,7 @@ _OTHER_USERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 _MAX_FILE_BYTES: Final = 1 << 20
 
 
-def read_private(path: str) -> str:
+def read_private_file(path: str) -> str:
     """Return the text of a file that only its owner may read.
 
     Raises:
@@ -204,16 +207,16 @@ def read_private(path: str) -> str:
         raise OptionError(f"{path} is not UTF-8") from None
 
 
-def token_of_file(path: str) -> str:
+def read_or_create_token(path: str) -> str:
     """Return the token in a file. If the file does not exist, create it with a new token.
 
     Raises:
-        OptionError: as for ``read_private``; or the file has no valid token, or cannot be written.
+        OptionError: as for ``read_private_file``; or the file has no valid token, or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        token = read_private(path).strip()
+        token = read_private_file(path).strip()
         if not token.isascii() or not token.isprintable() or " " in token or not token:
             raise OptionError(
                 f"{path} does not contain a token; expected one word of ASCII letters, digits and punctuation"

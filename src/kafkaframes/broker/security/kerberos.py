@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.broker.requests.login import Exchange
+from kafkaframes.broker.requests.login import SaslExchange
 from kafkaframes.broker.security.scram import AuthenticationError
-from kafkaframes.broker.settings.security_keys import KERBEROS_RULES
+from kafkaframes.broker.settings.security_keys import KERBEROS_RULES_KEY
 from kafkaframes.errors import OptionError, import_extra
 
 _PRINCIPAL_PATTERN: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
@@ -45,7 +45,7 @@ class _PrincipalRule:
     replaces_all: bool = False
     case: str = ""
 
-    def apply(self, realm: str, parts: tuple[str, ...], default_realm: str) -> str | None:
+    def apply_to(self, realm: str, parts: tuple[str, ...], default_realm: str) -> str | None:
         if self.format is None:
             return parts[0] if realm == default_realm else None
         if len(parts) != self.count:
@@ -62,15 +62,15 @@ class _PrincipalRule:
         return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement_parts)
 
 
-class LocalNames:
+class PrincipalRules:
     r"""The rules that map principals to users.
 
     Args:
         rules: rules in order; if empty, DEFAULT.
         default_realm: realm whose principals DEFAULT accepts.
 
-    >>> names = LocalNames([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")
-    >>> names.user("kafka/a.example@NEW"), names.user("Alice@OLD"), names.user("bob@NEW")
+    >>> names = PrincipalRules([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")
+    >>> names.map_principal("kafka/a.example@NEW"), names.map_principal("Alice@OLD"), names.map_principal("bob@NEW")
     ('broker', 'alice', 'bob')
     """
 
@@ -78,7 +78,7 @@ class LocalNames:
         self._rules = [_parse_rule(rule) for rule in rules] or [_PrincipalRule()]
         self._default_realm = default_realm
 
-    def user(self, principal: str) -> str:
+    def map_principal(self, principal: str) -> str:
         """Return the user of a principal. Raise if no rule returns a name, or the name contains ``/`` or ``@``."""
         match = _PRINCIPAL_PATTERN.fullmatch(principal)
         if match is None:
@@ -86,12 +86,12 @@ class LocalNames:
         service, host, realm = match.groups()
         parts = (service,) if host is None else (service, host)
         for rule in self._rules:
-            name = rule.apply(realm, parts, self._default_realm)
+            name = rule.apply_to(realm, parts, self._default_realm)
             if name is not None:
                 if not name or "/" in name or "@" in name:
-                    raise AuthenticationError(f"{KERBEROS_RULES} give the principal no simple name")
+                    raise AuthenticationError(f"{KERBEROS_RULES_KEY} give the principal no simple name")
                 return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
-        raise AuthenticationError(f"{KERBEROS_RULES} have none for the principal")
+        raise AuthenticationError(f"{KERBEROS_RULES_KEY} have none for the principal")
 
 
 def _parse_rule(text: str) -> _PrincipalRule:
@@ -99,30 +99,32 @@ def _parse_rule(text: str) -> _PrincipalRule:
         return _PrincipalRule()
     match = _RULE_PATTERN.fullmatch(text)
     if match is None:
-        raise OptionError(f"{KERBEROS_RULES}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
+        raise OptionError(f"{KERBEROS_RULES_KEY}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
     count = int(match["count"])
     if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER_PATTERN.findall(match["format"])):
-        raise OptionError(f"{KERBEROS_RULES}: {text!r}: its format has $0 to ${count}")
-    replacement = None if match["replaced"] is None else _pattern(match["replaced"], text)
+        raise OptionError(f"{KERBEROS_RULES_KEY}: {text!r}: its format has $0 to ${count}")
+    replacement = None if match["replaced"] is None else _compile_pattern(match["replaced"], text)
     return _PrincipalRule(
         count,
         match["format"],
-        None if match["match"] is None else _pattern(match["match"], text),
+        None if match["match"] is None else _compile_pattern(match["match"], text),
         replacement,
-        () if replacement is None else _replacement(match["by"], replacement.groups, text),
+        () if replacement is None else _parse_replacement(match["by"], replacement.groups, text),
         bool(match["all"]),
         match["case"],
     )
 
 
-def _pattern(text: str, rule: str) -> re.Pattern[str]:
+def _compile_pattern(text: str, rule: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError) as error:
-        raise OptionError(f"{KERBEROS_RULES}: {rule!r}: {text!r} is not a valid regular expression: {error}") from None
+        raise OptionError(
+            f"{KERBEROS_RULES_KEY}: {rule!r}: {text!r} is not a valid regular expression: {error}"
+        ) from None
 
 
-def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
+def _parse_replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
     r"""Parse a replacement in Java's syntax: ``$1`` is a group, a backslash quotes the next character."""
     parts: list[str | int] = []
     position = 0
@@ -131,7 +133,7 @@ def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
         number, further_digits = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
         if match is None or (number and int(number) > groups):
             raise OptionError(
-                f"{KERBEROS_RULES}: {rule!r}: {text!r} names a group that there is not, or ends within a sign"
+                f"{KERBEROS_RULES_KEY}: {rule!r}: {text!r} names a group that there is not, or ends within a sign"
             )
         while further_digits and int(number + further_digits[0]) <= groups:
             number, further_digits = number + further_digits[0], further_digits[1:]
@@ -155,7 +157,7 @@ class Kerberos:
         keytab: keytab file; None for that of the process (``KRB5_KTNAME``).
         principal: service principal of the tickets (``kafka/host@REALM``); None accepts each one in the keytab.
         service: service name for any host, such as ``kafka``, if ``principal`` is None.
-        rules: rules that map principals to users, see ``LocalNames``.
+        rules: rules that map principals to users, see ``PrincipalRules``.
     """
 
     keytab: str | None = None
@@ -163,7 +165,7 @@ class Kerberos:
     service: str | None = None
     rules: Sequence[str] = ()
 
-    def names(self) -> LocalNames:
+    def names(self) -> PrincipalRules:
         """Return the parsed rules. The default realm is that of the Kerberos configuration.
 
         Raises:
@@ -176,7 +178,7 @@ class Kerberos:
             user = library.Name("user", library.NameType.user).canonicalize(library.MechType.kerberos)
         except library.exceptions.GSSError as error:
             raise OptionError(f"GSSAPI: the keytab cannot be used: {error.gen_message()}") from None
-        return LocalNames(self.rules, str(user).rpartition("@")[2])
+        return PrincipalRules(self.rules, str(user).rpartition("@")[2])
 
     def credentials(self, library: Any) -> Any:
         """Return the acceptor credentials. They are read at each login, because keytabs change."""
@@ -189,10 +191,10 @@ class Kerberos:
         return library.Credentials(name=name, usage="accept", mechs=[library.MechType.kerberos], store=store)
 
 
-class KerberosExchange(Exchange):
+class KerberosExchange(SaslExchange):
     """A GSSAPI authentication: the ticket, the offered security layers, and the client's choice."""
 
-    def __init__(self, kerberos: Kerberos, names: LocalNames) -> None:
+    def __init__(self, kerberos: Kerberos, names: PrincipalRules) -> None:
         self._kerberos = kerberos
         self._names = names
         self._library = import_extra("sasl.enabled.mechanisms GSSAPI", "kerberos", "gssapi")
@@ -202,14 +204,14 @@ class KerberosExchange(Exchange):
     def respond(self, message: bytes) -> bytes:
         """Return the response to a client message; the last one sets ``user``. May wait for files and host names."""
         try:
-            return self._respond(message)
+            return self._step_context(message)
         except self._library.exceptions.GSSError as error:
             _LOGGER.warning("GSSAPI: a client is refused: %s", error.gen_message())
             raise AuthenticationError(_REJECTION_MESSAGE) from None
 
-    def _respond(self, message: bytes) -> bytes:
+    def _step_context(self, message: bytes) -> bytes:
         if self._has_offered:
-            return self._finish(message)
+            return self._finish_exchange(message)
         if self._context is None:
             credentials = self._kerberos.credentials(self._library)
             self._context = self._library.SecurityContext(creds=credentials, usage="accept")
@@ -217,18 +219,18 @@ class KerberosExchange(Exchange):
         elif self._context.complete:
             if message:
                 raise AuthenticationError("GSSAPI: an empty message was expected")
-            return self._offer()
+            return self._offer_layers()
         token: bytes = self._context.step(message) or b""
-        return token if token or not self._context.complete else self._offer()
+        return token if token or not self._context.complete else self._offer_layers()
 
-    def _offer(self) -> bytes:
+    def _offer_layers(self) -> bytes:
         self._has_offered = True
         layer_message: bytes = self._context.wrap(_NO_SECURITY_LAYER, False).message
         return layer_message
 
-    def _finish(self, message: bytes) -> bytes:
+    def _finish_exchange(self, message: bytes) -> bytes:
         client_message = self._context.unwrap(message).message
         if len(client_message) < len(_NO_SECURITY_LAYER) or client_message[0] != _NO_SECURITY_LAYER[0]:
             raise AuthenticationError("GSSAPI: only the layer without protection is offered")
-        self.user = self._names.user(str(self._context.initiator_name))
+        self.user = self._names.map_principal(str(self._context.initiator_name))
         return b""

@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.broker.requests.api import DeferredResponse
-from kafkaframes.broker.requests.login import Exchange
-from kafkaframes.broker.security.access import Access, AllowAllAccess
-from kafkaframes.broker.security.acls import Acl, AclAccess
-from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
+from kafkaframes.broker.requests.login import SaslExchange
+from kafkaframes.broker.security.access import AllowAllAuthorizer, Authorizer
+from kafkaframes.broker.security.acls import Acl, AclAuthorizer
+from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, PrincipalRules
 from kafkaframes.broker.security.scram import (
-    HASHES,
+    HASH_BY_MECHANISM,
     MIN_ITERATIONS,
     SALT_BYTES,
     AuthenticationError,
     DelegationTokens,
     ScramCredential,
     ScramExchange,
-    credential_of_password,
+    credential_from_password,
 )
-from kafkaframes.broker.security.tokens import expiry_ms
+from kafkaframes.broker.security.tokens import token_expiry_ms
 from kafkaframes.broker.settings.settings import BrokerSettings
 from kafkaframes.errors import OptionError
 
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
-PASSWORD_MECHANISMS = (PLAIN, *HASHES)
+PASSWORD_MECHANISMS = (PLAIN, *HASH_BY_MECHANISM)
 MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
 _GS2_HEADER_PATTERN = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
 _KEY_VALUE_PATTERN = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
@@ -41,7 +41,7 @@ _BEARER_PATTERN = re.compile(r"auth=Bearer +(?P<token>\S+)")
 CheckToken = Callable[[str, int], str]  # token, time in milliseconds -> user; raises AuthenticationError
 
 
-class PlainExchange(Exchange):
+class PlainExchange(SaslExchange):
     """A PLAIN authentication: user name and password in one message."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
@@ -58,19 +58,19 @@ class PlainExchange(Exchange):
         if acting_for not in ("", user):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is different")
         stored_credential = self._passwords.get(user)
-        is_right = hmac.compare_digest(*(_digest(text) for text in (stored_credential or "", password)))
+        is_right = hmac.compare_digest(*(_hash_password(text) for text in (stored_credential or "", password)))
         if stored_credential is None or not is_right:
             raise AuthenticationError("Authentication failed: Invalid username or password")
         self.user = user
         return b""
 
 
-def _digest(text: str) -> bytes:
+def _hash_password(text: str) -> bytes:
     """Return a hash of a password: comparing hashes does not reveal the password's length."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-class BearerExchange(Exchange):
+class BearerExchange(SaslExchange):
     """An OAUTHBEARER authentication. It fails after the client has received the error as JSON (RFC 7628)."""
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
@@ -87,7 +87,7 @@ class BearerExchange(Exchange):
             user = self._check(token, self._now_ms())
             if authzid not in ("", user):
                 raise AuthenticationError("authorization as another user (authzid) is not supported")
-            self.user, self.expires_ms = user, expiry_ms(token)
+            self.user, self.expires_ms = user, token_expiry_ms(token)
         except AuthenticationError as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'
@@ -133,13 +133,13 @@ class Credentials:
     scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     check_token: CheckToken | None = field(default=None, repr=False)
-    kerberos: tuple[Kerberos, LocalNames] | None = None
+    kerberos: tuple[Kerberos, PrincipalRules] | None = None
     in_thread: Callable[[Callable[[], None]], DeferredResponse] | None = field(default=None, repr=False)
     tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _derived_credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
-    def exchange(self, mechanism: str, now_ms: Callable[[], int]) -> Exchange:
+    def start_exchange(self, mechanism: str, now_ms: Callable[[], int]) -> SaslExchange:
         """Start an authentication with an enabled mechanism."""
         if mechanism == PLAIN:
             return PlainExchange(self.passwords)
@@ -155,28 +155,30 @@ class Credentials:
             find_token=lambda token_id: self._find_token(token_id, mechanism, now_ms()),
         )
 
-    def prepare(self) -> None:
+    def prepare_credentials(self) -> None:
         """Compute the SCRAM credentials of all passwords in advance, so that all logins take the same time."""
-        for mechanism in (name for name in self.mechanisms if name in HASHES):
+        for mechanism in (name for name in self.mechanisms if name in HASH_BY_MECHANISM):
             for user, password in self.passwords.items():
                 salt = self._derive_credential(user, mechanism)[:SALT_BYTES]
-                self._derived_credentials[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
+                self._derived_credentials[user, mechanism] = credential_from_password(mechanism, password, salt=salt)
 
     def find_scram(self, user: str, mechanism: str) -> ScramCredential:
         """Return a user's SCRAM credential. For an unknown user, return one that no password matches."""
         if self.passwords and not self._derived_credentials:
-            self.prepare()
+            self.prepare_credentials()
         key = (user, mechanism)
-        return self.scram.get(key) or self._derived_credentials.get(key) or self._unknown(user, mechanism)
+        return (
+            self.scram.get(key) or self._derived_credentials.get(key) or self._create_decoy_credential(user, mechanism)
+        )
 
     def _find_token(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, str, int | None]:
-        stored_credential = self.tokens.credential(token_id, mechanism, now_ms)
+        stored_credential = self.tokens.find_credential(token_id, mechanism, now_ms)
         if stored_credential is None:
-            return self._unknown(token_id, mechanism), "", None
+            return self._create_decoy_credential(token_id, mechanism), "", None
         credential, token = stored_credential
         return credential, token.owner.partition(":")[2], token.expires_ms
 
-    def _unknown(self, user: str, mechanism: str) -> ScramCredential:
+    def _create_decoy_credential(self, user: str, mechanism: str) -> ScramCredential:
         """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
         seed = self._derive_credential(user, mechanism)
         real = [
@@ -189,7 +191,7 @@ class Credentials:
         ]
         size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
         salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
-        nothing = secrets.token_bytes(hashlib.new(HASHES[mechanism]).digest_size)
+        nothing = secrets.token_bytes(hashlib.new(HASH_BY_MECHANISM[mechanism]).digest_size)
         return ScramCredential(salt, iterations, nothing, nothing)
 
     def _derive_credential(self, user: str, mechanism: str) -> bytes:
@@ -253,14 +255,14 @@ class Security:
         kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
         return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 
-    def access(self, settings: BrokerSettings) -> Access:
+    def access(self, settings: BrokerSettings) -> Authorizer:
         """Return the authorizer."""
         authorizer_class = settings.explicit.get("authorizer.class.name")
         if authorizer_class is not None and not authorizer_class.strip():
-            return AllowAllAccess()
+            return AllowAllAuthorizer()
         has_authorizer = self.authorizer or bool(tuple(self.acls)) or authorizer_class is not None
-        return AclAccess(
+        return AclAuthorizer(
             self.acls,
-            super_users=[name for name in settings.text("super.users").split(";") if name],
-            allows_unruled=not has_authorizer or settings.flag("allow.everyone.if.no.acl.found"),
+            super_users=[name for name in settings.get_text("super.users").split(";") if name],
+            allows_unruled=not has_authorizer or settings.get_flag("allow.everyone.if.no.acl.found"),
         )

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaframes.broker.requests.login import Exchange
+from kafkaframes.broker.requests.login import SaslExchange
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.wire.primitives import uuid_to_text
 
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 16
 MAX_ITERATIONS: Final = 16384
-HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+HASH_BY_MECHANISM: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_OF_NUMBER: Mapping[int, str] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _CLIENT_FIRST_PATTERN = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<zid>[^,]*))?,)(?P<bare>(?:m=[^,]*,)?n=(?P<user>[^,]*),r=(?P<nonce>[!-+\--~]+)(?P<extensions>(?:,.*)?))"
@@ -61,13 +61,15 @@ class ScramCredential:
         }
 
     @classmethod
-    def of_dict(cls, values: Mapping[str, str | int]) -> ScramCredential:
+    def from_dict(cls, values: Mapping[str, str | int]) -> ScramCredential:
         """Return a credential from the dictionary of ``to_dict``."""
         salt, stored_key, server = (base64.b64decode(str(values[key])) for key in ("salt", "stored_key", "server_key"))
         return cls(salt, int(values["iterations"]), stored_key, server)
 
 
-def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted_password: bytes) -> ScramCredential:
+def credential_from_salted_password(
+    mechanism: str, salt: bytes, iterations: int, salted_password: bytes
+) -> ScramCredential:
     """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
     name = _hash_of(mechanism)
     client_key = hmac.digest(salted_password, b"Client Key", name)
@@ -76,22 +78,22 @@ def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted_pa
     )
 
 
-def credential_of_password(
+def credential_from_password(
     mechanism: str, password: str, *, iterations: int = MIN_ITERATIONS, salt: bytes | None = None
 ) -> ScramCredential:
     """Return the credential of a password."""
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     salted_password = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
-    return credential_of_salted(mechanism, salt, iterations, salted_password)
+    return credential_from_salted_password(mechanism, salt, iterations, salted_password)
 
 
 def _hash_of(mechanism: str) -> str:
-    if mechanism not in HASHES:
-        raise OptionError(f"unknown SCRAM mechanism {mechanism!r}; expected one of {', '.join(HASHES)}")
-    return HASHES[mechanism]
+    if mechanism not in HASH_BY_MECHANISM:
+        raise OptionError(f"unknown SCRAM mechanism {mechanism!r}; expected one of {', '.join(HASH_BY_MECHANISM)}")
+    return HASH_BY_MECHANISM[mechanism]
 
 
-class ScramExchange(Exchange):
+class ScramExchange(SaslExchange):
     """A SCRAM authentication: two client messages and two responses.
 
     Args:
@@ -123,9 +125,9 @@ class ScramExchange(Exchange):
             text = message.decode("utf-8")
         except UnicodeDecodeError:
             raise AuthenticationError("the message is not UTF-8") from None
-        return self._first(text) if self._credential is None else self._final(text)
+        return self._answer_first_message(text) if self._credential is None else self._answer_final_message(text)
 
-    def _first(self, text: str) -> bytes:
+    def _answer_first_message(self, text: str) -> bytes:
         match = _CLIENT_FIRST_PATTERN.fullmatch(text)
         if match is None:
             raise AuthenticationError("this is not the first message of a SCRAM client")
@@ -144,7 +146,7 @@ class ScramExchange(Exchange):
         self._messages = match["bare"], answer
         return answer.encode()
 
-    def _final(self, text: str) -> bytes:
+    def _answer_final_message(self, text: str) -> bytes:
         match, credential = _CLIENT_FINAL_PATTERN.fullmatch(text), self._credential
         assert credential is not None
         if match is None:
@@ -154,12 +156,12 @@ class ScramExchange(Exchange):
         if match["binding"] != base64.b64encode(self._gs2.encode()).decode():
             raise AuthenticationError("channel binding is not supported")
         signed = ",".join((*self._messages, match["bare"])).encode()
-        if not self._proves(match["proof"], signed, credential):
+        if not self._is_valid_proof(match["proof"], signed, credential):
             raise AuthenticationError("Authentication failed during authentication due to invalid credentials")
         self.user = self._name
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))
 
-    def _proves(self, proof_text: str, signed: bytes, credential: ScramCredential) -> bool:
+    def _is_valid_proof(self, proof_text: str, signed: bytes, credential: ScramCredential) -> bool:
         try:
             proof = base64.b64decode(proof_text, validate=True)
         except ValueError:
@@ -236,7 +238,7 @@ class DelegationTokens:
         Raises:
             RefusedError: delegation tokens are disabled.
         """
-        self._check(now_ms)
+        self._remove_expired_tokens(now_ms)
         token_id = uuid_to_text(uuid.uuid4())
         ends_ms = now_ms + (min(lifetime_ms, self.longest_ms) if lifetime_ms > 0 else self.longest_ms)
         expires_ms = min(ends_ms, now_ms + self.default_ms)
@@ -252,8 +254,8 @@ class DelegationTokens:
         Raises:
             RefusedError: the token does not exist or has expired, or the principal may not renew it.
         """
-        token = self._to_credential(secret, principal, now_ms)
-        self._check_time(token, now_ms)
+        token = self._find_held_token(secret, principal, now_ms)
+        self._check_expiry(token, now_ms)
         period_ms = min(period_ms, self.default_ms) if period_ms > 0 else self.default_ms
         token.expires_ms = min(token.ends_ms, now_ms + period_ms)
         return token.expires_ms
@@ -264,24 +266,26 @@ class DelegationTokens:
         Raises:
             RefusedError: as ``renew``.
         """
-        token = self._to_credential(secret, principal, now_ms)
+        token = self._find_held_token(secret, principal, now_ms)
         if period_ms < 0:
             del self.by_id[token.token_id]
             return now_ms
-        self._check_time(token, now_ms)
+        self._check_expiry(token, now_ms)
         token.expires_ms = min(token.ends_ms, now_ms + period_ms)
         return token.expires_ms
 
-    def current(self, now_ms: int) -> list[DelegationToken]:
+    def current_tokens(self, now_ms: int) -> list[DelegationToken]:
         """Return all tokens.
 
         Raises:
             RefusedError: delegation tokens are disabled.
         """
-        self._check(now_ms)
+        self._remove_expired_tokens(now_ms)
         return list(self.by_id.values())
 
-    def credential(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, DelegationToken] | None:
+    def find_credential(
+        self, token_id: str, mechanism: str, now_ms: int
+    ) -> tuple[ScramCredential, DelegationToken] | None:
         """Return a token with its SCRAM credential; None if it does not exist or has expired."""
         token = self.by_id.get(token_id)
         if not self.secret_key or token is None or token.expires_ms < now_ms:
@@ -289,10 +293,10 @@ class DelegationTokens:
         key = token_id, mechanism
         if key not in self._credentials:
             password = base64.b64encode(self.hmac_of(token)).decode()
-            self._credentials[key] = credential_of_password(mechanism, password)
+            self._credentials[key] = credential_from_password(mechanism, password)
         return self._credentials[key], token
 
-    def _check(self, now_ms: int) -> None:
+    def _remove_expired_tokens(self, now_ms: int) -> None:
         """Remove tokens that expired long ago. Raise a ``RefusedError`` if delegation tokens are disabled."""
         if not self.secret_key:
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
@@ -301,8 +305,8 @@ class DelegationTokens:
         for key in [key for key in self._credentials if key[0] not in self.by_id]:
             del self._credentials[key]
 
-    def _to_credential(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
-        self._check(now_ms)
+    def _find_held_token(self, secret: bytes, principal: str, now_ms: int) -> DelegationToken:
+        self._remove_expired_tokens(now_ms)
         for token in self.by_id.values():
             if hmac.compare_digest(self.hmac_of(token), secret):
                 if token.is_held_by(principal):
@@ -313,6 +317,6 @@ class DelegationTokens:
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the delegation token does not exist")
 
     @staticmethod
-    def _check_time(token: DelegationToken, now_ms: int) -> None:
+    def _check_expiry(token: DelegationToken, now_ms: int) -> None:
         if min(token.ends_ms, token.expires_ms) < now_ms:
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the token is over")

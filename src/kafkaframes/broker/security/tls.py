@@ -17,7 +17,7 @@ _SHORT_ATTRIBUTE_NAMES = {
     "stateOrProvinceName": "ST",
     "countryName": "C",
 }
-_ESCAPES = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
+_DISTINGUISHED_NAME_ESCAPES = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;='})
 
 
 def server_context(
@@ -41,14 +41,14 @@ def server_context(
         OptionError: a file cannot be read or is not a PEM file, or the key's password is wrong.
     """
 
-    def ask_password() -> str:
+    def provide_password() -> str:
         if key_password is None:  # OpenSSL would ask on the terminal
             raise OptionError(f"the private key of {certificate} is encrypted; set ssl.key.password")
         return key_password
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key, ask_password)
+        context.load_cert_chain(certificate, key, provide_password)
         if authorities is not None:
             context.load_verify_locations(authorities)
             context.verify_mode = ssl.CERT_REQUIRED if needs_client else ssl.CERT_OPTIONAL
@@ -65,7 +65,8 @@ def name_of_certificate(certificate: Mapping[str, Any]) -> str:
     """
     parts = [
         "+".join(
-            f"{_SHORT_ATTRIBUTE_NAMES.get(name, name)}={value.translate(_ESCAPES)}" for name, value in relative_name
+            f"{_SHORT_ATTRIBUTE_NAMES.get(name, name)}={value.translate(_DISTINGUISHED_NAME_ESCAPES)}"
+            for name, value in relative_name
         )
         for relative_name in certificate.get("subject", ())
     ]

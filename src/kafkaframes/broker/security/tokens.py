@@ -32,7 +32,7 @@ _MAX_EXPIRY_SECONDS: Final = 253_402_300_799  # the end of the year 9999
 _BASE64URL_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 
 
-class Token(NamedTuple):
+class DecodedToken(NamedTuple):
     """A decoded token: header, claims, signed bytes and signature."""
 
     header: dict[str, Any]
@@ -64,16 +64,16 @@ class ClaimRules:
     def user_of(self, claims: dict[str, Any], now_ms: int) -> str:
         """Return the user in the claims; raise an ``AuthenticationError`` if a claim is invalid."""
         now, skew = now_ms / 1000, self.clock_skew_seconds
-        if _time(claims, "exp") + skew <= now:
+        if _read_time(claims, "exp") + skew <= now:
             raise AuthenticationError("the token has expired")
         # In whole milliseconds, as the clock: a token that was created in this millisecond is valid.
-        if any(int((_time(claims, name) - skew) * 1000) > now_ms for name in ("iat", "nbf") if name in claims):
+        if any(int((_read_time(claims, name) - skew) * 1000) > now_ms for name in ("iat", "nbf") if name in claims):
             raise AuthenticationError("the token is not valid yet")
         if self.issuer is not None and claims.get("iss") != self.issuer:
             raise AuthenticationError("the token has another issuer (iss)")
-        if self.audiences and not set(_texts(claims, "aud")) & set(self.audiences):
+        if self.audiences and not set(_read_texts(claims, "aud")) & set(self.audiences):
             raise AuthenticationError("the token is for another audience (aud)")
-        if not set(self.scopes) <= {word for text in _texts(claims, self.scope_claim) for word in text.split(" ")}:
+        if not set(self.scopes) <= {word for text in _read_texts(claims, self.scope_claim) for word in text.split(" ")}:
             raise AuthenticationError(f"the token lacks a scope ({self.scope_claim})")
         user = claims.get(self.sub_claim)
         if not isinstance(user, str) or not user.strip():
@@ -81,7 +81,7 @@ class ClaimRules:
         return user
 
 
-UNSECURED_RULES: Final = ClaimRules(clock_skew_seconds=0)
+UNSECURED_TOKEN_RULES: Final = ClaimRules(clock_skew_seconds=0)
 
 
 def unsecured_token(token: str, now_ms: int) -> str:
@@ -93,18 +93,18 @@ def unsecured_token(token: str, now_ms: int) -> str:
     read = read_token(token)
     if read.header.get("alg") != "none" or read.signature:
         raise AuthenticationError("the token is signed, and unsecured ones are taken")
-    return UNSECURED_RULES.user_of(read.claims, now_ms)
+    return UNSECURED_TOKEN_RULES.user_of(read.claims, now_ms)
 
 
-def expiry_ms(text: str) -> int | None:
+def token_expiry_ms(text: str) -> int | None:
     """Return the expiry of an accepted token in milliseconds; None if it is not a JSON web token."""
     try:
-        return int(_time(read_token(text).claims, "exp") * 1000)
+        return int(_read_time(read_token(text).claims, "exp") * 1000)
     except AuthenticationError:
         return None
 
 
-def read_token(text: str) -> Token:
+def read_token(text: str) -> DecodedToken:
     """Decode a token without verifying it.
 
     Raises:
@@ -114,10 +114,10 @@ def read_token(text: str) -> Token:
     parts = text.split(".")
     if len(text) > _MAX_TOKEN_BYTES or len(parts) != 3:
         raise AuthenticationError("a token has a header, claims and a signature")
-    header, claims = (_object(part) for part in parts[:2])
+    header, claims = (_decode_object(part) for part in parts[:2])
     if "crit" in header:
         raise AuthenticationError("the token has critical extensions (crit), none of which is supported")
-    return Token(header, claims, f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2]))
+    return DecodedToken(header, claims, f"{parts[0]}.{parts[1]}".encode(), decode_part(parts[2]))
 
 
 def decode_part(part: str) -> bytes:
@@ -130,9 +130,11 @@ def decode_part(part: str) -> bytes:
         raise AuthenticationError("the token is not base64url") from None
 
 
-def _object(part: str) -> dict[str, Any]:
+def _decode_object(part: str) -> dict[str, Any]:
     try:
-        json_object = json.loads(decode_part(part), object_pairs_hook=_without_doubles, parse_constant=_reject_constant)
+        json_object = json.loads(
+            decode_part(part), object_pairs_hook=_reject_duplicate_members, parse_constant=_reject_constant
+        )
     except (ValueError, RecursionError):
         raise AuthenticationError("the token is not JSON") from None
     if not isinstance(json_object, dict):
@@ -140,7 +142,7 @@ def _object(part: str) -> dict[str, Any]:
     return json_object
 
 
-def _without_doubles(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
@@ -153,7 +155,7 @@ def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _time(claims: dict[str, Any], name: str) -> float:
+def _read_time(claims: dict[str, Any], name: str) -> float:
     """Return a time in seconds since 1970."""
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MAX_EXPIRY_SECONDS:
@@ -161,7 +163,7 @@ def _time(claims: dict[str, Any], name: str) -> float:
     return float(value)
 
 
-def _texts(claims: dict[str, Any], name: str) -> list[str]:
+def _read_texts(claims: dict[str, Any], name: str) -> list[str]:
     """Return a claim that is a text or a list of texts; an empty list if the claim is missing."""
     value = claims.get(name, [])
     texts = [value] if isinstance(value, str) else value
@@ -180,7 +182,7 @@ _ES256_SIGNATURE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PublicKey:
     """A public key: its ``kid`` (None if missing), its algorithm, and a function that verifies signatures."""
 
     kid: str | None
@@ -205,28 +207,28 @@ class KeySet:
         _check_url(url)
         self._lock = threading.Lock()
         self._fetching: threading.Thread | None = None
-        self._keys = _keys_of(_fetch_keys(url), url)
+        self._keys = _parse_keys(_fetch_keys(url), url)
         self._fetched_at = time.monotonic()
 
-    def candidates(self, kid: str | None, algorithm: str) -> list[Key]:
+    def find_keys(self, kid: str | None, algorithm: str) -> list[PublicKey]:
         """Return the keys that may have signed a token. If none matches, new keys are fetched in the background."""
         keys = self._keys
         matching = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
         age = time.monotonic() - self._fetched_at
         if age > self._refresh_seconds or (not matching and age > _JWKS_RETRY_SECONDS):
-            self._fetch_apart()
+            self._start_fetch()
         return matching
 
-    def _fetch_apart(self) -> None:
+    def _start_fetch(self) -> None:
         with self._lock:
             if self._fetching is None or not self._fetching.is_alive():
                 self._fetched_at = time.monotonic()
-                self._fetching = threading.Thread(target=self._fetch, name="kafkaframes-jwks", daemon=True)
+                self._fetching = threading.Thread(target=self._fetch_key_set, name="kafkaframes-jwks", daemon=True)
                 self._fetching.start()
 
-    def _fetch(self) -> None:
+    def _fetch_key_set(self) -> None:
         try:
-            self._keys = _keys_of(_fetch_keys(self._url), self._url)
+            self._keys = _parse_keys(_fetch_keys(self._url), self._url)
         except OptionError:
             return  # the previous keys stay in use
 
@@ -251,11 +253,11 @@ class SignedTokens:
             raise AuthenticationError("the token has no issue time (iat)")
         return self.rules.user_of(token.claims, now_ms)
 
-    def _is_signed(self, token: Token) -> bool:
+    def _is_signed(self, token: DecodedToken) -> bool:
         algorithm, kid = str(token.header.get("alg")), token.header.get("kid")
         if algorithm not in _VERIFIER_FACTORIES or not (kid is None or isinstance(kid, str)):
             return False
-        return any(key.verify(token.signature, token.signed) for key in self.keys.candidates(kid, algorithm))
+        return any(key.verify(token.signature, token.signed) for key in self.keys.find_keys(kid, algorithm))
 
 
 def _check_url(url: str) -> None:
@@ -285,11 +287,11 @@ def _fetch_keys(url: str) -> bytes:
     return data
 
 
-def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
+def _parse_keys(data: bytes, url: str) -> tuple[PublicKey, ...]:
     """Return the supported keys of a JWKS. Others, such as encryption keys, are ignored."""
     try:
         rows = json.loads(data)["keys"][:_MAX_KEYS]
-        keys_of_set = [_key(row) for row in rows if isinstance(row, dict)]
+        keys_of_set = [_parse_key(row) for row in rows if isinstance(row, dict)]
     except (ValueError, TypeError, KeyError, RecursionError, AuthenticationError):
         raise OptionError("the address of a JWKS returns no valid JWKS") from None
     keys = tuple(key for key in keys_of_set if key is not None)
@@ -298,7 +300,7 @@ def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
     return keys
 
 
-def _key(row: Mapping[str, Any]) -> Key | None:
+def _parse_key(row: Mapping[str, Any]) -> PublicKey | None:
     for algorithm, make in _VERIFIER_FACTORIES.items():
         if row.get("alg", algorithm) != algorithm or row.get("use", "sig") != "sig":
             continue
@@ -308,7 +310,7 @@ def _key(row: Mapping[str, Any]) -> Key | None:
             return None
         if verify is not None:
             kid = row.get("kid")
-            return Key(kid if isinstance(kid, str) else None, algorithm, verify)
+            return PublicKey(kid if isinstance(kid, str) else None, algorithm, verify)
     return None
 
 
@@ -316,10 +318,10 @@ def _number(row: Mapping[str, Any], name: str) -> int:
     return int.from_bytes(decode_part(str(row[name])), "big")
 
 
-def _rs256(row: Mapping[str, Any]) -> Verify | None:
+def _create_rs256_verifier(row: Mapping[str, Any]) -> Verify | None:
     if row.get("kty") != "RSA":
         return None
-    library = _library()
+    library = _import_cryptography()
     key = library.rsa.RSAPublicNumbers(_number(row, "e"), _number(row, "n")).public_key()
     if key.key_size < _MIN_RSA_BITS:
         return None
@@ -331,10 +333,10 @@ def _rs256(row: Mapping[str, Any]) -> Verify | None:
     return verify
 
 
-def _es256(row: Mapping[str, Any]) -> Verify | None:
+def _create_es256_verifier(row: Mapping[str, Any]) -> Verify | None:
     if row.get("kty") != "EC" or row.get("crv") != "P-256":
         return None
-    library = _library()
+    library = _import_cryptography()
     curve = library.ec.SECP256R1()
     key = library.ec.EllipticCurvePublicNumbers(_number(row, "x"), _number(row, "y"), curve).public_key()
     ecdsa = library.ec.ECDSA(library.hashes.SHA256())
@@ -349,12 +351,12 @@ def _es256(row: Mapping[str, Any]) -> Verify | None:
 
 
 _VERIFIER_FACTORIES: Final[Mapping[str, Callable[[Mapping[str, Any]], Verify | None]]] = {
-    "RS256": _rs256,
-    "ES256": _es256,
+    "RS256": _create_rs256_verifier,
+    "ES256": _create_es256_verifier,
 }
 
 
-def _library() -> Any:
+def _import_cryptography() -> Any:
     """Import the parts of ``cryptography`` that are used."""
     try:
         from cryptography.exceptions import InvalidSignature
@@ -364,7 +366,7 @@ def _library() -> Any:
     except ImportError:
         raise MissingExtraError("signed tokens", "tls") from None
 
-    def holds(check: Callable[[], None]) -> bool:
+    def is_valid_signature(check: Callable[[], None]) -> bool:
         try:
             check()
         except InvalidSignature:
@@ -372,5 +374,10 @@ def _library() -> Any:
         return True
 
     return SimpleNamespace(
-        ec=ec, padding=padding, rsa=rsa, hashes=hashes, holds=holds, encode_dss_signature=encode_dss_signature
+        ec=ec,
+        padding=padding,
+        rsa=rsa,
+        hashes=hashes,
+        holds=is_valid_signature,
+        encode_dss_signature=encode_dss_signature,
     )

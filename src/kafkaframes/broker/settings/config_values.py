@@ -77,20 +77,20 @@ _KEYS_BY_TYPE: Mapping[int, str] = {
         log.dir log.dirs match metrics process.roles sasl.enabled.mechanisms
     """,
 }
-_TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
+_TOPIC_SETTING_OF_BROKER_KEY: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
 
 
-def _of_all(values_by_limit: Mapping[int, str]) -> dict[str, int]:
+def _expand_values(values_by_limit: Mapping[int, str]) -> dict[str, int]:
     """Return a value for each setting. Broker defaults of topic and group settings have the value of these."""
     values_by_name = {name: value for value, names in values_by_limit.items() for name in names.split()}
-    equivalent_names = {**_TOPIC_NAMES, **GROUP_SETTINGS}
+    equivalent_names = {**_TOPIC_SETTING_OF_BROKER_KEY, **GROUP_SETTINGS}
     return {
         **{name: values_by_name[other] for name, other in equivalent_names.items() if other in values_by_name},
         **values_by_name,
     }
 
 
-CONFIG_TYPES: Mapping[str, int] = _of_all(_KEYS_BY_TYPE)
+CONFIG_TYPES: Mapping[str, int] = _expand_values(_KEYS_BY_TYPE)
 
 # Broker settings that AlterConfigs may change (KIP-226), in addition to the defaults of topic settings. All others are
 # only read from server.properties.
@@ -100,7 +100,7 @@ _DYNAMIC_KEYS_TEXT = """
     max.connections max.connections.per.ip num.io.threads num.network.threads producer.id.expiration.ms
     ssl.keystore.location ssl.truststore.location
 """
-DYNAMIC_KEYS = frozenset((*_DYNAMIC_KEYS_TEXT.split(), *_TOPIC_NAMES))
+DYNAMIC_KEYS = frozenset((*_DYNAMIC_KEYS_TEXT.split(), *_TOPIC_SETTING_OF_BROKER_KEY))
 # Settings that Kafka changes only for a listener, with its prefix (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
 _LISTENER_ONLY_KEYS_TEXT = """
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
@@ -250,7 +250,7 @@ _MAX_VALUES: Mapping[str, int] = {
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
-_MIN_VALUE_OF_KEY: Mapping[str, int] = _of_all(_MIN_VALUES)
+_MIN_VALUE_OF_KEY: Mapping[str, int] = _expand_values(_MIN_VALUES)
 _VALID_VALUES: Mapping[str, tuple[str, ...]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -270,18 +270,18 @@ def normalize_value(name: str, value: str) -> str:
     Raises:
         OptionError: the setting takes no such value; names both.
     """
-    kind, name_of_topics = CONFIG_TYPES.get(name, STRING), _TOPIC_NAMES.get(name, name)
+    kind, name_of_topics = CONFIG_TYPES.get(name, STRING), _TOPIC_SETTING_OF_BROKER_KEY.get(name, name)
     text = value.strip()
     if kind == BOOLEAN:
-        return _boolean(name, text)
+        return _check_boolean(name, text)
     if kind in _BITS_OF_TYPE:
-        return str(_in_range(name, name_of_topics, _whole(name, text, kind)))
+        return str(_check_range(name, name_of_topics, _parse_integer(name, text, kind)))
     if kind == DOUBLE:
         if _DECIMAL_PATTERN.fullmatch(text) is None:
             raise _refuse_value(name, value, "a number")
-        return repr(float(_in_range(name, name_of_topics, float(text))))
+        return repr(float(_check_range(name, name_of_topics, float(text))))
     if kind == LIST:
-        return ",".join(_list(name, name_of_topics, list_of(value)))
+        return ",".join(_check_list(name, name_of_topics, split_list(value)))
     choices = _VALID_VALUES.get(name_of_topics)
     if choices is not None and value not in choices:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
@@ -289,10 +289,10 @@ def normalize_value(name: str, value: str) -> str:
     return value
 
 
-def list_of(value: str) -> list[str]:
+def split_list(value: str) -> list[str]:
     """Return the parts of a list without duplicates.
 
-    >>> list_of(" a, b,a"), list_of("")
+    >>> split_list(" a, b,a"), split_list("")
     (['a', 'b'], [])
     """
     return list(dict.fromkeys(part.strip() for part in value.split(","))) if value.strip() else []
@@ -302,20 +302,20 @@ def _refuse_value(name: str, value: object, expectation: str) -> OptionError:
     return OptionError(f"{name} is {expectation}, not {value!r}")
 
 
-def _boolean(name: str, text: str) -> str:
+def _check_boolean(name: str, text: str) -> str:
     if text.lower() not in ("true", "false"):
         raise _refuse_value(name, text, "true or false")
     return text.lower()
 
 
-def _whole(name: str, text: str, kind: int) -> int:
+def _parse_integer(name: str, text: str, kind: int) -> int:
     limit = 1 << _BITS_OF_TYPE[kind]
     if _INTEGER_PATTERN.fullmatch(text) is None or not -limit <= int(text) < limit:
         raise _refuse_value(name, text, _TYPE_DESCRIPTIONS[kind])
     return int(text)
 
 
-def _in_range(name: str, name_of_topics: str, number: float) -> float:
+def _check_range(name: str, name_of_topics: str, number: float) -> float:
     min_value, max_value = _MIN_VALUE_OF_KEY.get(name_of_topics), _MAX_VALUES.get(name_of_topics)
     if min_value is not None and number < min_value:
         raise _refuse_value(name, number, f"at least {min_value}")
@@ -326,7 +326,7 @@ def _in_range(name: str, name_of_topics: str, number: float) -> float:
     return number
 
 
-def _list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
+def _check_list(name: str, name_of_topics: str, parts: list[str]) -> list[str]:
     choices = _VALID_VALUES.get(name_of_topics, ())
     for part in parts:
         if choices and part not in choices:
@@ -340,10 +340,10 @@ def _any(name: str, value: str) -> None:
     """Accept any text."""
 
 
-def duration_ms(value: str) -> int:
+def parse_duration_ms(value: str) -> int:
     """Return the milliseconds of ``by_duration:PnDTnHnMn.nS``.
 
-    >>> duration_ms("by_duration:P1DT1M0.5S")
+    >>> parse_duration_ms("by_duration:P1DT1M0.5S")
     86460500
     """
     match = _DURATION_PATTERN.fullmatch(value)
@@ -352,27 +352,27 @@ def duration_ms(value: str) -> int:
     return int(sum(float(text[:-1]) * unit for text, unit in parts if text))
 
 
-def _offset_reset(name: str, value: str) -> None:
+def _check_offset_reset(name: str, value: str) -> None:
     if value not in ("latest", "earliest") and _DURATION_PATTERN.fullmatch(value) is None:
         raise _refuse_value(name, value, "latest, earliest or by_duration:PnDTnHnMn.nS")
 
 
-def _format_version(name: str, value: str) -> None:
+def _check_format_version(name: str, value: str) -> None:
     try:
         magic_of_format_version(value)
     except OptionError:
         raise _refuse_value(name, value, "a version such as 0.10.2") from None
 
 
-def _migration(name: str, value: str) -> None:
+def _check_migration_policy(name: str, value: str) -> None:
     choices = ("disabled", "upgrade", "downgrade", "bidirectional")
     if value.lower() not in choices:
         raise _refuse_value(name, value, f"one of {', '.join(choices)}")
 
 
 _KEY_VALIDATORS: Mapping[str, Callable[[str, str], None]] = {
-    "share.auto.offset.reset": _offset_reset,
-    "message.format.version": _format_version,
-    "log.message.format.version": _format_version,
-    "group.consumer.migration.policy": _migration,
+    "share.auto.offset.reset": _check_offset_reset,
+    "message.format.version": _check_format_version,
+    "log.message.format.version": _check_format_version,
+    "group.consumer.migration.policy": _check_migration_policy,
 }

@@ -74,7 +74,7 @@ def features_of_release(version: tuple[int, ...] = _LATEST_RELEASE) -> dict[str,
     return features
 
 
-def transaction_version(features: Mapping[str, Feature]) -> int:
+def transaction_version_of(features: Mapping[str, Feature]) -> int:
     """Return the finalized level of transaction.version; that of the latest release if the cluster lacks it."""
     feature = features.get(TRANSACTION_FEATURE)
     return _OTHER_FEATURES[TRANSACTION_FEATURE][2] if feature is None else feature.level

@@ -77,12 +77,12 @@ class ListenerOptions:
         return host, reported_port
 
 
-def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:
+def parse_listeners(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:
     """Return the listeners in the settings, without controller listeners; empty if there are no such settings.
 
     The settings are removed from ``settings``.
 
-    >>> [one] = listeners_of({"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://kafka:29092"})
+    >>> [one] = parse_listeners({"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://kafka:29092"})
     >>> one.name, one.host, one.port, one.advertised
     ('PLAINTEXT', '0.0.0.0', 9092, ('kafka', 29092))
 
@@ -90,19 +90,19 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
         OptionError: a setting is invalid, or settings contradict each other.
     """
     texts = {key: settings.pop(key) for key in LISTENER_KEYS & settings.keys()}
-    of_controllers = {name.strip() for name in texts.get("controller.listener.names", "").split(",")}
-    protocols = _protocols(texts.get("listener.security.protocol.map", ""))
+    controller_names = {name.strip() for name in texts.get("controller.listener.names", "").split(",")}
+    protocols = _parse_protocols(texts.get("listener.security.protocol.map", ""))
     listeners: dict[str, ListenerOptions] = {}
-    for name, host, port in _entries(texts.get("listeners", ""), "listeners"):
-        if name in of_controllers:
+    for name, host, port in _parse_entries(texts.get("listeners", ""), "listeners"):
+        if name in controller_names:
             continue
         if name in listeners:
             raise OptionError(f"listeners: {name} is given twice")
         if name not in protocols:
             raise OptionError(f"listeners: {name} is no protocol, and listener.security.protocol.map does not name it")
         listeners[name] = ListenerOptions(name=name, protocol=protocols[name], host=host or "0.0.0.0", port=port)
-    for name, host, port in _entries(texts.get("advertised.listeners", ""), "advertised.listeners"):
-        if name in of_controllers:
+    for name, host, port in _parse_entries(texts.get("advertised.listeners", ""), "advertised.listeners"):
+        if name in controller_names:
             continue
         if name not in listeners:
             raise OptionError(f"advertised.listeners: {name} is not one of listeners")
@@ -113,7 +113,7 @@ def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, .
     return tuple(listeners.values())
 
 
-def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
+def _parse_entries(text: str, key: str) -> list[tuple[str, str, int]]:
     entries = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _LISTENER_PATTERN.fullmatch(part)
@@ -123,7 +123,7 @@ def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
     return entries
 
 
-def _protocols(text: str) -> dict[str, str]:
+def _parse_protocols(text: str) -> dict[str, str]:
     """Return the protocol of each listener name. A protocol name is also a listener name with this protocol."""
     protocols = {protocol: protocol for protocol in SECURITY_PROTOCOLS}
     for part in filter(None, (part.strip() for part in text.split(","))):

@@ -13,12 +13,14 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 
 # Supported keys that are not in settings.py.
-_OTHER_KEYS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_KEYS
+_SEPARATELY_READ_KEYS = (
+    frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | SECURITY_KEYS
+)
 # Keys with a listener prefix, and optionally a SASL mechanism.
 _LISTENER_KEY_PATTERN = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?(connections\.max\.reauth\.ms)")
-_SUPPORTED_KEYS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHER_KEYS
+_SUPPORTED_KEYS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _SEPARATELY_READ_KEYS
 # Kafka's keys for times in other units -> the key in milliseconds, and the factor.
-_TIME_KEYS = {
+_TIME_UNIT_KEYS = {
     "log.retention.hours": ("log.retention.ms", 3_600_000),
     "log.retention.minutes": ("log.retention.ms", 60_000),
     "log.roll.hours": ("log.roll.ms", 3_600_000),
@@ -39,7 +41,7 @@ def read_properties(text: bytes, *, file: str) -> Properties:
     values_by_name: dict[str, str] = {}
     unknown = []
     for key, value in values.items():
-        if key in _TIME_KEYS:
+        if key in _TIME_UNIT_KEYS:
             _add_time(values_by_name, key, value, explicit=values)
         elif is_known(key):
             values_by_name["node.id" if key == "broker.id" else key] = value
@@ -64,15 +66,15 @@ def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` is supported."""
     return (
         key in _SUPPORTED_KEYS
-        or key in _TIME_KEYS
+        or key in _TIME_UNIT_KEYS
         or any(form.fullmatch(key) for form in (_LISTENER_KEY_PATTERN, GSSAPI_LOGIN_PATTERN))
     )
 
 
-def general_name(key: str) -> str:
+def strip_listener_prefix(key: str) -> str:
     """Return a key without the prefix for a listener and a SASL mechanism.
 
-    >>> general_name("listener.name.outside.plain.connections.max.reauth.ms"), general_name("node.id")
+    >>> strip_listener_prefix("listener.name.outside.plain.connections.max.reauth.ms"), strip_listener_prefix("node.id")
     ('connections.max.reauth.ms', 'node.id')
     """
     match = _LISTENER_KEY_PATTERN.fullmatch(key)
@@ -81,9 +83,16 @@ def general_name(key: str) -> str:
 
 def _add_time(values_by_name: dict[str, str], key: str, value: str, *, explicit: Iterable[str]) -> None:
     """Add a time in hours or minutes, unless the file has the same setting in a smaller unit."""
-    name, factor = _TIME_KEYS[key]
-    smaller = [name, *(other for other, (same, its) in _TIME_KEYS.items() if same == name and its < factor)]
-    if any(one in explicit for one in smaller):
+    name, factor = _TIME_UNIT_KEYS[key]
+    smaller_unit_keys = [
+        name,
+        *(
+            other
+            for other, (other_name, other_factor) in _TIME_UNIT_KEYS.items()
+            if other_name == name and other_factor < factor
+        ),
+    ]
+    if any(other_key in explicit for other_key in smaller_unit_keys):
         return
     try:
         number = int(value)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-KERBEROS_RULES: Final = "sasl.kerberos.principal.to.local.rules"
-JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
-ALLOW_UNSECURED: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
+KERBEROS_RULES_KEY: Final = "sasl.kerberos.principal.to.local.rules"
+JWKS_URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOW_UNSECURED_KEY: Final = "kafkaframes.sasl.oauthbearer.allow.unsecured"
 TOKEN_KEYS: Final = frozenset(
     {
-        JWKS_URL,
-        ALLOW_UNSECURED,
+        JWKS_URL_KEY,
+        ALLOW_UNSECURED_KEY,
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
@@ -21,15 +21,15 @@ TOKEN_KEYS: Final = frozenset(
         "kafkaframes.sasl.oauthbearer.required.scopes",
     }
 )
-KERBEROS_SERVICE_NAME: Final = "sasl.kerberos.service.name"
+KERBEROS_SERVICE_NAME_KEY: Final = "sasl.kerberos.service.name"
 GSSAPI_LOGIN_PATTERN: Final = re.compile(r"listener\.name\.[^.]+\.gssapi\.sasl\.jaas\.config")
 # Supported keys of server.properties; key stores and trust stores are PEM files (KIP-651).
 SECURITY_KEYS = frozenset(
     {
         "sasl.enabled.mechanisms",
         *TOKEN_KEYS,
-        KERBEROS_RULES,
-        KERBEROS_SERVICE_NAME,
+        KERBEROS_RULES_KEY,
+        KERBEROS_SERVICE_NAME_KEY,
         "ssl.keystore.type",
         "ssl.keystore.location",
         "ssl.truststore.type",

@@ -229,7 +229,7 @@ class BrokerSettings:
     _static: dict[str, str] | None = field(default=None, repr=False)
 
     @property
-    def static(self) -> dict[str, str]:
+    def static_settings(self) -> dict[str, str]:
         """The explicit settings without changes by clients."""
         return self.explicit if self._static is None else self._static
 
@@ -239,7 +239,7 @@ class BrokerSettings:
         All nodes share one set of effective settings. If the settings of several nodes differ, those of the node with
         the lowest id apply.
         """
-        self._static = static = dict(self.static)
+        self._static = static = dict(self.static_settings)
         self.dynamic_by_node = {node: dict(configs) for node, configs in by_node.items() if configs}
         self.explicit = static | self.dynamic_by_node.get("", {})
         for node in reversed(self.changed_nodes):
@@ -250,31 +250,31 @@ class BrokerSettings:
         """The ids of nodes with settings of their own, in ascending order."""
         return sorted((node for node in self.dynamic_by_node if node), key=int)
 
-    def default(self, key: str, otherwise: str = "") -> str:
+    def get_default(self, key: str, fallback: str = "") -> str:
         """Return the default of a broker setting."""
-        return self.defaults.get(key, DEFAULTS.get(key, otherwise))
+        return self.defaults.get(key, DEFAULTS.get(key, fallback))
 
-    def text(self, key: str) -> str:
+    def get_text(self, key: str) -> str:
         """Return the value of a broker setting; empty if the setting is unknown."""
-        return self.explicit.get(key, self.default(key))
+        return self.explicit.get(key, self.get_default(key))
 
     @property
     def queued_max_bytes(self) -> int:
         """``queued.max.request.bytes``, but at least ``socket.request.max.bytes``; -1 for no limit."""
-        size_bytes = self.number("queued.max.request.bytes")
-        return max(size_bytes, self.number("socket.request.max.bytes")) if size_bytes > 0 else -1
+        size_bytes = self.get_number("queued.max.request.bytes")
+        return max(size_bytes, self.get_number("socket.request.max.bytes")) if size_bytes > 0 else -1
 
     def has_protocol(self, group_type: str) -> bool:
         """Return whether a group type is enabled in ``group.coordinator.rebalance.protocols``."""
-        protocols = self.text("group.coordinator.rebalance.protocols").split(",")
+        protocols = self.get_text("group.coordinator.rebalance.protocols").split(",")
         return group_type in (name.strip() for name in protocols)
 
-    def number(self, key: str) -> int:
+    def get_number(self, key: str) -> int:
         """Return the integer value of a broker setting; raise an ``OptionError`` if it is not an integer."""
         try:
-            return int(self.text(key))
+            return int(self.get_text(key))
         except ValueError:
-            raise OptionError(f"{key} is a number, not {self.text(key)!r}") from None
+            raise OptionError(f"{key} is a number, not {self.get_text(key)!r}") from None
 
     def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
         """Return the most specific key that is set for a listener and SASL mechanism (KIP-103, KIP-86).
@@ -287,26 +287,26 @@ class BrokerSettings:
         keys = (f"{of_listener}{mechanism.lower()}.{key}", of_listener + key)
         return next((name for name in keys if name in self.explicit), key)
 
-    def flag(self, key: str) -> bool:
+    def get_flag(self, key: str) -> bool:
         """Return the Boolean value of a broker setting."""
-        return self.text(key).strip().lower() == "true"
+        return self.get_text(key).strip().lower() == "true"
 
-    def of_topic(self, key: str, configs: Mapping[str, str]) -> str:
+    def get_topic_value(self, key: str, configs: Mapping[str, str]) -> str:
         """Return the value of a topic setting: the topic's, else the broker's, else the default."""
         if key in configs:
             return configs[key]
         broker_key, default = TOPIC_KEYS[key]
         return self.explicit.get(broker_key, self.defaults.get(broker_key, default))
 
-    def flag_of_topic(self, key: str, configs: Mapping[str, str]) -> bool:
+    def get_topic_flag(self, key: str, configs: Mapping[str, str]) -> bool:
         """Return the Boolean value of a topic setting."""
-        return self.of_topic(key, configs).strip().lower() == "true"
+        return self.get_topic_value(key, configs).strip().lower() == "true"
 
-    def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
+    def build_log_settings(self, configs: Mapping[str, str]) -> LogSettings:
         """Return the log settings of a topic with these configs; raise an ``OptionError`` for an invalid value."""
         from dataclasses import replace
 
-        values = {key: self.of_topic(key, configs) for key in TOPIC_KEYS}
+        values = {key: self.get_topic_value(key, configs) for key in TOPIC_KEYS}
         if "internal.segment.bytes" in configs:  # Kafka's tests need smaller segments than segment.bytes allows
             values["segment.bytes"] = configs["internal.segment.bytes"]
         settings = LogSettings.from_topic(values)
@@ -317,11 +317,11 @@ class BrokerSettings:
             segment_jitter_ms=0,
             record_format=2 if self.writes_format_2 else magic_of_format_version(values["message.format.version"]),
             compression_level=None if level is None else int(level),
-            producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
+            producer_id_expiration_ms=self.get_number("producer.id.expiration.ms"),
         )
 
 
-_TOPIC_TEXTS: Mapping[str, str] = {
+_TOPIC_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "cleanup.policy": "Policy for old segments: delete, compact, or both.",
     "compression.type": "Codec of records in the log: gzip, snappy, lz4, zstd, uncompressed, or producer.",
     "compression.gzip.level": "gzip level if compression.type is gzip; -1 for the library's default.",
@@ -361,7 +361,7 @@ _TOPIC_TEXTS: Mapping[str, str] = {
     "unclean.leader.election.enable": "Whether a replica that is not in sync may become leader if no in-sync "
     "replica is running.",
 }
-_BROKER_TEXTS: Mapping[str, str] = {
+_BROKER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "advertised.listeners": "Addresses that are sent to clients.",
     "allow.everyone.if.no.acl.found": "Whether every client may use a resource without ACLs.",
     "auto.create.topics.enable": "Whether a topic is created when a client requests its metadata.",
@@ -475,7 +475,7 @@ _BROKER_TEXTS: Mapping[str, str] = {
     "transactional.id.expiration.ms": "Time for which an unused transactional id is remembered, in milliseconds.",
 }
 # Settings of groups and of client metrics subscriptions (KIP-714).
-_OTHER_TEXTS: Mapping[str, str] = {
+_OTHER_SETTING_DESCRIPTIONS: Mapping[str, str] = {
     "consumer.assignment.interval.ms": "Shortest time between two assignments of this consumer group, in milliseconds.",
     "consumer.heartbeat.interval.ms": "Heartbeat interval of members of this consumer group, in milliseconds.",
     "consumer.session.timeout.ms": "Time without heartbeats after which a member is removed from this "
@@ -502,5 +502,10 @@ _OTHER_TEXTS: Mapping[str, str] = {
     "match": "Clients that push metrics, as selectors of their attributes.",
     "metrics": "Name prefixes of the metrics that clients push.",
 }
-_LOG_TEXTS = {key: _TOPIC_TEXTS[name] for name, (key, _) in TOPIC_KEYS.items() if key}
-SETTING_TEXTS: Mapping[str, str] = {**_LOG_TEXTS, **_TOPIC_TEXTS, **_BROKER_TEXTS, **_OTHER_TEXTS}
+_LOG_SETTING_DESCRIPTIONS = {key: _TOPIC_SETTING_DESCRIPTIONS[name] for name, (key, _) in TOPIC_KEYS.items() if key}
+SETTING_DESCRIPTIONS: Mapping[str, str] = {
+    **_LOG_SETTING_DESCRIPTIONS,
+    **_TOPIC_SETTING_DESCRIPTIONS,
+    **_BROKER_SETTING_DESCRIPTIONS,
+    **_OTHER_SETTING_DESCRIPTIONS,
+}

@@ -61,7 +61,7 @@ def create_rows_steps(
     return rows
 
 
-class Changes:
+class ChangeQueue:
     """The changes of a broker, in order of their requests.
 
     Attributes:
@@ -87,7 +87,7 @@ class Changes:
         response = DeferredResponse()
         self._waiting.append((steps, response))
         if len(self._waiting) == 1:
-            self._turn()
+            self._run_turn()
         if response.error is not None:
             raise response.error
         return response
@@ -97,15 +97,17 @@ class Changes:
 
         Return it or its ``DeferredResponse``.
         """
-        turns, response = Changes(), DeferredResponse()
+        turns, response = ChangeQueue(), DeferredResponse()
         turns.next_turn = self.next_turn
         answer = turns.run(steps)
         if not isinstance(answer, DeferredResponse):
             return answer
-        answer.when_complete(lambda done: response.fail(done.error) if done.error else response.follow(done.answer))
+        answer.call_when_complete(
+            lambda done: response.fail(done.error) if done.error else response.follow(done.answer)
+        )
         return response
 
-    def rows(
+    def answer_rows(
         self,
         items: Iterable[Item],
         row: Callable[[Item], Result],
@@ -138,7 +140,7 @@ class Changes:
             raise completion.error
         return results[0]
 
-    def _turn(self) -> None:
+    def _run_turn(self) -> None:
         self._is_due = False
         if not self._waiting:  # stopped
             return
@@ -151,19 +153,19 @@ class Changes:
             finish = partial(response.fail, error)
         else:
             if waits_for is None:
-                self._schedule()
+                self._schedule_turn()
             else:
-                waits_for.when_complete(lambda _: self._schedule())
+                waits_for.call_when_complete(lambda _: self._schedule_turn())
             return
         self._waiting.popleft()
         if self._waiting:
-            self._schedule()
+            self._schedule_turn()
         finish()
 
-    def _schedule(self) -> None:
+    def _schedule_turn(self) -> None:
         if self.next_turn is not None and not self._is_due:
             self._is_due = True
-            self.next_turn(self._turn)
+            self.next_turn(self._run_turn)
 
     def stop(self) -> None:
         """Abandon the current change, and start no further changes."""

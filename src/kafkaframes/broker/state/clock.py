@@ -168,10 +168,10 @@ class LoopThread:
     def start(self) -> None:
         """Start an event loop in a new thread."""
         loop = self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, args=(loop,), name="kafkaframes-broker", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, args=(loop,), name="kafkaframes-broker", daemon=True)
         self._thread.start()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.run_forever()
@@ -205,14 +205,14 @@ class WorkerThreads:
         """Run work in a thread, after earlier work. The result is completed on the loop when the work has finished."""
         completion = DeferredResponse()
 
-        def finish(future: asyncio.Future[None]) -> None:
+        def deliver_result(future: asyncio.Future[None]) -> None:
             error = None if future.cancelled() else future.exception()
             if isinstance(error, Exception):
                 completion.fail(error)
             else:
                 completion.complete(None)
 
-        self._loop.run_in_executor(self._threads, work).add_done_callback(finish)
+        self._loop.run_in_executor(self._threads, work).add_done_callback(deliver_result)
         return completion
 
     def stop(self) -> None:

@@ -20,8 +20,8 @@ from kafkaframes.broker.settings.config_values import (
     FIXED_AND_UNUSED_KEYS,
     LIST,
     LISTENER_ONLY_KEYS,
-    list_of,
     normalize_value,
+    split_list,
     type_of,
 )
 from kafkaframes.broker.settings.properties import is_known
@@ -35,13 +35,13 @@ from kafkaframes.broker.state.configs import (
     GROUP,
     TOPIC,
     check_config_access,
-    is_type,
+    has_settings,
 )
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.storage.files.names import is_topic_name
 
-_OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
+_CONFIG_OPERATIONS = SET, DELETE, APPEND, SUBTRACT = tuple(range(4))
 _CONTROLLER_RESOURCE_TYPES = frozenset({TOPIC, CLIENT_METRICS, GROUP})
 _LOGGER_PREFIXES = ("root", "kafka", "org.apache.")
 _LOG_LEVELS = frozenset({"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"})
@@ -62,28 +62,30 @@ def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     fails = any(_has_unknown_operation(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
 
-    def row(resource: Any) -> Any:
+    def alter_row(resource: Any) -> Any:
         kind, name = resource.resource_type, resource.resource_name
         code: int = ErrorCode.INVALID_REQUEST
         message: str | None = "an operation of the request is not known"
         if times[kind, name] > 1:
             message = f"{name} is named twice"
         elif not fails or kind not in _CHANGE_FUNCTIONS:  # otherwise Kafka's controller fails, and returns -1 for all
-            code, message = _change(request, broker, resource, change_of(resource.configs))
+            code, message = _change_resource(request, broker, resource, change_of(resource.configs))
         return request.response.AlterConfigsResourceResponse(
             error_code=code, error_message=message, resource_type=kind, resource_name=name
         )
 
-    def answer(rows: list[Any]) -> Answer:
-        if not request.body.validate_only and any(row.error_code == ErrorCode.NONE for row in rows):
-            broker.save()  # once for all resources, because it writes all metadata
+    def build_response(rows: list[Any]) -> Answer:
+        if not request.body.validate_only and any(alter_row.error_code == ErrorCode.NONE for alter_row in rows):
+            broker.save_metadata()  # once for all resources, because it writes all metadata
         response: Answer = request.response(responses=rows)
         return response
 
-    return broker.changes.rows(resources, row, answer, is_change=True, size=partial(_size, broker))
+    return broker.changes.answer_rows(
+        resources, alter_row, build_response, is_change=True, size=partial(_change_cost, broker)
+    )
 
 
-def _size(broker: BrokerState, row: Any) -> int:
+def _change_cost(broker: BrokerState, row: Any) -> int:
     """Return the cost of a change in ordinary rows: each log to which the setting applies is reconfigured."""
     if row.resource_type == BROKER:
         return 1 + len(broker.topics)
@@ -91,13 +93,13 @@ def _size(broker: BrokerState, row: Any) -> int:
     return 1 if topic is None else 1 + len(topic.partitions)
 
 
-def _change(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
+def _change_resource(request: Request, broker: BrokerState, resource: Any, make: Change) -> tuple[int, str | None]:
     """Change the settings of a resource; return an error code and a message."""
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION, "the broker serves a directory that is only read"
     kind, name = resource.resource_type, resource.resource_name
     is_level = kind == BROKER_LOGGER and request.api.name == "IncrementalAlterConfigs"
-    if not is_level and not (kind in _CHANGE_FUNCTIONS and is_type(broker, kind)):
+    if not is_level and not (kind in _CHANGE_FUNCTIONS and has_settings(broker, kind)):
         return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}"
     code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
@@ -115,7 +117,7 @@ def _change(request: Request, broker: BrokerState, resource: Any, make: Change) 
 def _has_unknown_operation(resource: Any) -> bool:
     """Return whether Kafka's controller would receive an unknown operation."""
     rows = resource.configs
-    if all(getattr(row, "config_operation", SET) in _OPERATIONS for row in rows):
+    if all(getattr(row, "config_operation", SET) in _CONFIG_OPERATIONS for row in rows):
         return False
     try:
         return resource.resource_type in _CONTROLLER_RESOURCE_TYPES and bool(_check_rows(rows))
@@ -136,7 +138,7 @@ def _check_levels(broker: BrokerState, name: str, rows: list[Any]) -> tuple[int,
     return ErrorCode.NONE, None
 
 
-def _check_named(entity: str, name: str) -> None:
+def _require_name(entity: str, name: str) -> None:
     if not name:
         raise InvalidRequestError(f"{entity} have no settings for all of them: those are the broker's")
 
@@ -144,7 +146,7 @@ def _check_named(entity: str, name: str) -> None:
 def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
     topic = broker.topics.get(name)
     configs = make(dict(topic.configs if topic is not None else {}))
-    _check_named("topics", name)
+    _require_name("topics", name)
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name"
     configs = check_topic_configs(broker.settings, configs)
@@ -160,12 +162,12 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
         raise InvalidRequestError(f"no broker {name!r} here")
     node, settings = str(int(name)) if name else "", broker.settings
     configs = make(dict(settings.dynamic_by_node.get(node, {})))
-    check_broker(configs)
+    check_broker_configs(configs)
     by_node = settings.dynamic_by_node | {node: configs}
-    new_settings = BrokerSettings(dict(settings.static))
+    new_settings = BrokerSettings(dict(settings.static_settings))
     new_settings.set_dynamic(by_node)
     try:
-        new_settings.log_settings({})
+        new_settings.build_log_settings({})
     except OptionError as error:
         raise InvalidRequestError(str(error)) from None
     if not validate_only:
@@ -173,7 +175,7 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     return ErrorCode.NONE, None
 
 
-def _change_stored(
+def _change_stored_configs(
     entity: str,
     check: Callable[[BrokerSettings, Mapping[str, str]], None],
     broker: BrokerState,
@@ -183,7 +185,7 @@ def _change_stored(
 ) -> tuple[int, str | None]:
     stored_configs: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
     configs = make(dict(stored_configs.get(name, {})))
-    _check_named(entity, name)
+    _require_name(entity, name)
     check(broker.settings, configs)
     if not validate_only:
         stored_configs[name] = configs
@@ -202,15 +204,15 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
         raise OptionError(f"Unknown topic config name: {unknown}")
     kept_values = {name: normalize_value(name, value) for name, value in configs.items()}
     min_lag_ms, max_lag_ms = (
-        int(settings.of_topic(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max")
+        int(settings.get_topic_value(f"{which}.compaction.lag.ms", kept_values)) for which in ("min", "max")
     )
     if min_lag_ms > max_lag_ms:
         raise OptionError(f"min.compaction.lag.ms is {min_lag_ms}, above max.compaction.lag.ms, {max_lag_ms}")
-    settings.log_settings(kept_values)
+    settings.build_log_settings(kept_values)
     return kept_values
 
 
-def check_broker(configs: Mapping[str, str]) -> None:
+def check_broker_configs(configs: Mapping[str, str]) -> None:
     """Reject invalid dynamic broker settings. Unknown settings are accepted without effect."""
     fixed_names = sorted(
         key for key in configs if key not in DYNAMIC_KEYS | LISTENER_ONLY_KEYS and _is_read_at_start(key)
@@ -235,7 +237,7 @@ def _is_read_at_start(key: str) -> bool:
     return key in BROKER_KEYS | FIXED_AND_UNUSED_KEYS or is_known(key) or key.startswith(_LISTENER_PREFIX)
 
 
-def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+def check_group_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
     """Reject unknown settings of a group, values outside the broker's bounds, and sessions as short as a heartbeat."""
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:
@@ -244,19 +246,19 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
         kind, _, setting_suffix = name.partition(".")
         for word, sign, relation in (("min", 1, "greater"), ("max", -1, "less")):
             limit = f"group.{kind}.{word}.{setting_suffix.removeprefix('num.')}"
-            limit_text = settings.text(limit)
+            limit_text = settings.get_text(limit)
             if limit_text and sign * int(text) < sign * int(limit_text):
                 raise OptionError(f"{name} must be {relation} than or equal to {limit}")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         session_ms, heartbeat_ms = (
-            int(configs.get(name) or settings.text(GROUP_SETTINGS[name])) for name in (session, heartbeat)
+            int(configs.get(name) or settings.get_text(GROUP_SETTINGS[name])) for name in (session, heartbeat)
         )
         if not configs.keys().isdisjoint((session, heartbeat)) and session_ms <= heartbeat_ms:
             raise OptionError(f"{session} must be greater than {heartbeat}")
 
 
-def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
+def check_metrics_configs(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
     """Reject invalid settings of a client metrics subscription (KIP-714)."""
     unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
@@ -266,13 +268,17 @@ def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
         raise InvalidRequestError(
             f"interval.ms is {_PUSH_INTERVAL_RANGE_MS[0]} to {_PUSH_INTERVAL_RANGE_MS[1]}, not {interval_ms}"
         )
-    for part in list_of(configs.get("match", "")):
+    for part in split_list(configs.get("match", "")):
         selector, equals, pattern = part.partition("=")
-        if not equals or _SELECTOR_PATTERN.fullmatch(selector.strip()) is None or not _is_pattern(pattern.strip()):
+        if (
+            not equals
+            or _SELECTOR_PATTERN.fullmatch(selector.strip()) is None
+            or not _is_regular_expression(pattern.strip())
+        ):
             raise OptionError(f"match is a list of SELECTOR=PATTERN, not {part!r}")
 
 
-def _is_pattern(text: str) -> bool:
+def _is_regular_expression(text: str) -> bool:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError):
@@ -283,8 +289,8 @@ def _is_pattern(text: str) -> bool:
 _CHANGE_FUNCTIONS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
     TOPIC: _change_topic,
     BROKER: _change_broker,
-    CLIENT_METRICS: partial(_change_stored, "client_metrics", check_metrics),
-    GROUP: partial(_change_stored, "group_configs", check_group),
+    CLIENT_METRICS: partial(_change_stored_configs, "client_metrics", check_metrics_configs),
+    GROUP: partial(_change_stored_configs, "group_configs", check_group_configs),
 }
 
 
@@ -303,12 +309,12 @@ def replace_configs(rows: list[Any]) -> Change:
 def alter_configs(operations: list[Any]) -> Change:
     """Return the change of IncrementalAlterConfigs (KIP-339)."""
 
-    def make(configs: dict[str, str]) -> dict[str, str]:
+    def apply_operations(configs: dict[str, str]) -> dict[str, str]:
         for row in _check_rows(operations):
-            _alter(configs, row)
+            _apply_operation(configs, row)
         return configs
 
-    return make
+    return apply_operations
 
 
 def _check_rows(rows: list[Any]) -> list[Any]:
@@ -322,20 +328,20 @@ def _check_rows(rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _alter(configs: dict[str, str], change: Any) -> None:
+def _apply_operation(configs: dict[str, str], change: Any) -> None:
     if change.config_operation == DELETE:
         configs.pop(change.name, None)
         return
     if change.config_operation == SET:
         configs[change.name] = change.value
         return
-    if change.config_operation not in _OPERATIONS:
+    if change.config_operation not in _CONFIG_OPERATIONS:
         raise InvalidRequestError(f"unknown operation {change.config_operation}")
     if change.config_operation not in (APPEND, SUBTRACT) or type_of(change.name, "") != LIST:
         raise OptionError(f"{change.name} is not a list, so APPEND and SUBTRACT are invalid")
     parts, named_parts = (
-        list_of(configs.get(change.name, _SETTING_DEFAULTS.get(change.name, ""))),
-        list_of(change.value),
+        split_list(configs.get(change.name, _SETTING_DEFAULTS.get(change.name, ""))),
+        split_list(change.value),
     )
     kept_values = [part for part in parts if part not in named_parts]
     added_parts = [part for part in named_parts if part not in parts]

@@ -47,7 +47,7 @@ class ConfigRow(NamedTuple):
         return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
 
 
-def _explicit_values(
+def _find_explicit_values(
     settings: BrokerSettings, name: str, nodes: Iterable[str] | None = None
 ) -> list[tuple[str, str, int]]:
     """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
@@ -60,27 +60,27 @@ def _explicit_values(
         nodes = [node for node in settings.changed_nodes if name in settings.dynamic_by_node[node]][:1]
     sources = [*((settings.dynamic_by_node.get(node, {}), OF_BROKER) for node in nodes)]
     sources += [(settings.dynamic_by_node.get("", {}), OF_ALL_BROKERS)]
-    sources += [(settings.static, IN_FILE)]
+    sources += [(settings.static_settings, IN_FILE)]
     for configs, source in sources:
         if name in configs:
             values.append((name, configs[name], source))
     return values
 
 
-def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+def build_topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     """Yield every setting of a topic."""
     for name, (broker_key, default) in TOPIC_KEYS.items():
         values = []
         if name in configs:
             values.append((name, configs[name], OF_TOPIC))
-        values += _explicit_values(settings, broker_key)
+        values += _find_explicit_values(settings, broker_key)
         if broker_key and broker_key not in NULL_DEFAULTS:
             values.append((broker_key, settings.defaults.get(broker_key, default), BY_DEFAULT))
         first = values[0] if values else (name, default, BY_DEFAULT)
         yield ConfigRow(name, first[1], first[2], tuple(values))
 
 
-def broker_rows(
+def build_broker_rows(
     settings: BrokerSettings, fixed_values: Mapping[str, str] | None = None, *, node: str | None = None
 ) -> Iterator[ConfigRow]:
     """Yield every setting of a node, or of all nodes.
@@ -92,9 +92,11 @@ def broker_rows(
     fixed_values, nodes = fixed_values or {}, () if node is None else (node,)
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
     dynamic_names = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
-    for name in sorted({*defaults, *(settings.static or settings.explicit), *dynamic_names, *fixed_values}):
+    for name in sorted({*defaults, *(settings.static_settings or settings.explicit), *dynamic_names, *fixed_values}):
         values = (
-            [(name, fixed_values[name], IN_FILE)] if name in fixed_values else _explicit_values(settings, name, nodes)
+            [(name, fixed_values[name], IN_FILE)]
+            if name in fixed_values
+            else _find_explicit_values(settings, name, nodes)
         )
         if name in defaults and name not in NULL_DEFAULTS and name not in _KEYS_WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
@@ -113,19 +115,19 @@ def _startup_values(broker: BrokerState, node_id: int) -> dict[str, str]:
     return _FIXED_SETTINGS | listener_values | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
-def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+def _build_metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, default in CLIENT_METRICS_SETTINGS.items():
         synonyms = ((name, configs[name], OF_METRICS),) if name in configs else ()
         yield ConfigRow(name, configs.get(name, default), OF_METRICS if synonyms else BY_DEFAULT, synonyms)
 
 
-def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
+def _build_group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, of_broker in GROUP_SETTINGS.items():
         values = [(name, configs[name], OF_GROUP)] if name in configs else []
-        values += _explicit_values(settings, of_broker)
+        values += _find_explicit_values(settings, of_broker)
         is_named = of_broker in DEFAULTS
         values.append(
-            (of_broker if is_named else name, settings.default(of_broker) if is_named else of_broker, BY_DEFAULT)
+            (of_broker if is_named else name, settings.get_default(of_broker) if is_named else of_broker, BY_DEFAULT)
         )
         yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
 
@@ -134,30 +136,32 @@ def group_setting(broker: BrokerState, group_id: str, name: str) -> str:
     """Return a group setting: the group's, else the broker's."""
     group_value: str | None = broker.metadata.entities.get("group_configs", {}).get(group_id, {}).get(name)
     of_broker = GROUP_SETTINGS[name]
-    return group_value if group_value is not None else broker.settings.text(of_broker) or of_broker
+    return group_value if group_value is not None else broker.settings.get_text(of_broker) or of_broker
 
 
-def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+def describe_resource(
+    request: Request, broker: BrokerState, kind: int, name: str
+) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
     code = check_config_access(request, broker, kind, name)
     if code != ErrorCode.NONE:
         return code, None, []
     if kind == TOPIC:
-        return _topic(broker, name)
+        return _describe_topic(broker, name)
     if kind in (BROKER, BROKER_LOGGER):
-        return _broker(broker, kind, name)
+        return _describe_broker(broker, kind, name)
     if kind == CLIENT_METRICS:
         configs = broker.metadata.entities.get("client_metrics", {}).get(name, {})
-        return ErrorCode.NONE, None, list(_metrics_rows(configs))
+        return ErrorCode.NONE, None, list(_build_metrics_rows(configs))
     if kind == GROUP and name:
         configs = broker.metadata.entities.get("group_configs", {}).get(name, {})
-        return ErrorCode.NONE, None, list(_group_rows(broker.settings, configs))
+        return ErrorCode.NONE, None, list(_build_group_rows(broker.settings, configs))
     if kind == GROUP:
         return ErrorCode.INVALID_REQUEST, "groups have no defaults of their own", []
     return ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}", []
 
 
-def is_type(broker: BrokerState, kind: int) -> bool:
+def has_settings(broker: BrokerState, kind: int) -> bool:
     """Return whether resources of a type have settings."""
     types = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
     return kind in types or (kind == GROUP and broker.settings.groups_have_settings)
@@ -169,16 +173,16 @@ def check_config_access(request: Request, broker: BrokerState, kind: int, name: 
     return check_denied(request, broker.access, resource, name if kind in _ACL_RESOURCE_TYPES else CLUSTER_NAME)
 
 
-def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+def _describe_topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     if not is_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic can have this name", []
     topic = broker.topics.get(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, []
-    return ErrorCode.NONE, None, list(topic_rows(broker.settings, topic.configs))
+    return ErrorCode.NONE, None, list(build_topic_rows(broker.settings, topic.configs))
 
 
-def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
+def _describe_broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     is_for_all = not name and kind == BROKER  # loggers are those of one broker
     if not is_for_all and not (name.isdigit() and int(name) in broker.nodes.by_id):
         return ErrorCode.INVALID_REQUEST, f"no broker {name!r} here", []
@@ -186,6 +190,10 @@ def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None,
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:
         node = str(int(name))
-        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _startup_values(broker, int(name)), node=node))
-    rows = (row for row in broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
+        return (
+            ErrorCode.NONE,
+            None,
+            list(build_broker_rows(broker.settings, _startup_values(broker, int(name)), node=node)),
+        )
+    rows = (row for row in build_broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
     return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.requests.api import DeferredResponse
-from kafkaframes.broker.settings.features import transaction_version
+from kafkaframes.broker.settings.features import transaction_version_of
 from kafkaframes.broker.state.configs import group_setting
 from kafkaframes.broker.state.state import BrokerState
 from kafkaframes.broker.state.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
@@ -31,7 +31,7 @@ class TopicLog:
     @property
     def partitions(self) -> int:
         """The number of partitions that the topic has, or will have when it is created."""
-        return self.state.internal_count(self.topic)
+        return self.state.internal_partition_count(self.topic)
 
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
@@ -116,7 +116,7 @@ def create_coordinators(state: BrokerState) -> None:
     groups = GroupCoordinator(
         clock,
         TopicLog(state, GROUP_OFFSETS),
-        GroupSettings.from_config(state.settings.text),
+        GroupSettings.from_config(state.settings.get_text),
         lambda: str(uuid4()),
         BrokerTopics(state),
         new_uuid=lambda: uuid_to_text(uuid4()),
@@ -127,21 +127,23 @@ def create_coordinators(state: BrokerState) -> None:
     transactions = TransactionCoordinator(
         clock,
         TopicLog(state, TRANSACTION_STATE),
-        TransactionSettings.from_config(state.settings.text, transaction_version=transaction_version(state.features)),
-        state.next_producer_id,
-        _marker_writer(state, groups),
+        TransactionSettings.from_config(
+            state.settings.get_text, transaction_version=transaction_version_of(state.features)
+        ),
+        state.assign_producer_id,
+        _create_marker_writer(state, groups),
         run_steps=state.changes.run_concurrently,
     )
     state.transactions = transactions
     _restore_markers(state)
     transactions.load(_read_stored_records(state, TRANSACTION_STATE))
-    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
+    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake_fetches(state, key))
     states.load(_read_stored_records(state, SHARE_GROUP_STATE))
     groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.initialize(
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states
-    state.on_topic_deleted.append(lambda topic: _forget(state, topic))
+    state.on_topic_deleted.append(lambda topic: _forget_topic(state, topic))
 
 
 def _read_stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
@@ -168,15 +170,15 @@ def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], 
     """Resolve subscription patterns with ``run``, which calls a function in a thread."""
 
     def run_in_thread(work: Callable[[], None], finish: Callable[[], None]) -> None:
-        run(work).when_complete(lambda _: finish())
+        run(work).call_when_complete(lambda _: finish())
 
     state.groups.consumer.patterns.run_in_thread = run_in_thread
 
 
-def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:
+def _create_marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:
     """Return a function that writes transaction markers. In ``__consumer_offsets`` it also completes the offsets."""
 
-    def write(
+    def write_marker(
         topic_partition: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         partition = state.partition(topic_partition.topic, topic_partition.partition)
@@ -199,10 +201,10 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
         if topic_partition.topic == GROUP_OFFSETS:
             groups.end_transaction(topic_partition.partition, producer_id, commit=commit)
 
-    return write
+    return write_marker
 
 
-def _wake(state: BrokerState, key: ShareKey) -> None:
+def _wake_fetches(state: BrokerState, key: ShareKey) -> None:
     """Wake fetches that wait for a partition in which records may be available again."""
     topic = state.topics_by_id.get(key.topic_id)
     partition = None if topic is None else topic.partition(key.partition)
@@ -210,7 +212,7 @@ def _wake(state: BrokerState, key: ShareKey) -> None:
         partition.notify()
 
 
-def _forget(state: BrokerState, topic: Topic) -> None:
+def _forget_topic(state: BrokerState, topic: Topic) -> None:
     """Delete the committed offsets of a deleted topic, as Kafka does (OffsetMetadataManager)."""
     with suppress(KafkaframesError):  # if the log is not available, the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)

@@ -58,9 +58,9 @@ def elect_preferred_leaders(broker: BrokerState) -> None:
 
 def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bool:
     """Elect the first running in-sync replica; if unclean, else any running one. Return whether a leader exists."""
-    up = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]
-    in_sync = [number for number in up if number in partition.in_sync]
-    new_leader = next(iter(in_sync or (up if is_unclean else ())), None)
+    running_ids = [number for number in partition.replicas if broker.nodes.by_id[number].is_up]
+    in_sync = [number for number in running_ids if number in partition.in_sync]
+    new_leader = next(iter(in_sync or (running_ids if is_unclean else ())), None)
     if new_leader is None:
         return False
     if new_leader not in partition.in_sync:
@@ -72,4 +72,4 @@ def _elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> bo
 
 def _may_be_unclean(broker: BrokerState, partition: Partition) -> bool:
     topic = broker.topics[partition.topic_partition.topic]
-    return broker.settings.flag_of_topic("unclean.leader.election.enable", topic.configs)
+    return broker.settings.get_topic_flag("unclean.leader.election.enable", topic.configs)

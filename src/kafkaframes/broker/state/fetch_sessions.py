@@ -70,7 +70,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def count(self, session_id: int) -> int:
+    def partition_count(self, session_id: int) -> int:
         """Return the number of partitions of a session; 0 if it does not exist."""
         session = self._by_id.get(session_id)
         return 0 if session is None else len(session.partitions)
@@ -108,7 +108,7 @@ class FetchSessions:
         self._by_id[session_id] = session
         return session
 
-    def drop_empty(self, session: FetchSession) -> FetchSession | None:
+    def drop_if_empty(self, session: FetchSession) -> FetchSession | None:
         """Return the session, or remove it and return None if it has no partitions."""
         if session.partitions:
             return session
@@ -120,7 +120,7 @@ class FetchSessions:
         self._by_id.pop(session_id, None)
 
 
-def is_news(session_partition: FetchedPartition, row: Any) -> bool:
+def record_changes(session_partition: FetchedPartition, row: Any) -> bool:
     """Return whether a partition is part of an incremental response, and note the response's values."""
     has_error = row.error_code != ErrorCode.NONE
     has_changed = (row.high_watermark, row.log_start_offset) != (

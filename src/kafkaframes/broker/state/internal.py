@@ -22,28 +22,28 @@ from kafkaframes.wire.varint import write_varlong
 # second. ``records.build_records`` encodes the same bytes, but its set-up costs more than the work for one or two
 # records.
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_END = BATCH_V2.end_of("crc")
 _LOG_OVERHEAD_BYTES = 12  # bytes of base offset and length, which the length does not include
-assert _HEADER.size == BATCH_V2.size
+assert _BATCH_HEADER.size == BATCH_V2.size
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     write_varlong(out, number)
     return bytes(out)
 
 
-_NULL_VARINT = _varint(-1)
+_NULL_VARINT = _encode_varint(-1)
 
 
 def _blob(data: bytes | None) -> bytes:
-    return _NULL_VARINT if data is None else _varint(len(data)) + data
+    return _NULL_VARINT if data is None else _encode_varint(len(data)) + data
 
 
-def _record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    body = b"\x00\x00" + _varint(delta) + _blob(key) + _blob(value) + b"\x00"
-    return _varint(len(body)) + body
+def _encode_record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    body = b"\x00\x00" + _encode_varint(delta) + _blob(key) + _blob(value) + b"\x00"
+    return _encode_varint(len(body)) + body
 
 
 def build_batch(
@@ -59,11 +59,11 @@ def build_batch(
     base_offset: int = 0,
 ) -> bytearray:
     """Return keys and values as one uncompressed batch of format 2, with the same timestamp and without headers."""
-    body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
+    body = b"".join(_encode_record(delta, key, value) for delta, (key, value) in enumerate(records))
     header = bytearray(
-        _HEADER.pack(
+        _BATCH_HEADER.pack(
             base_offset,
-            _HEADER.size - _LOG_OVERHEAD_BYTES + len(body),
+            _BATCH_HEADER.size - _LOG_OVERHEAD_BYTES + len(body),
             leader_epoch,
             2,
             0,
@@ -86,7 +86,7 @@ def build_marker(
     *, commit: bool, timestamp_ms: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
 ) -> bytearray:
     """Return the control batch that ends a transaction, with a COMMIT or ABORT record (KIP-98)."""
-    record = _marker_key(commit=commit), struct.pack(">hi", 0, coordinator_epoch)
+    record = _encode_marker_key(commit=commit), struct.pack(">hi", 0, coordinator_epoch)
     return build_batch(
         [record],
         timestamp_ms=timestamp_ms,
@@ -97,7 +97,7 @@ def build_marker(
     )
 
 
-def _marker_key(*, commit: bool) -> bytes:
+def _encode_marker_key(*, commit: bool) -> bytes:
     """Return the key of a control record: its version, and the type of the marker."""
     return struct.pack(">hh", 0, int(commit))
 
@@ -182,7 +182,7 @@ class InternalTopics:
             log, offset = partition.log, partition.log.log_start_offset
             while offset < log.log_end_offset:
                 data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
-                records = list(_records(partition.index, data, offset))
+                records = list(_iterate_records(partition.index, data, offset))
                 if not records:
                     break
                 yield from records
@@ -211,7 +211,7 @@ class RecordsInMemory:
         self, topic_partition: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
     ) -> None:
         """Add the marker that ends a producer's transaction in a partition of any topic."""
-        key = _marker_key(commit=commit)
+        key = _encode_marker_key(commit=commit)
         marker = LoadedRecord(
             topic_partition.partition,
             self._count,
@@ -238,7 +238,7 @@ class RecordsInMemory:
         yield from tuple(self._records.get(topic, {}).values())
 
 
-def _records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
+def _iterate_records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:
     for batch in read_values(data, rules=FILE):
         producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
         for record in batch.records:

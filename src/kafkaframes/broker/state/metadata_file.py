@@ -23,84 +23,84 @@ from kafkaframes.wire.integers import MAX_INT8, MAX_INT16, MAX_INT32, MAX_INT64
 
 MAX_PARTITIONS = 100_000  # of a topic: missing partitions are created when the file is read
 _ID_BYTES, _ID_LENGTH = 16, 22
-_MAX_TEXT_LENGTH = 40
+_MAX_PRINTED_LENGTH = 40
 Form = Callable[[Any, str], None]
 
 
-class FormError(KafkaframesError):
+class FieldError(KafkaframesError):
     """A field has an invalid value."""
 
 
-def _form_error(path: str, expectation: str, value: Any) -> FormError:
+def _field_error(path: str, expectation: str, value: Any) -> FieldError:
     value_text = repr(value)
-    return FormError(
+    return FieldError(
         f"{path or 'it'} is {expectation}, not "
-        f"{value_text if len(value_text) <= _MAX_TEXT_LENGTH else type(value).__name__}"
+        f"{value_text if len(value_text) <= _MAX_PRINTED_LENGTH else type(value).__name__}"
     )
 
 
-def _number(min_value: int, max_value: int) -> Form:
+def _create_number_check(min_value: int, max_value: int) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
-            raise _form_error(path, f"a whole number from {min_value} to {max_value}", value)
+            raise _field_error(path, f"a whole number from {min_value} to {max_value}", value)
 
     return check
 
 
-def _text(value: Any, path: str) -> None:
+def _check_text(value: Any, path: str) -> None:
     if not isinstance(value, str):
-        raise _form_error(path, "a text", value)
+        raise _field_error(path, "a text", value)
 
 
-def _text_or_null(value: Any, path: str) -> None:
+def _check_text_or_null(value: Any, path: str) -> None:
     if value is not None:
-        _text(value, path)
+        _check_text(value, path)
 
 
-def _any_number(value: Any, path: str) -> None:
+def _check_any_number(value: Any, path: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _form_error(path, "a number", value)
+        raise _field_error(path, "a number", value)
 
 
-def _base64(value: Any, path: str) -> None:
+def _check_base64(value: Any, path: str) -> None:
     try:
         base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise _form_error(path, "base64", value) from None
+        raise _field_error(path, "base64", value) from None
 
 
-def _hex(value: Any, path: str) -> None:
+def _check_hex(value: Any, path: str) -> None:
     try:
         bytes.fromhex(value)
     except (TypeError, ValueError):
-        raise _form_error(path, "hexadecimal digits", value) from None
+        raise _field_error(path, "hexadecimal digits", value) from None
 
 
-def _topic_id(value: Any, path: str) -> None:
+def _check_topic_id(value: Any, path: str) -> None:
     try:
         is_id = len(value) == _ID_LENGTH and len(base64.urlsafe_b64decode(value + "==")) == _ID_BYTES
     except (TypeError, ValueError, binascii.Error):
         is_id = False
     if not is_id:
-        raise _form_error(path, f"an id of {_ID_LENGTH} characters", value)
+        raise _field_error(path, f"an id of {_ID_LENGTH} characters", value)
 
 
-def _topic_name(value: str, path: str) -> None:
+def _check_topic_name(value: str, path: str) -> None:
     try:
         check_topic_name(value)
     except OptionError:
-        raise _form_error(path, "the name of a topic", value) from None
+        raise _field_error(path, "the name of a topic", value) from None
 
 
-def _node_id(value: str, path: str) -> None:
+def _check_node_id(value: str, path: str) -> None:
     if not (value.isascii() and value.isdecimal() and str(int(value)) == value):
-        raise _form_error(path, "the id of a node", value)
+        raise _field_error(path, "the id of a node", value)
 
 
-def _map(value_form: Form, *, name: Form = _text) -> Form:
+def _create_map_check(value_form: Form, *, name: Form = _check_text) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            raise _form_error(path, "an object", value)
+            raise _field_error(path, "an object", value)
         for key, item in value.items():
             name(key, f"a name in {path}")
             value_form(item, f"{path}.{key}")
@@ -108,38 +108,40 @@ def _map(value_form: Form, *, name: Form = _text) -> Form:
     return check
 
 
-def _object(fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is_open: bool = False) -> Form:
+def _create_object_check(
+    fields: Mapping[str, Form], *, optional: Mapping[str, Form] = {}, is_open: bool = False
+) -> Form:
     all_fields = {**fields, **optional}
 
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            raise _form_error(path, "an object", value)
+            raise _field_error(path, "an object", value)
         for key in fields:
             if key not in value:
-                raise FormError(f"{path or 'it'} has no field {key!r}")
+                raise FieldError(f"{path or 'it'} has no field {key!r}")
         for key, item in value.items():
             if key in all_fields:
                 all_fields[key](item, f"{path}.{key}".lstrip("."))
             elif not is_open:
-                raise FormError(f"{path or 'it'} has a field {key!r}, which is unknown")
+                raise FieldError(f"{path or 'it'} has a field {key!r}, which is unknown")
 
     return check
 
 
-def _list(item_form: Form) -> Form:
+def _create_list_check(item_form: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
-            raise _form_error(path, "a list", value)
+            raise _field_error(path, "a list", value)
         for number, item in enumerate(value):
             item_form(item, f"{path}[{number}]")
 
     return check
 
 
-def _row(*forms: Form) -> Form:
+def _create_row_check(*forms: Form) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list) or len(value) != len(forms):
-            raise _form_error(path, f"a list of {len(forms)}", value)
+            raise _field_error(path, f"a list of {len(forms)}", value)
         for number, (form, item) in enumerate(zip(forms, value, strict=True)):
             form(item, f"{path}[{number}]")
 
@@ -147,52 +149,71 @@ def _row(*forms: Form) -> Form:
 
 
 NODE_CONFIGS: Final = "node_configs"
-_CONFIGS_FORM = _map(_text)
-_ENTITY_CONFIGS_FORM = _map(_CONFIGS_FORM)
-_INT8_FORM = _number(0, MAX_INT8)
-_CREDENTIAL_FORM = _object(
-    {"salt": _base64, "stored_key": _base64, "server_key": _base64, "iterations": _number(1, MAX_INT32)}
+_CHECK_CONFIGS = _create_map_check(_check_text)
+_CHECK_ENTITY_CONFIGS = _create_map_check(_CHECK_CONFIGS)
+_CHECK_INT8 = _create_number_check(0, MAX_INT8)
+_CHECK_CREDENTIAL = _create_object_check(
+    {
+        "salt": _check_base64,
+        "stored_key": _check_base64,
+        "server_key": _check_base64,
+        "iterations": _create_number_check(1, MAX_INT32),
+    }
 )
-_TOPIC_FORM = _object(
-    {"topic_id": _topic_id, "partitions": _number(0, MAX_PARTITIONS)},
-    optional={"configs": _CONFIGS_FORM, "replicas": _list(_list(_number(0, MAX_INT32)))},
+_CHECK_TOPIC = _create_object_check(
+    {"topic_id": _check_topic_id, "partitions": _create_number_check(0, MAX_PARTITIONS)},
+    optional={
+        "configs": _CHECK_CONFIGS,
+        "replicas": _create_list_check(_create_list_check(_create_number_check(0, MAX_INT32))),
+    },
 )
 # Rules as ``security.acls.Acl`` has them: resource type and name, pattern type, principal, host, operation, permission.
-_ACL_FORM = _row(_INT8_FORM, _text, _INT8_FORM, _text, _text, _INT8_FORM, _INT8_FORM)
-_TIME_FORM = _number(0, MAX_INT64)
-_TOKEN_FORM = _object(
-    {"token_id": _text, "owner": _text, "requester": _text, "renewers": _list(_text)}
-    | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _TIME_FORM)
+_CHECK_ACL = _create_row_check(
+    _CHECK_INT8, _check_text, _CHECK_INT8, _check_text, _check_text, _CHECK_INT8, _CHECK_INT8
 )
-_ENTITIES_FORM = _object(
+_CHECK_TIME = _create_number_check(0, MAX_INT64)
+_CHECK_TOKEN = _create_object_check(
+    {
+        "token_id": _check_text,
+        "owner": _check_text,
+        "requester": _check_text,
+        "renewers": _create_list_check(_check_text),
+    }
+    | dict.fromkeys(("issued_ms", "expires_ms", "ends_ms"), _CHECK_TIME)
+)
+_CHECK_ENTITIES = _create_object_check(
     {},
     optional={
-        "acls": _list(_ACL_FORM),
-        "client_metrics": _ENTITY_CONFIGS_FORM,
-        "delegation_tokens": _list(_TOKEN_FORM),
-        "features": _map(_number(0, MAX_INT16)),
-        "deleting": _map(_topic_id, name=_topic_name),
-        "group_configs": _ENTITY_CONFIGS_FORM,
-        NODE_CONFIGS: _map(_CONFIGS_FORM, name=_node_id),
-        "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),
-        "scram": _map(_map(_CREDENTIAL_FORM)),
-        "scram_salts": _hex,
+        "acls": _create_list_check(_CHECK_ACL),
+        "client_metrics": _CHECK_ENTITY_CONFIGS,
+        "delegation_tokens": _create_list_check(_CHECK_TOKEN),
+        "features": _create_map_check(_create_number_check(0, MAX_INT16)),
+        "deleting": _create_map_check(_check_topic_id, name=_check_topic_name),
+        "group_configs": _CHECK_ENTITY_CONFIGS,
+        NODE_CONFIGS: _create_map_check(_CHECK_CONFIGS, name=_check_node_id),
+        "quotas": _create_list_check(
+            _create_object_check(
+                {"entity": _create_map_check(_check_text_or_null), "values": _create_map_check(_check_any_number)}
+            )
+        ),
+        "scram": _create_map_check(_create_map_check(_CHECK_CREDENTIAL)),
+        "scram_salts": _check_hex,
     },
     is_open=True,
 )
-check_form: Form = _object(
-    {"topics": _map(_TOPIC_FORM, name=_topic_name)},
+check_form: Form = _create_object_check(
+    {"topics": _create_map_check(_CHECK_TOPIC, name=_check_topic_name)},
     optional={
-        "version": _number(1, 1),
-        "cluster_id": _text,
-        "next_producer_id": _number(0, MAX_INT64),
-        "configs": _CONFIGS_FORM,
-        "entities": _ENTITIES_FORM,
+        "version": _create_number_check(1, 1),
+        "cluster_id": _check_text,
+        "next_producer_id": _create_number_check(0, MAX_INT64),
+        "configs": _CHECK_CONFIGS,
+        "entities": _CHECK_ENTITIES,
     },
 )
 
 
-FILE_NAME = "kafkaframes.broker.json"
+METADATA_FILE_NAME = "kafkaframes.broker.json"
 PRODUCER_ID_BLOCK_SIZE = 1_000
 
 
@@ -226,13 +247,13 @@ class StoredMetadata:
 
 def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
     """Read the file; None if it does not exist. Raise a ``LogDirError`` with the field's name if it is invalid."""
-    path = join(directory, FILE_NAME)
+    path = join(directory, METADATA_FILE_NAME)
     if disk.stat(path) is None:
         return None
     try:
         values = json.loads(disk.read(path))
         check_form(values, "")
-    except (ValueError, RecursionError, FormError) as error:
+    except (ValueError, RecursionError, FieldError) as error:
         raise LogDirError(f"is not a broker's metadata: {error}", file=path) from None
     topics = {name: StoredTopic(**topic) for name, topic in values.pop("topics").items()}
     return StoredMetadata(topics=topics, **values)
@@ -240,20 +261,20 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
 
 def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -> None:
     """Replace the file."""
-    topics = {name: vars_of(topic) for name, topic in metadata.topics.items()}
+    topics = {name: fields_of(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
         if not topic["replicas"]:  # most brokers have one node
             del topic["replicas"]
-    values = vars_of(metadata) | {"topics": topics}
+    values = fields_of(metadata) | {"topics": topics}
     raw = json.dumps(values, sort_keys=True).encode() + b"\n"  # indentation would take ten times as long
-    rewrite_file(disk, join(directory, FILE_NAME), raw, is_private=True)
+    rewrite_file(disk, join(directory, METADATA_FILE_NAME), raw, is_private=True)
 
 
-def vars_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
+def fields_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
     """Return the fields of a value by name, without the deep copy of ``asdict``."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
 def protect_metadata(disk: OnlineDisk, directory: str) -> None:
     """Restrict an existing file to its owner."""
-    disk.open_file(join(directory, FILE_NAME), is_private=True).close()
+    disk.open_file(join(directory, METADATA_FILE_NAME), is_private=True).close()

@@ -73,11 +73,11 @@ def leader_partition(
     node_id = request.session.node_id
     if partition.leader_id != node_id and not (or_follower and node_id in partition.replicas):
         return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
-    code = epoch_code(partition, current_leader_epoch)
+    code = check_leader_epoch(partition, current_leader_epoch)
     return (None, code) if code else (partition, ErrorCode.NONE)
 
 
-def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
+def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> int:
     """Return the error for a client's leader epoch, if it is not the current one (KIP-320), else 0."""
     if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE
@@ -85,34 +85,36 @@ def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
     return ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def current_leader(request: Request, partition: Partition) -> Any:
+def describe_leader(request: Request, partition: Partition) -> Any:
     """Return a partition's leader for the tagged fields of Produce and Fetch (KIP-951)."""
     return request.response.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
 def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
     """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
-    nodes = addresses(request, broker)
+    nodes = list_addresses(request, broker)
     return [
         request.response.NodeEndpoint(node_id=node_id, **nodes[node_id]) for node_id in sorted(node_ids & nodes.keys())
     ]
 
 
-def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
+def list_addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
     """Return host, port and rack of the running nodes, on the listener of the request."""
     return {node_id: address_of(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
 
 
 def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
     """Return host, port and rack of a node, on the listener of the request. A stopped node keeps its last address."""
-    endpoint = broker.nodes.endpoint(node, request.session.listener)
+    endpoint = broker.nodes.endpoint_of(node, request.session.listener)
     return {"host": endpoint.host, "port": endpoint.port, "rack": node.rack}
 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _CONSUMER_REPLICA_ID = -1
 _LATEST_MAGIC = 2
-MAX_COPIED_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
+MAX_COPIED_RECORD_BYTES = (
+    64 << 10
+)  # for larger records, opening the file again is cheaper than copying the records twice
 # Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
 # most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
 MAX_FETCH_MEMORY_BYTES = 1 << 20
@@ -135,7 +137,7 @@ class FetchLimits(NamedTuple):
     magic: int = _LATEST_MAGIC
     stretch_bytes: int | None = None
 
-    def limits_after(self, size: int, held_bytes: int) -> FetchLimits:
+    def remaining_limits(self, size: int, held_bytes: int) -> FetchLimits:
         """Return the limits after ``size`` bytes of records were read, of which ``held_bytes`` bytes are in memory."""
         bytes_left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
@@ -188,21 +190,23 @@ def read_partition(
         limits: remaining limits of the request.
         first: whether the response has no records yet, so that a batch may exceed the limits.
     """
-    diverging = _diverging(partition, request)
+    diverging = _find_diverging_epoch(partition, request)
     if diverging is not None:
         return diverging
     offset: int | None = request.fetch_offset
     read = PartitionRead()
     while offset is not None:
-        read, raw = _read(partition, offset, min(request.partition_max_bytes, limits.max_bytes), limits, first=first)
+        read, raw = _read_log(
+            partition, offset, min(request.partition_max_bytes, limits.max_bytes), limits, first=first
+        )
         if limits.magic >= _LATEST_MAGIC or read.error_code != ErrorCode.NONE:
             break
-        read = _in_older_format(broker, partition, request, read, raw, limits.magic)
+        read = _down_convert(broker, partition, request, read, raw, limits.magic)
         offset = None if read.records or read.error_code != ErrorCode.NONE else _offset_after(raw)
     return read
 
 
-def _read(
+def _read_log(
     partition: Partition, offset: int, size: int, limits: FetchLimits, *, first: bool
 ) -> tuple[PartitionRead, bytes]:
     """Read the log from an offset. Return the result, and the bytes if the records are in memory."""
@@ -235,16 +239,16 @@ def _offset_after(records: bytes) -> int | None:
     advance.
     """
     last = None
-    for batch in _batches(records):
+    for batch in _iterate_batches(records):
         last = batch
     return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
 
 
-def _diverging(partition: Partition, request: Any) -> PartitionRead | None:
+def _find_diverging_epoch(partition: Partition, request: Any) -> PartitionRead | None:
     """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
     if request.last_fetched_epoch < 0:
         return None
-    log, end = partition.log, partition.end_of_epoch(request.last_fetched_epoch)
+    log, end = partition.log, partition.epoch_end_offset(request.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0 or request.fetch_offset < log.log_start_offset:
         return PartitionRead(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.leader_epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset:
@@ -255,7 +259,7 @@ def _diverging(partition: Partition, request: Any) -> PartitionRead | None:
     return None
 
 
-def _in_older_format(
+def _down_convert(
     broker: BrokerState, partition: Partition, request: Any, read: PartitionRead, records: bytes, magic: int
 ) -> PartitionRead:
     """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
@@ -266,7 +270,7 @@ def _in_older_format(
     if not partition.may_down_convert:
         return PartitionRead(ErrorCode.UNSUPPORTED_VERSION)
     converted_batches: list[bytes] = []
-    for batch in _batches(records):
+    for batch in _iterate_batches(records):
         try:
             down_converted = down_convert(batch, magic, first_offset=request.fetch_offset)
         except AppendRefusedError as error:
@@ -280,7 +284,7 @@ def _in_older_format(
     return read._replace(records=b"".join(converted_batches))
 
 
-def _batches(records: bytes) -> Iterator[bytes]:
+def _iterate_batches(records: bytes) -> Iterator[bytes]:
     """Yield the complete batches; an incomplete one at the end is skipped."""
     position = 0
     while position + OVERHEAD_BYTES <= len(records):
@@ -295,7 +299,7 @@ def _needs_conversion(records: bytes, magic: int) -> bool:
     """Return whether a batch has a newer format."""
     if records[BYTES_TO_MAGIC - 1] > magic:
         return True
-    return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _batches(records))
+    return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _iterate_batches(records))
 
 
 class FetchWait:
@@ -317,21 +321,21 @@ class FetchWait:
         self._partitions = partitions
         self._attempt = attempt
         self._is_last = self._is_attempting = self._has_changed = False
-        self._timer = broker.waits.call_later(max_wait_ms, self._expire)
-        self.response.when_abandoned(self._forget)
+        self._timer = broker.waits.call_later(max_wait_ms, self._handle_timeout)
+        self.response.call_when_abandoned(self._stop_waiting)
         for partition in partitions:
-            partition.waiting[self] = self._wake
+            partition.waiting[self] = self._handle_wake
 
-    def _forget(self) -> None:
+    def _stop_waiting(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
             partition.waiting.pop(self, None)
 
-    def _expire(self) -> None:
+    def _handle_timeout(self) -> None:
         self._is_last = True
-        self._wake()
+        self._handle_wake()
 
-    def _wake(self) -> None:
+    def _handle_wake(self) -> None:
         self._has_changed = True
         if not self._is_attempting and not self.response.is_done:
             self._broker.changes.run_concurrently(self._retry_steps())
@@ -345,9 +349,9 @@ class FetchWait:
                 self._has_changed = False
                 answer = yield from self._attempt(self._is_last)
         except Exception as error:
-            self._forget()
+            self._stop_waiting()
             self.response.fail(error)
         self._is_attempting = False
         if answer is not None:
-            self._forget()
+            self._stop_waiting()
             self.response.follow(answer)

@@ -12,13 +12,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.requests.quotas import Quotas
-from kafkaframes.broker.security.access import Access, AllowAllAccess
-from kafkaframes.broker.security.acls import Acl, AclAccess
+from kafkaframes.broker.security.access import AllowAllAuthorizer, Authorizer
+from kafkaframes.broker.security.acls import Acl, AclAuthorizer
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
 from kafkaframes.broker.settings.features import FEATURES_KEY, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.settings.settings import BrokerSettings
-from kafkaframes.broker.state.changes import Changes, Steps, finish_steps
+from kafkaframes.broker.state.changes import ChangeQueue, Steps, finish_steps
 from kafkaframes.broker.state.clock import Clock, monotonic_ms
 from kafkaframes.broker.state.fetch_sessions import FetchSessions
 from kafkaframes.broker.state.internal import InternalTopics, RecordsInMemory
@@ -30,7 +30,7 @@ from kafkaframes.broker.state.metadata_file import (
     write_metadata,
 )
 from kafkaframes.broker.state.problem_log import ProblemLog
-from kafkaframes.broker.state.store_reads import StoreReads
+from kafkaframes.broker.state.store_reads import StoreFileSystem
 from kafkaframes.broker.state.topics import (
     GROUP_OFFSETS,
     INTERNAL_TOPICS,
@@ -66,7 +66,7 @@ class BrokerState:
     """The state of one broker, without its sockets. ``assembly.open_broker`` creates it.
 
     Attributes:
-        metadata: metadata that is stored next to the logs. ``save`` writes it.
+        metadata: metadata that is stored next to the logs. ``save_metadata`` writes it.
         is_read_only: whether changes are rejected (``--serve``).
         advertised: lowest and highest version of each API in ApiVersions, by API key.
         features: supported and finalized levels by feature name (KIP-584).
@@ -93,18 +93,18 @@ class BrokerState:
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     topics_version: int = 0  # changes whenever a topic is created, extended or deleted
-    access: Access = field(default_factory=AllowAllAccess)
+    access: Authorizer = field(default_factory=AllowAllAuthorizer)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, Feature] = field(init=False)
     quotas: Quotas = field(default_factory=Quotas)
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
-    store: StoreReads | None = None
+    store: StoreFileSystem | None = None
     records_in_memory: RecordsInMemory = field(default_factory=RecordsInMemory)
     remarks: tuple[Remark, ...] = ()
     waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
-    changes: Changes = field(default_factory=Changes)
+    changes: ChangeQueue = field(default_factory=ChangeQueue)
     in_change: dict[str, Topic] = field(default_factory=dict)
     new_id: Callable[[], UUID] = uuid4
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
@@ -120,10 +120,10 @@ class BrokerState:
     def __post_init__(self) -> None:
         self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES_KEY, {}))
         self.disk_problems = ProblemLog(_LOGGER, lambda: self.clock.monotonic_ms)
-        self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
+        self.fetch_sessions = FetchSessions(self.settings.get_number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
         self.internal = InternalTopics(
-            partition_of=self.internal_partition,
+            partition_of=self.get_internal_partition,
             partitions=lambda name: self.topics[name].partitions if name in self.topics else [],
             now_ms=lambda: self.clock.now_ms,
             appended=self.note_append,
@@ -146,14 +146,14 @@ class BrokerState:
         for topic in self.topics.values():
             yield from topic.partitions
 
-    def assignment(self, name: str, count: int, factor: int, *, first: int = 0) -> Replicas:
+    def assign_replicas(self, name: str, count: int, factor: int, *, first: int = 0) -> Replicas:
         """Return the replicas of a topic's partitions ``first`` to ``first + count - 1``."""
-        return [self.nodes.replicas_for(name, index, factor) for index in range(first, first + count)]
+        return [self.nodes.choose_replicas(name, index, factor) for index in range(first, first + count)]
 
     @property
     def default_factor(self) -> int:
         """``default.replication.factor``, limited to the number of nodes."""
-        return min(self.settings.number("default.replication.factor"), len(self.nodes.by_id))
+        return min(self.settings.get_number("default.replication.factor"), len(self.nodes.by_id))
 
     def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
         """Create a topic with the default replication factor.
@@ -164,7 +164,7 @@ class BrokerState:
             OptionError: Kafka rejects the name or a setting.
             StorageError: the disk fails.
         """
-        replicas = self.assignment(name, partitions, self.default_factor)
+        replicas = self.assign_replicas(name, partitions, self.default_factor)
         topic = finish_steps(self.create_topic_steps(name, replicas, configs))
         self.publish_topics([topic])
         return topic
@@ -178,16 +178,16 @@ class BrokerState:
             OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
-        self.settings.log_settings(topic.configs)  # raises before a log is created
+        self.settings.build_log_settings(topic.configs)  # raises before a log is created
         try:
             yield from self.add_partitions_steps(topic, replicas)
         except KafkaframesError:
             if topic.partitions:
-                self._show(topic)
+                self._make_visible(topic)
             raise
         return topic
 
-    def _show(self, topic: Topic) -> None:
+    def _make_visible(self, topic: Topic) -> None:
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_version += 1
 
@@ -199,9 +199,9 @@ class BrokerState:
         """
         topics = tuple(topics)
         for topic in topics:
-            self._show(topic)
+            self._make_visible(topic)
         try:
-            self.save()
+            self.save_metadata()
         except StorageError:
             for topic in topics:
                 del self.topics[topic.name], self.topics_by_id[topic.topic_id]
@@ -210,7 +210,7 @@ class BrokerState:
             raise
 
     @contextmanager
-    def _changing(self, topic: Topic) -> Iterator[None]:
+    def _mark_changing(self, topic: Topic) -> Iterator[None]:
         if topic.name in self.in_change:
             raise OptionError(f"topic {topic.name!r} is being changed")
         self.in_change[topic.name] = topic
@@ -224,7 +224,7 @@ class BrokerState:
         log = self.logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, replicas)
         self.nodes.elect_leader(partition)
-        self.note_settings(topic, partition)
+        self.cache_settings(topic, partition)
         return partition
 
     def add_partitions_steps(self, topic: Topic, replicas: Replicas) -> Steps[None]:
@@ -236,7 +236,7 @@ class BrokerState:
             OptionError, StorageError: the topic is being changed; the disk fails.
         """
         created_partitions: list[Partition] = []
-        with self._changing(topic):
+        with self._mark_changing(topic):
             try:
                 for index, of_partition in enumerate(replicas, len(topic.partitions)):
                     if created_partitions:
@@ -257,7 +257,7 @@ class BrokerState:
         """
         with ExitStack() as changing:
             for topic in topics:
-                changing.enter_context(self._changing(topic))
+                changing.enter_context(self._mark_changing(topic))
                 del self.topics[topic.name]
                 del self.topics_by_id[topic.topic_id]
             self.topics_version += 1
@@ -267,7 +267,7 @@ class BrokerState:
                 partition.is_offline = True
             deleting = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
             self.metadata.entities[DELETING] = deleting
-            self._save_or_later()  # deleting topics must be possible on a full disk
+            self._save_or_defer()  # deleting topics must be possible on a full disk
             for partition in partitions:
                 partition.notify()
             for number, partition in enumerate(partitions):
@@ -284,11 +284,11 @@ class BrokerState:
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
         """Replace a topic's own settings, which must be valid. The caller saves the metadata."""
-        settings = self.settings.log_settings(configs)
+        settings = self.settings.build_log_settings(configs)
         topic.configs = configs
         for partition in topic.partitions:
             partition.log.configure(settings)
-            self.note_settings(topic, partition)
+            self.cache_settings(topic, partition)
 
     def configure_broker(self, by_node: Mapping[str, dict[str, str]]) -> None:
         """Replace the settings that clients have changed. They apply to all topics without own values.
@@ -305,30 +305,30 @@ class BrokerState:
         for topic in self.topics.values():
             self.configure_topic(topic, topic.configs)
 
-    def note_settings(self, topic: Topic, partition: Partition) -> None:
+    def cache_settings(self, topic: Topic, partition: Partition) -> None:
         """Cache frequently read settings in a partition. ``min.insync.replicas`` is 1 for internal topics."""
         configs = topic.configs
-        minimum = 1 if topic.is_internal else int(self.settings.of_topic("min.insync.replicas", configs))
+        minimum = 1 if topic.is_internal else int(self.settings.get_topic_value("min.insync.replicas", configs))
         partition.min_insync_replicas = minimum
-        partition.may_down_convert = self.settings.flag_of_topic("message.downconversion.enable", configs)
+        partition.may_down_convert = self.settings.get_topic_flag("message.downconversion.enable", configs)
 
-    def internal_partition(self, name: str, index: int) -> Partition:
+    def get_internal_partition(self, name: str, index: int) -> Partition:
         """Return a partition of an internal topic. The topic is created if it does not exist."""
-        topic = self.topics.get(name) or self.create_internal(name)
+        topic = self.topics.get(name) or self.create_internal_topic(name)
         return topic.partitions[index]
 
-    def create_internal(self, name: str) -> Topic:
+    def create_internal_topic(self, name: str) -> Topic:
         """Create an internal topic with Kafka's settings for it."""
         setting, configs = _INTERNAL_TOPICS[name]
         if name != SHARE_GROUP_STATE:
-            configs = {**configs, "segment.bytes": self.settings.text(f"{setting}.segment.bytes")}
-        return self.create_topic(name, self.internal_count(name), configs)
+            configs = {**configs, "segment.bytes": self.settings.get_text(f"{setting}.segment.bytes")}
+        return self.create_topic(name, self.internal_partition_count(name), configs)
 
-    def internal_count(self, name: str) -> int:
+    def internal_partition_count(self, name: str) -> int:
         """Return the number of partitions that an internal topic has, or will have when it is created."""
         if name in self.topics:
             return len(self.topics[name].partitions)
-        return self.settings.number(f"{_INTERNAL_TOPICS[name][0]}.num.partitions")
+        return self.settings.get_number(f"{_INTERNAL_TOPICS[name][0]}.num.partitions")
 
     @staticmethod
     def is_internal(name: str) -> bool:
@@ -360,7 +360,7 @@ class BrokerState:
 
     # ---------------------------------------------------------------------------------------------- the rest
 
-    def next_producer_id(self) -> int:
+    def assign_producer_id(self) -> int:
         """Return a producer id that was never assigned. Blocks of ids are reserved on disk.
 
         Ids in the logs' producer state are skipped: mirrored records keep the ids that another broker assigned.
@@ -374,7 +374,7 @@ class BrokerState:
                 producer_id + PRODUCER_ID_BLOCK_SIZE,
             )
             try:
-                self.save()
+                self.save_metadata()
             except StorageError:
                 self.metadata.next_producer_id = old_end
                 raise
@@ -387,13 +387,13 @@ class BrokerState:
         for (user, mechanism), credential in self.credentials.scram.items():
             users.setdefault(user, {})[mechanism] = credential.to_dict()
         self.metadata.entities["scram"] = users
-        self.save()
+        self.save_metadata()
 
     def set_feature_levels(self, levels: Mapping[str, int]) -> None:
         """Finalize feature levels, and store them. The caller has validated them with ``features.check_update``."""
         self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
         self.metadata.entities[FEATURES_KEY] = {name: feature.level for name, feature in self.features.items()}
-        self.save()
+        self.save_metadata()
 
     def offers_group_type(self, group_type: str) -> bool:
         """Return whether groups of a type (``consumer``, ``share``, ``streams``) are enabled.
@@ -406,59 +406,61 @@ class BrokerState:
     def save_tokens(self) -> None:
         """Write the delegation tokens."""
         self.metadata.entities[_TOKENS] = self.credentials.tokens.to_list()
-        self.save()
+        self.save_metadata()
 
     def save_acls(self) -> None:
         """Write the ACLs if the broker has an authorizer."""
-        if isinstance(self.access, AclAccess):
+        if isinstance(self.access, AclAuthorizer):
             self.metadata.entities["acls"] = [list(acl) for acl in self.access]
-            self.save()
+            self.save_metadata()
 
     def load_security(self) -> None:
         """Load the stored SCRAM credentials and delegation tokens, and the ACLs if the broker has an authorizer."""
         tokens, settings = self.credentials.tokens, self.settings
-        tokens.secret_key = settings.text("delegation.token.secret.key")
-        tokens.longest_ms = settings.number("delegation.token.max.lifetime.ms")
-        tokens.default_ms = settings.number("delegation.token.expiry.time.ms")
-        tokens.kept_ms = settings.number("delegation.token.expiry.check.interval.ms")
+        tokens.secret_key = settings.get_text("delegation.token.secret.key")
+        tokens.longest_ms = settings.get_number("delegation.token.max.lifetime.ms")
+        tokens.default_ms = settings.get_number("delegation.token.expiry.time.ms")
+        tokens.kept_ms = settings.get_number("delegation.token.expiry.check.interval.ms")
         tokens.load(self.metadata.entities.get(_TOKENS, []))
         for user, mechanisms in self.metadata.entities.get("scram", {}).items():
             for mechanism, values in mechanisms.items():
-                self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)
+                self.credentials.scram[user, mechanism] = ScramCredential.from_dict(values)
         if self.credentials.scram or self.credentials.passwords:
-            self._keep_salts()
-        if isinstance(self.access, AclAccess):
+            self._load_salt_secret()
+        if isinstance(self.access, AclAuthorizer):
             for values in self.metadata.entities.get("acls", []):
                 self.access.add(Acl(*values))
 
-    def _keep_salts(self) -> None:
+    def _load_salt_secret(self) -> None:
         """Load or store the secret of salts for unknown users: a restart must not reveal which users exist."""
         if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()
-            self.save()
+            self.save_metadata()
         self.credentials.secret = self.metadata.entities[_SALTS].encode()
-        self.credentials.prepare()
+        self.credentials.prepare_credentials()
 
-    def save(self) -> None:
+    def save_metadata(self) -> None:
         """Write the metadata; raise ``StorageError`` if the disk fails."""
         if self.is_read_only:
             return
         self.is_unsaved = True
         self.metadata.topics = {
-            name: StoredTopic(uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._replicas(topic))
+            name: StoredTopic(
+                uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._stored_replicas(topic)
+            )
             for name, topic in self.topics.items()
         }
         write_metadata(self.logs.disk, self.logs.path, self.metadata)
         self.is_unsaved = False
 
-    def _replicas(self, topic: Topic) -> list[list[int]]:
+    def _stored_replicas(self, topic: Topic) -> list[list[int]]:
         """Return the replicas of a topic's partitions for storage; an empty list if the broker has one node."""
         return [list(partition.replicas) for partition in topic.partitions] if len(self.nodes.by_id) > 1 else []
 
-    def _save_or_later(self) -> None:
+    def _save_or_defer(self) -> None:
         """Write the metadata. If the disk is full, maintenance writes it later."""
         try:
-            self.save()
+            self.save_metadata()
         except StorageError:
             if self.logs.is_offline:
                 raise

@@ -23,7 +23,7 @@ from kafkaframes.broker.requests.api import Answer, DeferredResponse
 from kafkaframes.storage.files.filesystem import DelegatingFileSystem, FileSystem, ReadAt
 from kafkaframes.storage.files.memory_disk import DescriptorFileSystem
 
-_MAX_THREADS: Final = 8  # concurrent reads of a store, each of another file
+_MAX_READ_THREADS: Final = 8  # concurrent reads of a store, each of another file
 
 
 class StoreRead(NamedTuple):
@@ -42,7 +42,7 @@ class NotReadYetError(BaseException):
         self.reads = reads
 
 
-class _File:
+class _StoreFile:
     """A file of the store that is open for the thread that reads it."""
 
     def __init__(self, base: FileSystem, path: str) -> None:
@@ -75,14 +75,14 @@ class _File:
                 self._lock.release()
 
 
-class StoreReads(DelegatingFileSystem):
+class StoreFileSystem(DelegatingFileSystem):
     """A file system that reads its files in threads during an attempt, and directly at other times."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _StoreFile] = {}
         self._is_here: dict[str, bool] = {}
-        self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="kafkaframes-store")
+        self._threads = ThreadPoolExecutor(_MAX_READ_THREADS, thread_name_prefix="kafkaframes-store")
         self.results: dict[StoreRead, bytes | BaseException] | None = None  # of the attempt that runs
 
     def open_descriptor(self, path: str) -> int | None:
@@ -109,8 +109,8 @@ class StoreReads(DelegatingFileSystem):
             raise data
         return data
 
-    def _file(self, path: str) -> _File:
-        return self._files.setdefault(path, _File(self.inner, path))
+    def _file(self, path: str) -> _StoreFile:
+        return self._files.setdefault(path, _StoreFile(self.inner, path))
 
     def _is_local(self, path: str) -> bool:
         if path not in self._is_here:
@@ -129,26 +129,26 @@ class StoreReads(DelegatingFileSystem):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class HasStore(Protocol):
+class StoreOwner(Protocol):
     """The part of ``BrokerState`` that this module uses."""
 
-    store: StoreReads | None
+    store: StoreFileSystem | None
     counters: Counter[str]
 
 
-def run_when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
+def run_when_read(broker: StoreOwner, run: Callable[[], Answer]) -> Answer:
     """Run a function that reads logs. If bytes of a store are missing, return a ``DeferredResponse``.
 
     Args:
         run: function that may be cancelled and repeated. It must read everything before it changes anything.
     """
-    return run() if broker.store is None else _RequestAttempts(broker, broker.store, run).first()
+    return run() if broker.store is None else _RequestAttempts(broker, broker.store, run).start_attempt()
 
 
 class _RequestAttempts:
     """The attempts of a request, until one has all the bytes that it needs."""
 
-    def __init__(self, broker: HasStore, store: StoreReads, run: Callable[[], Answer]) -> None:
+    def __init__(self, broker: StoreOwner, store: StoreFileSystem, run: Callable[[], Answer]) -> None:
         self._broker = broker
         self._store = store
         self._run = run
@@ -157,14 +157,14 @@ class _RequestAttempts:
         self._loop = asyncio.get_running_loop()
         self._response = DeferredResponse()
 
-    def first(self) -> Answer:
+    def start_attempt(self) -> Answer:
         try:
-            return self._try()
+            return self._attempt()
         except NotReadYetError as error:
-            self._begin(error.reads)
+            self._start_reads(error.reads)
             return self._response
 
-    def _try(self) -> Answer:
+    def _attempt(self) -> Answer:
         counters = self._broker.counters.copy()
         self._store.results = self._results
         try:
@@ -176,25 +176,25 @@ class _RequestAttempts:
         finally:
             self._store.results = None
 
-    def _begin(self, reads: tuple[StoreRead, ...]) -> None:
+    def _start_reads(self, reads: tuple[StoreRead, ...]) -> None:
         self._reading = len(reads)
         for read in reads:
-            self._store.begin(read).add_done_callback(partial(self._read, read))
+            self._store.begin(read).add_done_callback(partial(self._handle_read, read))
 
-    def _read(self, read: StoreRead, result_future: Future[bytes]) -> None:
+    def _handle_read(self, read: StoreRead, result_future: Future[bytes]) -> None:
         """Go on, on the broker's loop: this is the thread that has read."""
         if not result_future.cancelled() and not self._loop.is_closed():
             data = result_future.exception() or result_future.result()
-            self._loop.call_soon_threadsafe(self._take, read, data)
+            self._loop.call_soon_threadsafe(self._store_result, read, data)
 
-    def _take(self, read: StoreRead, data: bytes | BaseException) -> None:
+    def _store_result(self, read: StoreRead, data: bytes | BaseException) -> None:
         self._results[read] = data
         self._reading -= 1
         if self._reading or self._response.is_done:
             return
         try:
-            self._response.follow(self._try())
+            self._response.follow(self._attempt())
         except NotReadYetError as error:
-            self._begin(error.reads)
+            self._start_reads(error.reads)
         except Exception as error:  # as the server does if a handler fails
             self._response.fail(error)

@@ -74,7 +74,7 @@ class Partition:
         """The partition's number in its topic."""
         return self.topic_partition.partition
 
-    def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
+    def epoch_end_offset(self, leader_epoch: int) -> EpochEnd:
         """Return the end offset of a leader epoch. The current epoch is included even if it has no records."""
         epochs, end = self.log.epochs, self.log.log_end_offset
         if not epochs.entries and UNDEFINED_OFFSET != leader_epoch <= self.leader_epoch:
@@ -151,7 +151,7 @@ class Nodes:
         """Whether a node has a rack, so that consumers may read from a follower (KIP-392)."""
         return any(node.rack for node in self.by_id.values())
 
-    def read_replica(self, partition: Partition, rack: str) -> int | None:
+    def choose_read_replica(self, partition: Partition, rack: str) -> int | None:
         """Return the preferred read replica if it is not the leader (Kafka's RackAwareReplicaSelector)."""
         same_rack_replicas = [
             number for number in sorted(partition.in_sync) if rack and self.by_id[number].rack == rack
@@ -163,7 +163,7 @@ class Nodes:
         """The lowest id of a running node; -1 if all nodes are stopped."""
         return min(self.ids, default=-1)
 
-    def replicas_for(self, topic: str, index: int, factor: int) -> tuple[int, ...]:
+    def choose_replicas(self, topic: str, index: int, factor: int) -> tuple[int, ...]:
         """Return the replicas of a new partition, preferred leader first.
 
         Nodes are assigned round-robin, from a node that depends on the topic's name. Replicas are in as many racks as
@@ -172,13 +172,13 @@ class Nodes:
         if len(self.by_id) == 1:
             return tuple(self.by_id)
         turn = zlib.crc32(topic.encode()) + index
-        up = self.ids
-        down = [number for number in self.by_id if number not in up]
+        running = self.ids
+        stopped_count = [number for number in self.by_id if number not in running]
         if self.has_racks:
-            nodes = self._spread_over_racks(_rotate_numbers(self._alternate_racks(up), turn))
+            nodes = self._spread_over_racks(_rotate_numbers(self._alternate_racks(running), turn))
         else:
-            nodes = _rotate_numbers(up, turn)
-        return (*nodes, *_rotate_numbers(down, turn))[:factor]
+            nodes = _rotate_numbers(running, turn)
+        return (*nodes, *_rotate_numbers(stopped_count, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
         """Order nodes so that neighbours are in different racks if possible: first the first node of each rack."""
@@ -201,14 +201,14 @@ class Nodes:
                 firsts.append(number)
         return [*firsts, *(number for number in numbers if number not in firsts)]
 
-    def are_replicas(self, numbers: Sequence[int]) -> bool:
+    def are_valid_replicas(self, numbers: Sequence[int]) -> bool:
         """Return whether node ids are valid replicas of a partition: at least one, existing, without duplicates."""
         return 0 < len(numbers) == len(set(numbers)) and self.by_id.keys() >= set(numbers)
 
     def elect_leader(self, partition: Partition) -> None:
         """Elect the first replica on a running node as leader, and remove stopped nodes from the ISR."""
-        up = tuple(number for number in partition.replicas if self.by_id[number].is_up)
-        partition.in_sync = up or partition.replicas[:1]
+        running_ids = tuple(number for number in partition.replicas if self.by_id[number].is_up)
+        partition.in_sync = running_ids or partition.replicas[:1]
         partition.leader_id = partition.in_sync[0]
 
     def is_led(self, partition: Partition) -> bool:
@@ -227,7 +227,7 @@ class Nodes:
         in_turn = _rotate_numbers(list(self.by_id), zlib.crc32(key.encode()))
         return next((self.by_id[number] for number in in_turn if self.by_id[number].is_up), None)
 
-    def endpoint(self, node: Node, listener: str) -> Endpoint:
+    def endpoint_of(self, node: Node, listener: str) -> Endpoint:
         """Return the advertised address of a node for clients of a listener."""
         return node.endpoints.get(listener) or next(iter(node.endpoints.values()), Endpoint("", -1))
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse, Route
-from kafkaframes.broker.network.metrics import CONTENT_TYPE, labels, metric
+from kafkaframes.broker.network.metrics import CONTENT_TYPE, format_labels, format_metric
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, progress_of
 
@@ -77,22 +77,26 @@ class TopicMetrics(StreamingQueryListener):
         queries = list(self._latest.values())
         partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
         for name, words, value in _PARTITION_METRICS:
-            yield from metric(_METRIC_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
-        labeled_queries = [(labels(query=_name(progress)), progress, end_seconds) for progress, end_seconds in queries]
-        yield from metric(
+            yield from format_metric(
+                _METRIC_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions]
+            )
+        labeled_queries = [
+            (format_labels(query=_name(progress)), progress, end_seconds) for progress, end_seconds in queries
+        ]
+        yield from format_metric(
             _METRIC_PREFIX + "batch_id",
             "gauge",
             "the last micro-batch",
             [(q, p.batch_id) for q, p, _ in labeled_queries],
         )
-        yield from metric(
+        yield from format_metric(
             _METRIC_PREFIX + "batch_rows",
             "gauge",
             "rows of the last micro-batch",
             [(q, p.rows) for q, p, _ in labeled_queries],
         )
         words = "end time of the last micro-batch, in seconds since 1970"
-        yield from metric(
+        yield from format_metric(
             _METRIC_PREFIX + "batch_end_seconds",
             "gauge",
             words,
@@ -110,7 +114,7 @@ _PARTITION_METRICS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], 
 def _labels_of(progress: TopicProgress, lag: PartitionLag) -> str:
     """Return the labels of a gauge. If a query reads a topic twice, each of its sources has a gauge."""
     partition = str(lag.partition)
-    return labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))
+    return format_labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))
 
 
 def _name(progress: TopicProgress) -> str:
