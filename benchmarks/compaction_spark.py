@@ -97,7 +97,7 @@ def assert_same(one: Path, other: Path) -> None:
 def compare(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
     spark = kafkaframes.spark.session("compaction", master="local[2]")
     ways = dict(ALONE)
-    ways["Spark"] = {"run": jobs.create_runner(spark), "work_split": replace(jobs.make_split(spark), above_bytes=0)}
+    ways["Spark"] = {"run": jobs.create_runner(spark), "work_split": replace(jobs.create_split(spark), above_bytes=0)}
     warm = ways["Spark"] | {"work_split": replace(ways["Spark"]["work_split"], here_bytes=0)}
     for how in (*ALONE.values(), warm):
         seconds_of(log_of(logs, 100), targets / "warm", **how)

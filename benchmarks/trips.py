@@ -128,13 +128,13 @@ def topic_rows() -> Iterator[tuple[str, Call]]:
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.scan.topic.reading import read_range
-    from kafkaframes.scan.topic.shares import Range
+    from kafkaframes.scan.topic.shares import PartitionRange
 
     with Broker() as broker:
         broker.create_topic("orders")
         broker.append("orders", [{"key": b"key", "value": b"v" * 100}])
         options = TopicOptions(client={"bootstrap_servers": broker.bootstrap_servers})
-        work, columns = Range("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
+        work, columns = PartitionRange("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
         yield "a topic to a task's rows", lambda: drain(read_range(work, columns, options))
 
 

@@ -32,7 +32,7 @@ def test_this_machine_is_well(ask):
 
 def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
     monkeypatch.setattr(_compat, "pyspark_version", lambda: None)
-    monkeypatch.setattr(java, "find_java", lambda fit: java.Search(None, ("PATH: /usr/bin/java is Java 8",)))
+    monkeypatch.setattr(java, "find_java", lambda fit: java.JavaSearch(None, ("PATH: /usr/bin/java is Java 8",)))
     result = ask()
     assert result.exit_code == 0
     assert "pip install 'kafkaframes[spark]'" in result.output
@@ -54,7 +54,7 @@ def test_workers_on_another_python_are_noted(ask, monkeypatch):
 
 def test_one_thing_can_be_asked_for(ask, monkeypatch):
     assert ask("--only", "java").exit_code == 0
-    monkeypatch.setattr(java, "find_java", lambda fit: java.Search(None, ()))
+    monkeypatch.setattr(java, "find_java", lambda fit: java.JavaSearch(None, ()))
     assert ask("--only", "Java").exit_code == 1
     assert ask("--only", "Jav").exit_code == 2
 

@@ -52,7 +52,7 @@ def test_the_example_of_a_declarative_pipeline_runs(monkeypatch, capfd):
     from kafkaframes.spark.runtime import _compat
     from kafkaframes.spark.sessions import java
 
-    java_found = java.require_java(_compat.fit_java_versions(_compat.require_pyspark("a test")))
+    java_found = java.require_java(_compat.supported_java_versions(_compat.require_pyspark("a test")))
     monkeypatch.setenv("JAVA_HOME", str(java_found.home))  # Spark's command knows none that came with pip
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # nor a machine whose own name is in no table of hosts
     output = run("pipeline/run", monkeypatch, capfd)

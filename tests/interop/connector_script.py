@@ -166,7 +166,7 @@ def _assign_all(name: str) -> str:
 KINDS = {
     "it ends before it starts": r"is greater than the (resolved )?end offset|, after its end \d+",
     "data is lost": r"data may have been lost|failOnDataLoss=false|OffsetOutOfRange",
-    "no record that late": r"No offset matched|is at or after the time",
+    "no record that late": r"No offset matched|has no record at or after the time",
     "no such topic": r"UnknownTopicOrPartition|UNKNOWN_TOPIC_OR_PARTITION|there is no topic partition",
 }
 

@@ -17,7 +17,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
-from kafkaframes.spark.sinks.log_writer import new_topic_id
+from kafkaframes.spark.sinks.log_writer import create_topic_id
 
 APPENDED = 3
 
@@ -33,7 +33,7 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
         keys = [b"%d" % number for number in range(count)]
         writer.add(pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())}))
         runs += writer.finish()
-    RunCommitter(target, settings, False, new_topic_id, map).commit(runs)
+    RunCommitter(target, settings, False, create_topic_id, map).commit(runs)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_what_is_repeated(value, kind, count):
 
 def test_a_time_that_microseconds_cannot_say_is_null():
     edge = (2**63 - 1) // 1000
-    assert arrow.instants(np.array([edge, edge + 1, -edge - 1, -1])).is_null().to_pylist() == [
+    assert arrow.to_instants(np.array([edge, edge + 1, -edge - 1, -1])).is_null().to_pylist() == [
         False,
         True,
         True,
@@ -34,6 +34,6 @@ def test_a_time_that_microseconds_cannot_say_is_null():
 @given(st.lists(st.none() | st.integers(-(2**53), 2**53), max_size=20), st.integers(0, 3))
 def test_times_of_a_log_are_instants_in_microseconds_and_nulls_stay(times, start):
     times_array = pa.array(times, pa.timestamp("ms", "UTC")).slice(start)
-    instants = arrow.instants_of(times_array)
+    instants = arrow.to_instant_array(times_array)
     instants.validate(full=True)
     assert instants.equals(times_array.cast(arrow.INSTANT_TYPE))

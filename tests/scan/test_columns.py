@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.arrow import Conversion, arrow_schema, rebatch, repeat_origin
-from kafkaframes.scan.columns import RECORD_COLUMNS, SPARK_COLUMNS, TABLE_COLUMNS, choose_columns, ddl
+from kafkaframes.scan.arrow import SparkConversion, arrow_schema, rebatch, repeat_origin
+from kafkaframes.scan.columns import RECORD_COLUMNS, SPARK_COLUMNS, TABLE_COLUMNS, choose_columns, format_ddl
 from kafkaframes.scan.log.planning import Segment
 
 
@@ -39,7 +39,7 @@ def test_names_are_taken_in_any_letter_case_and_in_the_order_wanted():
 
 
 def test_a_comment_stands_on_the_first_column():
-    assert ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
+    assert format_ddl(choose_columns(["key", "offset"]), "why") == "`key` binary COMMENT 'why', `offset` bigint"
 
 
 TARGET = 1000
@@ -93,9 +93,9 @@ def test_rows_are_what_the_segment_and_its_records_say():
     raw = kafkaframes.build_records(
         [{"value": b"a", "timestamp": 5, "headers": [("h", b"1")]}, {"value": b"b", "timestamp": 6}], codec="gzip"
     )
-    conversion = Conversion(columns)
+    conversion = SparkConversion(columns)
     (batch,) = kafkaframes.read_records(raw, columns=conversion.sources)
-    record_batch = conversion.batch(batch, SEGMENT)
+    record_batch = conversion.convert_batch(batch, SEGMENT)
     record_batch.validate(full=True)
     first, second = record_batch.to_pylist()
     assert (first["topic"], first["partition"], first["offset"], first["codec"]) == ("orders", 3, 0, "gzip")
@@ -104,5 +104,5 @@ def test_rows_are_what_the_segment_and_its_records_say():
 
 
 def test_rows_are_counted_though_no_column_comes_from_a_record():
-    assert Conversion(choose_columns(["topic", "file"])).sources == ("offset",)
+    assert SparkConversion(choose_columns(["topic", "file"])).sources == ("offset",)
     assert repeat_origin(SEGMENT, RECORD_COLUMNS[2], 3).to_pylist() == ["orders"] * 3

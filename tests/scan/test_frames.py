@@ -18,11 +18,11 @@ import kafkaframes
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan import frames
-from kafkaframes.scan.dataset import ScanDataset, where_of_filter
+from kafkaframes.scan.dataset import ScanDataset, row_filter_of_expression
 from kafkaframes.scan.log import planning
 from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.slices import read_plan
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.where import RowFilter
 
 SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
@@ -88,28 +88,28 @@ def test_polars_pushes_columns_limits_and_conditions(scan, runs):
     runs.clear()
     none = (None, None)
     for predicate, conditions in (
-        (col("offset") >= 10, Where(offsets=(10, None))),
-        (col("offset") < 10, Where(offsets=(None, 10))),
-        (10 < col("offset"), Where(offsets=(11, None))),  # noqa: SIM300
-        (col("offset") <= 10, Where(offsets=(None, 11))),
-        (col("offset").is_between(3, 9, closed="left"), Where(offsets=(3, 9))),
-        ((col("offset") == 7) & (col("partition") == 1), Where(None, frozenset({1}), (7, 8))),
-        (col("partition").is_in([0, 5]), Where(partitions=frozenset({0, 5}))),
-        (col("topic").is_in(["orders"]), Where(topics=frozenset({"orders"}))),
-        ((col("topic") == "orders") & (col("value").is_not_null()), Where(topics=frozenset({"orders"}))),
-        (col("timestamp") > middle, Where(timestamps_ms=(middle_ms + 1, None))),
-        (col("timestamp") < middle + dt.timedelta(milliseconds=1), Where(timestamps_ms=(None, middle_ms + 1))),
-        ((col("offset") > 3) | (col("partition") == 0), Where(offsets=none)),
-        (col("offset") > 3.5, Where()),
-        (col("offset") + 1 > 3, Where()),
-        (col("partition") != 1, Where()),
+        (col("offset") >= 10, RowFilter(offsets=(10, None))),
+        (col("offset") < 10, RowFilter(offsets=(None, 10))),
+        (10 < col("offset"), RowFilter(offsets=(11, None))),  # noqa: SIM300
+        (col("offset") <= 10, RowFilter(offsets=(None, 11))),
+        (col("offset").is_between(3, 9, closed="left"), RowFilter(offsets=(3, 9))),
+        ((col("offset") == 7) & (col("partition") == 1), RowFilter(None, frozenset({1}), (7, 8))),
+        (col("partition").is_in([0, 5]), RowFilter(partitions=frozenset({0, 5}))),
+        (col("topic").is_in(["orders"]), RowFilter(topics=frozenset({"orders"}))),
+        ((col("topic") == "orders") & (col("value").is_not_null()), RowFilter(topics=frozenset({"orders"}))),
+        (col("timestamp") > middle, RowFilter(timestamps_ms=(middle_ms + 1, None))),
+        (col("timestamp") < middle + dt.timedelta(milliseconds=1), RowFilter(timestamps_ms=(None, middle_ms + 1))),
+        ((col("offset") > 3) | (col("partition") == 0), RowFilter(offsets=none)),
+        (col("offset") > 3.5, RowFilter()),
+        (col("offset") + 1 > 3, RowFilter()),
+        (col("partition") != 1, RowFilter()),
     ):  # fmt: skip
         chosen_frame = lazy.filter(predicate).select("topic", "partition", "offset")
         assert chosen_frame.collect().equals(every.filter(predicate).select("topic", "partition", "offset")), predicate
         assert runs[-1].conditions == conditions, predicate
         assert "headers" not in runs[-1].columns
     assert lazy.head(3).collect().equals(every.head(3))
-    assert runs[-1].most == 3
+    assert runs[-1].row_limit == 3
     assert lazy.filter(col("partition") == 1).head(3).collect().equals(every.filter(col("partition") == 1).head(3))
     text = lazy.filter(col("offset") >= 10).select("offset").explain()
     assert "PROJECT 1/8 COLUMNS" in text
@@ -140,12 +140,12 @@ def large(tmp_path, monkeypatch):
 def test_a_plan_is_read_slice_by_slice_wherever_it_is_sent(large):
     plan = large.plan(parts=3)
     assert len(plan) > 2
-    tables = [read_plan(pickle.loads(pickle.dumps(one))) for one in plan.apart()]
+    tables = [read_plan(pickle.loads(pickle.dumps(one))) for one in plan.split_by_slice()]
     assert len(tables) == len(plan)
     assert pa.concat_tables(tables) == large.to_arrow()
-    assert [len(one.slices) for one in large.limit(3).plan(parts=3).apart()] == [len(large.limit(3).plan())]
+    assert [len(one.slices) for one in large.limit(3).plan(parts=3).split_by_slice()] == [len(large.limit(3).plan())]
     assert read_plan(large.limit(3).plan()) == large.limit(3).to_arrow()
-    assert [read_plan(one) for one in large.limit(0).plan().apart()] == [large.schema.empty_table()]
+    assert [read_plan(one) for one in large.limit(0).plan().split_by_slice()] == [large.schema.empty_table()]
 
 
 def test_dask_has_a_partition_for_each_slice(large):
@@ -183,7 +183,7 @@ def test_duckdb_reads_the_columns_that_a_query_names(scan, runs):
         """SELECT count(value) FROM records WHERE partition = 1 AND topic = 'orders'"""
     ).fetchone()
     assert filtered_row[0] == scan.where(partition=1, topic="orders").count()
-    assert runs[-1].conditions == Where(frozenset({"orders"}), frozenset({1}))
+    assert runs[-1].conditions == RowFilter(frozenset({"orders"}), frozenset({1}))
     assert connection.execute("SELECT count(*) FROM records").fetchone()[0] == scan.count()
     again = scan.select("offset")  # found by its name, as a variable
     assert connection.execute("SELECT count(*) FROM again").fetchone()[0] == again.count() == scan.count()
@@ -237,7 +237,7 @@ def test_what_a_filter_keeps_is_never_left_out(predicate, rows):
     """Whatever pyarrow takes for a filter: its rows fulfil the conditions that the scan is narrowed by."""
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     table = pa.table(columns, schema=SCHEMA)
-    where = where_of_filter(predicate, SCHEMA)
+    where = row_filter_of_expression(predicate, SCHEMA)
     for topic, partition, offset, at in zip(
         *(each.to_pylist() for each in numbers(table.filter(predicate))), strict=True
     ):

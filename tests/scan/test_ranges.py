@@ -8,12 +8,12 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
-    AtGroup,
-    AtTime,
+    GroupBound,
+    TimeBound,
     check_batch_start,
-    offsets_of,
-    per_partition,
+    expand_bound,
     report_loss,
+    resolve_bound,
     restrict_bound,
 )
 
@@ -32,42 +32,44 @@ def find(times):
         (EARLIEST, [EARLIEST, EARLIEST]),
         (LATEST, [LATEST, LATEST]),
         ({("t", 0): 7, ("t", 1): LATEST}, [7, LATEST]),
-        (AtTime(20), [20, 20]),
-        (AtTime(60), [60, LATEST]),
-        (AtTime({("t", 0): 3, ("t", 1): 200}), [3, LATEST]),
+        (TimeBound(20), [20, 20]),
+        (TimeBound(60), [60, LATEST]),
+        (TimeBound({("t", 0): 3, ("t", 1): 200}), [3, LATEST]),
     ],
 )
 def test_a_bound_is_an_offset_for_each_partition(range_bound, offsets):
-    assert list(offsets_of("end", range_bound, NAMES, find=find).values()) == offsets
+    assert list(resolve_bound("end", range_bound, NAMES, find=find).values()) == offsets
 
 
-@pytest.mark.parametrize(("range_bound", "setting"), [(AtTime(60), "start_time"), (AtTime(dict(ENDS)), "start_times")])
+@pytest.mark.parametrize(
+    ("range_bound", "setting"), [(TimeBound(60), "start_time"), (TimeBound(dict(ENDS)), "start_times")]
+)
 def test_a_time_later_than_every_record_is_an_error_where_that_is_asked_for(range_bound, setting):
-    with pytest.raises(OptionError, match=f"^`{setting}`: no record of .*t-1 is at or after the time; with `no_match`"):
-        offsets_of("start", range_bound, NAMES, find=find, no_match="error")
+    with pytest.raises(OptionError, match=f"^`{setting}`: .*t-1 has no record at or after the time; `no_match`"):
+        resolve_bound("start", range_bound, NAMES, find=find, no_match="error")
 
 
 @pytest.mark.parametrize(
     ("range_bound", "message"),
     [
-        ({("t", 0): 7}, "^`start` names no offset for t-1; use -2 for earliest"),
-        ({**ENDS, ("u", 3): 7}, "^`start` names u-3, which is not among the topic partitions chosen$"),
-        (AtTime({("t", 1): 7}), "^`start_times` names no time for t-0$"),
+        ({("t", 0): 7}, "^`start` requires an offset for t-1; use -2 for earliest"),
+        ({**ENDS, ("u", 3): 7}, "^`start` contains u-3, which the read does not select$"),
+        (TimeBound({("t", 1): 7}), "^`start_times` requires a time for t-0$"),
     ],
 )
 def test_the_partitions_that_are_read_must_be_named_and_no_others(range_bound, message):
     with pytest.raises(OptionError, match=message):
-        per_partition("start", range_bound, NAMES)
+        expand_bound("start", range_bound, NAMES)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.integers(-2, 9)), st.booleans())
 def test_a_bound_that_is_narrowed_names_the_rest(values, is_time):
     names = [name for name in values if name[0] == "a"]
-    range_bound = restrict_bound(AtTime(values) if is_time else values, names)
-    assert per_partition("end", range_bound, names) == {name: values[name] for name in names}
+    range_bound = restrict_bound(TimeBound(values) if is_time else values, names)
+    assert expand_bound("end", range_bound, names) == {name: values[name] for name in names}
 
 
-@pytest.mark.parametrize("start", [EARLIEST, {("t", 0): 5}, AtTime(7), AtGroup("g")])
+@pytest.mark.parametrize("start", [EARLIEST, {("t", 0): 5}, TimeBound(7), GroupBound("g")])
 def test_a_batch_read_starts_anywhere_but_at_latest(start):
     check_batch_start(start)
     for latest in (LATEST, {("t", 0): LATEST}):

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from kafkaframes.scan.slices import Running, show_progress
+from kafkaframes.scan.slices import ScanProgress, show_progress
 
 
 class Bar:
@@ -47,14 +47,14 @@ def run(running):
 
 
 def test_a_bar_in_a_notebook(notebook):
-    running = Running([], total_bytes=30)
+    running = ScanProgress([], total_bytes=30)
     assert list(show_progress(run(running), running, "log x")) == [1, 2, 3]
     (bar,) = Bar.bars
     assert (bar.desc, bar.n, bar.total) == ("log x", 30, 30)
 
 
 def test_none_elsewhere_or_without_the_library(notebook, monkeypatch):
-    running = Running([])
+    running = ScanProgress([])
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert list(show_progress(run(running), running, "x")) == [1, 2, 3]
     del notebook.kernel

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.scan import Scan
-from kafkaframes.scan.where import Where, where_of
+from kafkaframes.scan.where import RowFilter, create_row_filter
 
 DATA = Path(__file__).parents[1] / "data"
 SHOP = DATA / "examples" / "kafka-4.3"
@@ -65,7 +65,7 @@ def test_a_scan_is_a_value_that_chains_and_is_read_again_each_time(log):
     assert [row["offset"] for row in rows(narrow)] == [10, 11]
     assert rows(narrow) == rows(narrow)
     assert scan.count() == 200  # as it was
-    assert narrow.conditions == Where(None, frozenset({1}), (10, 13))
+    assert narrow.conditions == RowFilter(None, frozenset({1}), (10, 13))
     assert isinstance(narrow, Scan)
     assert repr(narrow).endswith(
         "where partition 1, offset from 10 to 13; columns " + ", ".join(scan.columns) + "; at most 2 rows"
@@ -237,7 +237,10 @@ def test_conditions_that_are_joined_keep_what_both_keep(a, b, c, d, value):
         first, end = interval
         return (first is None or value >= first) and (end is None or value < end)
 
-    first, second = where_of(offset=(a, b), timestamp=(c, d)), where_of(offset=(c, d), timestamp=(a, b))
+    first, second = (
+        create_row_filter(offset=(a, b), timestamp=(c, d)),
+        create_row_filter(offset=(c, d), timestamp=(a, b)),
+    )
     both = first & second
     assert keeps(both.offsets) == (keeps((a, b)) and keeps((c, d)))
     assert both.offsets == both.timestamps_ms

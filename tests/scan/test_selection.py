@@ -8,7 +8,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.selection import DEFAULTS, Selection
+from kafkaframes.scan.selection import READER_DEFAULTS, Selection
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
 SHOP = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
@@ -48,10 +48,10 @@ def moment(time_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
 
 
-@pytest.mark.parametrize("name", sorted(DEFAULTS))
+@pytest.mark.parametrize("name", sorted(READER_DEFAULTS))
 def test_signatures_have_the_defaults_of_the_table(name):
     parameters = inspect.signature(getattr(kafkaframes, name)).parameters
-    defaults = DEFAULTS[name]
+    defaults = READER_DEFAULTS[name]
     keywords = ("topics", "partitions", "start", "end", "isolation", "control_records", "on_damage")
     assert {one for one in keywords if one not in parameters} == WITHOUT.get(name, set())
     for setting in set(keywords) & set(parameters):
@@ -67,7 +67,7 @@ def test_every_public_function_that_selects_topics_has_defaults():
         for name, function in functions.items()
         if inspect.isfunction(function) and "topics" in inspect.signature(function).parameters
     }
-    assert selecting - set(DEFAULTS) == set()
+    assert selecting - set(READER_DEFAULTS) == set()
 
 
 @pytest.mark.parametrize(

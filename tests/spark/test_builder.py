@@ -44,7 +44,7 @@ def test_what_the_user_has_set_in_the_environment_stays():
 
 
 def test_the_callers_settings_are_stronger_than_the_defaults():
-    config = builder.default_config(
+    config = builder.create_default_config(
         "local[2]", memory="1g", overrides={"spark.driver.memory": "7g", "spark.driver.extraJavaOptions": "-Dx=1"}
     )
     assert config["spark.driver.memory"] == "7g"
@@ -53,20 +53,20 @@ def test_the_callers_settings_are_stronger_than_the_defaults():
 
 def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_to():
     name = "spark.python.unix.domain.socket.enabled"
-    assert builder.default_config("local[2]", memory="1g", overrides={})[name] == "true"
-    assert builder.default_config("local[2]", memory="1g", overrides={name: "false"})[name] == "false"
-    assert name not in builder.default_config("spark://host:7077", memory="1g", overrides={})
+    assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "true"
+    assert builder.create_default_config("local[2]", memory="1g", overrides={name: "false"})[name] == "false"
+    assert name not in builder.create_default_config("spark://host:7077", memory="1g", overrides={})
 
 
 def test_queries_that_are_typed_show_how_far_they_are_and_those_of_programs_do_not(monkeypatch):
     name = "spark.ui.showConsoleProgress"
-    assert builder.default_config("local[2]", memory="1g", overrides={})[name] == "false"
+    assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "false"
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    assert builder.default_config("local[2]", memory="1g", overrides={})[name] == "true"
+    assert builder.create_default_config("local[2]", memory="1g", overrides={})[name] == "true"
 
 
 def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
-    config = builder.default_config("spark://host:7077", memory="1g", overrides={})
+    config = builder.create_default_config("spark://host:7077", memory="1g", overrides={})
     assert not [name for name in config if name.startswith(("spark.driver.", "spark.executor.", "spark.ui.enabled"))]
 
 

@@ -10,10 +10,10 @@ pytestmark = pytest.mark.spark
 def test_files_are_read_and_written_as_spark_does(spark, tmp_path):
     files = checkpoint_files(spark, f"{tmp_path}/checkpoint/")
     assert files.path == f"file:{tmp_path}/checkpoint"
-    assert (files.read("offsets/3"), files.names("offsets")) == (None, [])
+    assert (files.read_text("offsets/3"), files.list_names("offsets")) == (None, [])
     for text in ("first", "v1\n{}\n\u00e9"):
-        files.write("offsets/3", text)
-        assert files.read("offsets/3") == text
-    assert files.names("offsets") == ["3"]
+        files.write_text("offsets/3", text)
+        assert files.read_text("offsets/3") == text
+    assert files.list_names("offsets") == ["3"]
     assert (tmp_path / "checkpoint" / "offsets" / ".3.crc").exists()
     assert ConnectFiles(spark, files.path).read("offsets/3") == text  # what needs no Java of the session

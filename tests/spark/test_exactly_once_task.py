@@ -206,7 +206,7 @@ def with_sources():
     ],
 )
 def test_the_driver_listens_where_sparks_own_listens(conf, place):
-    assert topic_exactly_once._driver_address(SimpleNamespace(conf=conf)) == place
+    assert topic_exactly_once._find_driver_address(SimpleNamespace(conf=conf)) == place
 
 
 def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):

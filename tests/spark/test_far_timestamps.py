@@ -16,12 +16,12 @@ from tests.spark.topics import read
 import kafkaframes
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.arrow import MAX_INSTANT_MS, Conversion
+from kafkaframes.scan.arrow import MAX_INSTANT_MS, SparkConversion
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_segment_work
 from kafkaframes.scan.rows import RowOrigin
-from kafkaframes.spark.dataframes.scan_tasks import convert_batch, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import convert_batch, to_spark_schema
 from kafkaframes.spark.options.log_options import log_options
 
 RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -38,28 +38,31 @@ def records(times):
 @pytest.mark.parametrize("time", [MAX_INSTANT_MS + 1, NANOSECONDS, 2**63 - 1, -MAX_INSTANT_MS - 1])
 @pytest.mark.parametrize("names", [("timestamp",), ("value", "timestamp", "offset")])
 def test_an_error_names_topic_partition_offset_and_value_without_the_column_offset_too(time, names):
-    conversion = Conversion(choose_columns(names))
+    conversion = SparkConversion(choose_columns(names))
     columns = {"value": pa.array([b"a", b"b"]), "offset": pa.array([40, 41])}
     columns["timestamp"] = pa.array(np.array([0, time]), pa.timestamp("ms", "UTC"))
     batch = pa.record_batch({name: columns[name] for name in conversion.sources})
     with pytest.raises(OptionError, match=f"offset 41 of topic partition orders-3 has the timestamp {time}, "):
-        conversion.batch(batch, RowOrigin("orders", 3))
-    lenient = Conversion(choose_columns(names), timestamp_errors="null")
+        conversion.convert_batch(batch, RowOrigin("orders", 3))
+    lenient = SparkConversion(choose_columns(names), timestamp_errors="null")
     batch = pa.record_batch({name: columns[name] for name in lenient.sources})
-    assert lenient.batch(batch, RowOrigin("orders", 3)).column("timestamp").is_null().to_pylist() == [False, True]
+    assert lenient.convert_batch(batch, RowOrigin("orders", 3)).column("timestamp").is_null().to_pylist() == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("time", [MAX_INSTANT_MS, -MAX_INSTANT_MS, -1, 0])
 def test_every_timestamp_in_range_is_read(time):
-    conversion = Conversion(choose_columns(["timestamp"]))
+    conversion = SparkConversion(choose_columns(["timestamp"]))
     columns = {"timestamp": pa.array([time], pa.timestamp("ms", "UTC")), "offset": pa.array([0])}
-    result = conversion.batch(pa.record_batch(columns), RowOrigin("orders", 3))
+    result = conversion.convert_batch(pa.record_batch(columns), RowOrigin("orders", 3))
     assert result.column("timestamp").cast(pa.int64()).to_pylist() == [time * 1000]
 
 
 def test_no_offset_is_read_for_columns_without_timestamps():
-    assert Conversion(choose_columns(["value"])).sources == ("value",)
-    assert Conversion(choose_columns(["timestamp"]), timestamp_errors="null").sources == ("timestamp",)
+    assert SparkConversion(choose_columns(["value"])).sources == ("value",)
+    assert SparkConversion(choose_columns(["timestamp"]), timestamp_errors="null").sources == ("timestamp",)
 
 
 def test_a_scan_names_what_its_rows_know():
@@ -68,7 +71,7 @@ def test_a_scan_names_what_its_rows_know():
         with pytest.raises(
             OptionError, match=f"^{source_name} has the timestamp {NANOSECONDS}, .* Select the other columns"
         ):
-            convert_batch(batch, spark_schema(batch.schema))
+            convert_batch(batch, to_spark_schema(batch.schema))
 
 
 @pytest.mark.spark

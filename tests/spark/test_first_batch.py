@@ -22,18 +22,18 @@ def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_re
     begin, start, end = (None if one is None else {"t": one} for one in (first, start, end))
     batch = FirstBatch()
     if begin is not None:
-        batch.begin(lambda: begin)
+        batch.find_start(lambda: begin)
     if not is_refused:
-        batch.check(start, end)
+        batch.check_batch(start, end)
         return
     with pytest.raises(OptionError, match=r"Set startingOffsets to its start as JSON"):
-        batch.check(start, end)
-    batch.note_look_up()
-    batch.check(start, end)  # planned by this run
+        batch.check_batch(start, end)
+    batch.record_look_up()
+    batch.check_batch(start, end)  # planned by this run
 
 
 def test_the_beginning_is_found_once_and_what_is_done_with_it_does_not_reach_it():
     batch, answers = FirstBatch(), [{"t": {"0": 5}}, {"t": {"0": 9}}]
-    batch.begin(lambda: answers.pop(0))["t"]["0"] = 7
-    assert batch.begin(lambda: answers.pop(0)) == {"t": {"0": 5}}
+    batch.find_start(lambda: answers.pop(0))["t"]["0"] = 7
+    assert batch.find_start(lambda: answers.pop(0)) == {"t": {"0": 5}}
     assert len(answers) == 1

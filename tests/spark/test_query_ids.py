@@ -2,21 +2,21 @@
 
 from types import SimpleNamespace
 
-from kafkaframes.spark.progress.checkpoint_files import is_connect, query_id_lookup
+from kafkaframes.spark.progress.checkpoint_files import create_query_id_lookup, is_connect
 
 
 def test_a_classic_session_is_asked_on_its_thread():
     properties = {"sql.streaming.queryId": "q-1"}
     session = SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=properties.get))
-    name, ask = query_id_lookup(session, None)
+    name, ask = create_query_id_lookup(session, None)
     assert (name, ask(session), is_connect(session)) == (None, "q-1", False)
-    assert query_id_lookup(session, "mine")[0] == "mine"
+    assert create_query_id_lookup(session, "mine")[0] == "mine"
 
 
 def test_under_spark_connect_the_query_has_a_name_to_be_found_by():
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "session_id": "s"})()
     assert is_connect(connect)
-    assert query_id_lookup(connect, "mine")[0] == "mine"
-    first, second = (query_id_lookup(connect, None)[0] for _ in range(2))
+    assert create_query_id_lookup(connect, "mine")[0] == "mine"
+    first, second = (create_query_id_lookup(connect, None)[0] for _ in range(2))
     assert first.startswith("kafkaframes-")
     assert first != second

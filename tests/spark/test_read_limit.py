@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.spark.runtime.micro_batches import read_limit
+from kafkaframes.spark.runtime.micro_batches import create_read_limit
 
 PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
 
@@ -24,4 +24,4 @@ PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
     ],
 )
 def test_the_limit_is_what_the_options_say(kind, options, limit):
-    assert read_limit(kind(**PLACES[kind], **options)) == limit
+    assert create_read_limit(kind(**PLACES[kind], **options)) == limit

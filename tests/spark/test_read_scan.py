@@ -10,7 +10,7 @@ from tests.spark.truth import SHOP
 
 import kafkaframes
 from kafkaframes.spark import read
-from kafkaframes.spark.dataframes.scan_tasks import convert_batch, create_slice_reader, spark_schema
+from kafkaframes.spark.dataframes.scan_tasks import convert_batch, create_slice_reader, to_spark_schema
 
 
 def test_a_task_reads_the_slices_that_it_is_given():
@@ -18,7 +18,7 @@ def test_a_task_reads_the_slices_that_it_is_given():
         "offset", "timestamp", "codec", "headers", "delete_horizon"
     )
     plan = scan.plan()
-    schema = spark_schema(plan.schema)
+    schema = to_spark_schema(plan.schema)
     assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]
     expected_batches = [convert_batch(batch, schema) for batch in scan.to_batches()]
     for limit in (None, 5):

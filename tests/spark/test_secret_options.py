@@ -15,7 +15,7 @@ from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
-from kafkaframes.spark.sessions.builder import default_config
+from kafkaframes.spark.sessions.builder import create_default_config
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
 from kafkaframes.storage.files.filesystem import store_of
 
@@ -44,7 +44,7 @@ def text_of_call(make, *arguments, **options) -> str:
 
 
 def test_every_secret_option_is_one_that_spark_hides():
-    hidden_pattern = re.compile(default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
+    hidden_pattern = re.compile(create_default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
     assert len(NAMES) >= 9
     assert [name for name in NAMES if hidden_pattern.search(name) is None] == []
 

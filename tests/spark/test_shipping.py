@@ -34,7 +34,7 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     assert worker_files.ship_kernels(spark)
     (sent_archive,) = spark.sparkContext.listArchives
     path, _, name = sent_archive.partition("#")
-    assert name == worker_files.NAME
+    assert name == worker_files.ARCHIVE_NAME
     with zipfile.ZipFile(path) as archive:
         assert set(archive.namelist()) <= {places.file_name(module) for module in demand.modules()}
         assert archive.namelist()
@@ -66,12 +66,12 @@ def worker(monkeypatch, tmp_path):
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
     assert all(place.source != "files of the Spark job" for place in places.list_folders())
-    (tmp_path / worker_files.NAME).mkdir(mode=0o755)
+    (tmp_path / worker_files.ARCHIVE_NAME).mkdir(mode=0o755)
     places.clear_caches()
     (folder,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
-    assert folder.folder == tmp_path / worker_files.NAME
+    assert folder.folder == tmp_path / worker_files.ARCHIVE_NAME
     assert folder.distrust is None
-    (tmp_path / worker_files.NAME).chmod(0o777)
+    (tmp_path / worker_files.ARCHIVE_NAME).chmod(0o777)
     places.clear_caches()
     (folder,) = [place for place in places.list_folders() if place.source == "files of the Spark job"]
     assert "0777" in folder.distrust

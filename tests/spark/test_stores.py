@@ -66,7 +66,7 @@ class Flaky(MemoryFileSystem):
 def flaky(monkeypatch):
     fsspec.register_implementation("flaky", Flaky, clobber=True)
     monkeypatch.setattr("kafkaframes.storage.log.open_segment.MIN_STORE_READ_BYTES", 16_000)
-    monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BATCH_BYTES", 16_000)
     monkeypatch.setattr(Flaky, "failures", 0)
     monkeypatch.setattr(Flaky, "short", False)
     store = Flaky()

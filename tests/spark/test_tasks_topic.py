@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.topic import reading as topic_reading
-from kafkaframes.scan.topic.shares import Range
+from kafkaframes.scan.topic.shares import PartitionRange
 from kafkaframes.spark.sources import tasks
 from kafkaframes.spark.sources.tasks import read_topic
 
@@ -17,7 +17,7 @@ def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(
     calls = []
     monkeypatch.setattr(tasks, "freeze_imports", lambda: calls.append("settled"))
     monkeypatch.setattr(topic_reading, "read_range", lambda *arguments: calls.append(arguments) or iter(["batch"]))
-    work = Range("orders", 3, 10, 20)
+    work = PartitionRange("orders", 3, 10, 20)
     piece = pickle.loads(pickle.dumps(InputPartition(work))).value
     assert list(read_topic(piece, (), None)) == ["batch"]
     assert calls == [(work, (), None), "settled"]

@@ -252,7 +252,7 @@ def test_a_store_in_s3_and_the_local_log_are_one(s3):
 def test_a_stream_reads_every_row_of_a_store_once():
     case = CASES / "settings-changed"
     follow = follower(case / "store", **keys_of(case))
-    read_rows, _, batches = drain(follow, follow.start().offsets, max_offsets=700)
+    read_rows, _, batches = drain(follow, follow.find_start_offsets().offsets, max_offsets=700)
     assert [offset for _, offset in read_rows] == list(range(3090))
     assert batches == 5
 

@@ -93,6 +93,6 @@ def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten
     added_listeners = []
     for application in ("one", "one", "two"):
         streams = SimpleNamespace(addListener=added_listeners.append)
-        metrics.listen(SimpleNamespace(conf={"spark.app.id": application}, streams=streams))
+        metrics.listen_to_queries(SimpleNamespace(conf={"spark.app.id": application}, streams=streams))
     metrics._server.close()
     assert added_listeners == [metrics, metrics]

@@ -10,7 +10,7 @@ from kafkaframes.client.properties import _log_ignored_once, java_properties
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import EncodeError, NetworkError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.scan.ranges import AtGroup
+from kafkaframes.scan.ranges import GroupBound
 from kafkaframes.spark.options.topic_options import FORBIDDEN, check_exactly_once, topic_options, topic_write_options
 
 BASE = {"kafka.bootstrap.servers": "a:1"}
@@ -77,7 +77,7 @@ def test_what_is_refused_and_how(options, message):
 
 
 def test_a_group_to_start_at():
-    assert parse(startingOffsets="group: readers ").start == AtGroup("readers")
+    assert parse(startingOffsets="group: readers ").start == GroupBound("readers")
 
 
 PARTITIONERS = {"partitioner.class": "round_robin", "partitioner.ignore.keys": "true"}

@@ -8,7 +8,7 @@ from tests.scan.log.test_following import append
 from tests.spark.topics import make_anew
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
-from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimate_lags, progress_of
+from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, estimate_lags, parse_progress
 
 NOW_MS = 1_700_000_100_000
 
@@ -35,7 +35,7 @@ def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
     text = {"endOffset": '{"u": {"0": 1}}', "latestOffset": None, "numInputRows": 1}
     rate = {"endOffset": 17, "latestOffset": "17", "numInputRows": 3}
     files = {"endOffset": {"logOffset": 2}, "latestOffset": None, "numInputRows": 3}
-    progress = progress_of(progress_json(ours, text, rate, files))
+    progress = parse_progress(progress_json(ours, text, rate, files))
     assert progress.partitions == (
         PartitionLag("t", 0, 5, 7),
         PartitionLag("t", 1, 9, 9),
@@ -43,11 +43,11 @@ def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
     )
     assert progress.offsets_behind == 2
     assert progress.next_offsets[TopicPartition("t", 1)] == 9
-    assert progress_of(progress_json(rate, files)) is None
+    assert parse_progress(progress_json(rate, files)) is None
 
 
 def test_a_topic_that_is_read_twice_is_behind_twice_and_its_group_stays_at_the_lower_offset():
-    progress = progress_of(
+    progress = parse_progress(
         progress_json(*({"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}} for at in (5, 2, 7)))
     )
     assert [(lag.source, lag.offsets) for lag in progress.partitions] == [(0, 5), (1, 8), (2, 3)]

@@ -63,7 +63,7 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
     assert [name.partition("@")[0] for name in read] == ["again", "again"]
     assert offsets_of(json.dumps(read)) == {"again": {"0": 5}}  # as Spark's connector reads it
     make(servers, "again", 8)
-    reason = "topic again was deleted and made anew .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
+    reason = "topic again was deleted and recreated .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
     with pytest.raises(OptionError, match=reason):
         reader.latestOffset(read, ReadAllAvailable())
     with pytest.raises(OptionError, match=reason):
@@ -152,11 +152,13 @@ def pair(servers):
 
             options = topic_options({**topic_settings, **options}, is_stream=True)
             self.reader = KafkaTopicStreamReader(options, choose_columns(None))
-            self.list = self.reader.follower._lookups.partitions
+            self.list = self.reader.get_follower._lookups.find_partitions
             self.start = self.latest(self.reader.initialOffset())
 
         def hide(self, *topics):
-            self.reader.follower._lookups.partitions = lambda: [one for one in self.list() if one.topic not in topics]
+            self.reader.get_follower._lookups.find_partitions = lambda: [
+                one for one in self.list() if one.topic not in topics
+            ]
 
         def latest(self, start):
             return self.reader.latestOffset(start, ReadAllAvailable())
@@ -208,11 +210,11 @@ def test_a_topic_that_returns_with_another_id_is_new(servers, pair, caplog):
     end, _ = loose.batch(loose.start)
     make(servers, "pair-b", 9)
     loose.hide()
-    with pytest.raises(OptionError, match="topic pair-b was deleted and made anew"):
+    with pytest.raises(OptionError, match="topic pair-b was deleted and recreated"):
         pair().latest(end)
     new, works = loose.batch(end)
     assert works == [("pair-b", 0, 0, 9)]
-    assert "topic pair-b was deleted and made anew" in caplog.text
+    assert "topic pair-b was deleted and recreated" in caplog.text
     assert loose.latest(new) == new
 
 

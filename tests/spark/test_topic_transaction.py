@@ -25,7 +25,7 @@ from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark.exactly_once import topic_exactly_once as driver
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
-from kafkaframes.spark.exactly_once.topic_exactly_once import write_frame
+from kafkaframes.spark.exactly_once.topic_exactly_once import write_in_transaction
 from kafkaframes.spark.options.topic_options import topic_write_options
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
@@ -48,7 +48,7 @@ def options(brokers, request):
 def write(options, batch_id, monkeypatch, *, kill_step="", times=None, before_end=lambda: None):
     """Write a micro-batch, with the driver killed at ``kill_step``; call ``before_end`` before the commit."""
     running = new_sink(options, monkeypatch, kill_step=kill_step, times=times, before_end=before_end)
-    write_frame(running, None, batch(batch_id))
+    write_in_transaction(running, None, batch(batch_id))
 
 
 def batch(number):
@@ -75,7 +75,7 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
         before_end()
         return sink.Sent(ledger.settle(counts), ledger.since_ms)
 
-    monkeypatch.setattr(driver, "send", send)
+    monkeypatch.setattr(driver, "send_rows", send)
     monkeypatch.setattr(sink.Sink, "_fence_off", lambda _: None)
     return sink.Sink(options, f"sink-of-{options.topic}", times=times or TransactionTime())
 
@@ -133,16 +133,16 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(
 
     running = new_sink(options, monkeypatch, before_end=lose_a_task)  # all rows are sent, and nothing is committed
     anew = []
-    sending = driver.send
+    sending = driver.send_rows
     monkeypatch.setattr(
         driver, "send", lambda *arguments, **kwargs: anew.append(kwargs) or sending(*arguments, **kwargs)
     )
     if lost_count < 3:
-        write_frame(running, None, batch(0) if with_marker else None)
+        write_in_transaction(running, None, batch(0) if with_marker else None)
         assert values(options) == WANTED
     else:
         with pytest.raises(KafkaframesError, match="task 0 was lost"):
-            write_frame(running, None, batch(0) if with_marker else None)
+            write_in_transaction(running, None, batch(0) if with_marker else None)
         assert values(options) == []
     assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost_count + 1]
     assert caplog.text.count("is written again: task 0 was lost") == min(lost_count, 2)
@@ -155,7 +155,7 @@ def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
     times = []
     running = new_sink(options, monkeypatch, before_end=lambda: times.append(1) or fail())
     with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
-        write_frame(running, None, batch(0))
+        write_in_transaction(running, None, batch(0))
     assert len(times) == 1
     assert values(options) == []
 
@@ -218,7 +218,7 @@ def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(opti
     other = replace(batch(3), ends=('{"in":{"0":45}}',))
     for refused_batch in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
         with pytest.raises(KafkaframesError, match=r"micro-batch \d does not fit the marker of micro-batch 3 of"):
-            write_frame(new_sink(options, monkeypatch), None, refused_batch)
+            write_in_transaction(new_sink(options, monkeypatch), None, refused_batch)
     assert values(options) == WANTED
 
 
@@ -228,7 +228,7 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
         brokers.on("EndTxn").drop_reply() as rule,
         pytest.raises(KafkaframesError, match="not known whether they were committed") as caught,
     ):
-        write_frame(new_sink(impatient, monkeypatch), None, None)
+        write_in_transaction(new_sink(impatient, monkeypatch), None, None)
     assert rule.count
     assert "read_committed" in str(caught.value)
     assert values(options) == WANTED
@@ -237,13 +237,13 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
 def test_a_topic_that_was_made_anew_is_noticed_before_anything_is_written(options, monkeypatch):
     write(options, 3, monkeypatch)
     running = new_sink(options, monkeypatch)
-    write_frame(running, None, batch(4))
+    write_in_transaction(running, None, batch(4))
     make_anew(options.client["bootstrap.servers"], options.topic, 3)
     for one, refused_batch in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
         with pytest.raises(
             KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"
         ):
-            write_frame(one, None, refused_batch)
+            write_in_transaction(one, None, refused_batch)
     assert values(options) == []
     write(replace(options, on_foreign_marker="skip"), 5, monkeypatch)
     assert values(options) == WANTED

@@ -9,7 +9,7 @@ from tests.spark.topics import read
 from kafkaframes.errors import EncodeError
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.topic_options import topic_write_options
-from kafkaframes.spark.sinks.topic_writer import _columns_of_batch, columns_to_write
+from kafkaframes.spark.sinks.topic_writer import _select_columns, select_columns_to_write
 
 pytestmark = pytest.mark.spark
 
@@ -33,10 +33,10 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
 def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_sink():
     options = TopicWriteOptions(client={}, topic="t")
     types = {"key": "binary", "value": "binary", "topic": "int", "offset": "bigint", "timestamp": "int"}
-    assert columns_to_write(types, options) == ["key", "value"]
+    assert select_columns_to_write(types, options) == ["key", "value"]
     rows = pa.record_batch({"value": [b"v"], "topic": [1], "timestamp": [2], "offset": [3]})
-    assert _columns_of_batch(rows, options).schema.names == ["value"]
-    assert columns_to_write({**types, "timestamp": "timestamp"}, replace(options, timestamps="column")) == [
+    assert _select_columns(rows, options).schema.names == ["value"]
+    assert select_columns_to_write({**types, "timestamp": "timestamp"}, replace(options, timestamps="column")) == [
         "key",
         "value",
         "timestamp",
@@ -47,7 +47,7 @@ def test_names_of_other_columns_are_logged_once_and_those_of_readers_never(caplo
     options = TopicWriteOptions(client={}, topic="logged")
     types = {"keyy": "binary", "value": "binary", "vlaue": "binary", "offset": "bigint", "timestampType": "int"}
     for _ in range(3):  # to check the columns, to commit, in each micro-batch
-        assert columns_to_write(types, options) == ["value"]
+        assert select_columns_to_write(types, options) == ["value"]
     assert [record.getMessage() for record in caplog.records] == ["columns not written to topic logged: keyy, vlaue"]
 
 
@@ -74,5 +74,5 @@ def test_a_negative_partition_is_refused_as_by_sparks_sink():
     options = topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     rows = pa.record_batch({"value": [b"v"] * 3, "partition": pa.array([None, 0, -1], pa.int32())})
     with pytest.raises(EncodeError, match=r"column partition is -1; must be null or the number of a partition"):
-        _columns_of_batch(rows, options)
-    assert _columns_of_batch(rows.slice(0, 2), options).num_rows == 2
+        _select_columns(rows, options)
+    assert _select_columns(rows.slice(0, 2), options).num_rows == 2

@@ -16,11 +16,11 @@ from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
     Bound,
-    below_start,
-    beyond_end,
-    log_bound,
+    describe_offset_below_start,
+    describe_offset_beyond_end,
     offset_of_bound,
     time_of_bound,
+    to_log_bound,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _select_range(flags: dict[str, Any]) -> Range:
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     if flags["start"] is not None and flags["group"] is not None:
         raise OptionError("--start cannot be combined with -g: a group continues at its committed offsets")
-    start, end = (log_bound(name, flags[name], unset=unset) for name, unset in _DEFAULT_RANGE.items())
+    start, end = (to_log_bound(name, flags[name], unset=unset) for name, unset in _DEFAULT_RANGE.items())
     start_offset = _MAX_OFFSET if start == LATEST else offset_of_bound(start)
     return Range(start_offset, time_of_bound(start), time_of_bound(end))
 
@@ -133,7 +133,7 @@ def _tables(consumer: Consumer, topic: str, offset_range: Range, flags: dict[str
     has_end = flags["ends"] or flags["end"] is not None or offset_range.end_timestamp is not None
     ends = _ends(consumer, partitions, offset_range) if has_end else None
     if ends is not None and flags["end"] is not None:
-        ends = _limit_ends(consumer, ends, log_bound("end", flags["end"], unset=LATEST))
+        ends = _limit_ends(consumer, ends, to_log_bound("end", flags["end"], unset=LATEST))
     if isinstance(flags["start"], int):
         _check_start(consumer, partitions, flags["start"])
     if flags["group"] is not None:
@@ -194,7 +194,7 @@ def _limit_ends(consumer: Consumer, ends: dict[TopicPartition, int], end: Bound)
     firsts = consumer.beginning_offsets(list(ends))
     for partition, last in ends.items():
         if last < offset and firsts[partition] < last:  # an empty partition has lost no records
-            raise OptionError(f"`end`: {beyond_end(partition, offset, last)}")
+            raise OptionError(f"`end`: {describe_offset_beyond_end(partition, offset, last)}")
     return {partition: min(offset, last) for partition, last in ends.items()}
 
 
@@ -204,9 +204,9 @@ def _check_start(consumer: Consumer, partitions: list[TopicPartition], offset: i
     for partition in partitions:
         first, last = firsts[partition], ends[partition]
         if first < last and offset < first:
-            raise OptionError(f"`start`: {below_start(partition, offset, first)}")
+            raise OptionError(f"`start`: {describe_offset_below_start(partition, offset, first)}")
         if first < last < offset:
-            raise OptionError(f"`start`: {beyond_end(partition, offset, last)}")
+            raise OptionError(f"`start`: {describe_offset_beyond_end(partition, offset, last)}")
 
 
 def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:

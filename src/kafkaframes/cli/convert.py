@@ -66,8 +66,8 @@ def choose_split(master: str | None, jobs: int | None) -> Split:
     from kafkaframes.spark.sessions.builder import session
 
     if master is None:
-        return Split(secret=spark_jobs.new_secret(), workers=jobs or os.cpu_count() or 1)
-    return spark_jobs.make_split(session())
+        return Split(secret=spark_jobs.create_secret(), workers=jobs or os.cpu_count() or 1)
+    return spark_jobs.create_split(session())
 
 
 @contextmanager

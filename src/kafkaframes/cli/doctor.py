@@ -80,11 +80,11 @@ def check_spark() -> Iterator[CheckResult]:
         yield CheckResult("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
     else:
         yield CheckResult("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
-    search = java.find_java(_compat.fit_java_versions(version))
+    search = java.find_java(_compat.supported_java_versions(version))
     if search.java is not None:
         yield CheckResult("Java", "ok", str(search.java))
     else:
-        fit_versions = java.describe_versions(_compat.fit_java_versions(version))
+        fit_versions = java.describe_versions(_compat.supported_java_versions(version))
         yield CheckResult(
             "Java",
             "note",
@@ -94,7 +94,7 @@ def check_spark() -> Iterator[CheckResult]:
 
 
 def _java_advice(spark: tuple[int, int] | None) -> str:
-    fits = java.EXTRA_JAVA_VERSION in _compat.fit_java_versions(spark)
+    fits = java.EXTRA_JAVA_VERSION in _compat.supported_java_versions(spark)
     return (
         f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER_SPARK_COMMAND}, or {java.INSTALL_ADVICE}"
     )

@@ -111,8 +111,8 @@ def _decoder(flags: dict[str, Any]) -> str:
 
 def _conditions(flags: dict[str, Any]) -> Filter:
     offset_range = kcat.parse_offsets(flags["offsets"])
-    start = log_bound("start", flags["start"], unset=EARLIEST)
-    end = log_bound("end", flags["end"], unset=LATEST)
+    start = to_log_bound("start", flags["start"], unset=EARLIEST)
+    end = to_log_bound("end", flags["end"], unset=LATEST)
     if flags["offsets"] and (flags["start"] is not None or flags["end"] is not None):
         raise OptionError("--offset cannot be combined with --start and --end, which it replaces")
     return Filter(

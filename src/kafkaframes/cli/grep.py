@@ -119,9 +119,9 @@ def _batches(
 
 
 def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    from kafkaframes.scan.log.following import AppendedRows
-    from kafkaframes.scan.ranges import EARLIEST, log_bound
-    from kafkaframes.scan.where import where_of
+    from kafkaframes.scan.log.following import AppendedRowReader
+    from kafkaframes.scan.ranges import EARLIEST, to_log_bound
+    from kafkaframes.scan.where import create_row_filter
 
     if flags["end"] is not None:
         raise OptionError("--end cannot be combined with --follow, which does not end")
@@ -129,16 +129,16 @@ def _follow_files(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.Re
         if flags[name] != default:
             flag = f"--{name.replace('_', '-')}"
             raise OptionError(f"{flag} cannot be combined with --follow, which reads all records as they are appended")
-    follower = AppendedRows(
+    follower = AppendedRowReader(
         paths,
         flags["topics"],
         columns=COLUMNS,
-        where=where_of(partition=flags["partitions"] or None),
-        start=log_bound("start", flags["start"], unset=EARLIEST),
+        row_filter=create_row_filter(partition=flags["partitions"] or None),
+        start=to_log_bound("start", flags["start"], unset=EARLIEST),
         storage=flags["storage"],
     )
     while True:
-        yield from follower.read_new()
+        yield from follower.read_new_rows()
         for error in follower.errors:
             say(f"kafkaframes: {error.as_exception()}", err=True)
         follower.errors.clear()

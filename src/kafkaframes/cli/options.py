@@ -16,7 +16,7 @@ from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
 from kafkaframes.records.reasons import ON_DAMAGE
-from kafkaframes.scan.ranges import EARLIEST, log_bound
+from kafkaframes.scan.ranges import EARLIEST, to_log_bound
 from kafkaframes.scan.selection import ISOLATIONS
 from kafkaframes.storage.files.units import parse_size
 
@@ -47,7 +47,7 @@ def json_option_of(help_text: str) -> Callable[[Any], Any]:
 def position(text: str) -> int | str:
     """Read an offset, a time in ISO 8601 (UTC if it has no zone), earliest or latest."""
     value = int(text) if text.isdecimal() else text
-    log_bound("start", value, unset=EARLIEST)
+    to_log_bound("start", value, unset=EARLIEST)
     return value
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.scan.ranges import flat
+from kafkaframes.scan.ranges import flatten_topics
 from kafkaframes.scan.stream_offsets import StreamOffsets
 
 Offsets = dict[str, dict[str, int]]
@@ -125,7 +125,7 @@ def all_offsets_of(line: str) -> Offsets | None:
     if offsets_of(line) is None and "@" not in line:
         return None
     try:
-        return StreamOffsets.from_json(json.loads(line)).with_all_listed() or None
+        return StreamOffsets.from_json(json.loads(line)).to_json_without_ids() or None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -183,7 +183,7 @@ def _is_same(mark_line: str, batch_line: str) -> bool:
 
 
 def _differs(mark_line: str, batch_line: str) -> str:
-    mark_offsets, batch_offsets = (flat(offsets_of(line) or {}) for line in (mark_line, batch_line))
+    mark_offsets, batch_offsets = (flatten_topics(offsets_of(line) or {}) for line in (mark_line, batch_line))
     for name in sorted(mark_offsets.keys() | batch_offsets.keys()):
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
         if marked_offset != planned_offset:
@@ -194,7 +194,7 @@ def _differs(mark_line: str, batch_line: str) -> str:
 
 def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
     for mark_line, batch_line in zip(mark.ends or (), batch.begins or (), strict=False):
-        end, begin = flat(offsets_of(mark_line) or {}), flat(offsets_of(batch_line) or {})
+        end, begin = flatten_topics(offsets_of(mark_line) or {}), flatten_topics(offsets_of(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
                 place_text = (

@@ -28,10 +28,10 @@ from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
-    AtTime,
     Bound,
     Limit,
     PartitionOffsets,
+    TimeBound,
     check_batch_start,
     nest_by_topic,
 )
@@ -274,7 +274,7 @@ def to_stored_limit(limit: Bound) -> Any:
     >>> to_stored_limit(AtTime(86400000)), to_stored_limit({("orders", 0): 5})
     ({'time': 86400000}, {'orders': {'0': 5}})
     """
-    if isinstance(limit, AtTime):
+    if isinstance(limit, TimeBound):
         return {"time": _to_stored_offsets(limit.times)}
     return _to_stored_offsets(limit)
 

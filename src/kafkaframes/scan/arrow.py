@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import int64_values, repeat_value
-from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
+from kafkaframes.scan.columns import HEADERS_TYPE, NAME_LIST_TYPE, Column
 from kafkaframes.wire.integers import MAX_INT64
 
 INSTANT_TYPE = pa.timestamp("us", tz="UTC")
@@ -24,7 +24,7 @@ FAR_TIMESTAMPS_COLUMN = "timestampMs"  # column of the timestamps that INSTANT c
 MAX_INSTANT_MS = MAX_INT64 // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
-    NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
+    NAME_LIST_TYPE: pa.list_(pa.field("element", pa.string())),
     "binary": pa.binary(),
     "string": pa.string(),
     "boolean": pa.bool_(),
@@ -58,7 +58,7 @@ class Origin(Protocol):
 
 
 # Columns that have the same value in all records of an origin.
-_ORIGIN_VALUES: dict[str, Callable[[Origin], Any]] = {
+_ORIGIN_COLUMN_GETTERS: dict[str, Callable[[Origin], Any]] = {
     "topic": lambda origin: origin.topic,
     "partition": lambda origin: origin.partition,
     "file": lambda origin: origin.path,
@@ -71,7 +71,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
 
-class Conversion:
+class SparkConversion:
     """A conversion of batches of the package ``records`` to the columns that Spark requests, planned once for a task.
 
     Args:
@@ -93,7 +93,7 @@ class Conversion:
         self.sources = tuple(sources)
         self._steps = [(column, _COLUMN_CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
 
-    def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+    def convert_batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
         """Return the rows of ``batch``, which are records of ``origin``, with the columns for Spark.
 
         Raises:
@@ -111,13 +111,13 @@ class Conversion:
 
 def repeat_origin(origin: Origin, column: Column, rows: int) -> pa.Array:
     """Return a column of the origin, such as the topic, repeated for each row."""
-    return repeat_value(_ORIGIN_VALUES[column.name](origin), ARROW_TYPES[column.type], rows)
+    return repeat_value(_ORIGIN_COLUMN_GETTERS[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
-def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+def to_instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     """Return milliseconds as UTC microseconds. Times out of the range of microseconds (year 294247) are null.
 
-    >>> instants(np.array([1, 2**62])).is_null().to_pylist()
+    >>> to_instants(np.array([1, 2**62])).is_null().to_pylist()
     [False, True]
     """
     is_out_of_range = (milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS)
@@ -125,9 +125,9 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(INSTANT_TYPE, milliseconds.size, [validity, pa.py_buffer(milliseconds * 1000)])
 
 
-def instants_of(times: pa.Array) -> pa.Array:
-    """Return an array of milliseconds converted with ``instants``. Nulls stay null."""
-    return instants(int64_values(times, null_value=np.iinfo(np.int64).max))
+def to_instant_array(times: pa.Array) -> pa.Array:
+    """Return an array of milliseconds converted with ``to_instants``. Nulls stay null."""
+    return to_instants(int64_values(times, null_value=np.iinfo(np.int64).max))
 
 
 def check_instants(
@@ -149,13 +149,13 @@ def check_instants(
     def value_of(name: str, row: int, plain_value: object) -> object:
         return batch.column(name)[row].as_py() if plain_value is None and name in batch.schema.names else plain_value
 
-    def describe(row: int) -> str:
+    def describe_record(row: int) -> str:
         offset, topic_name = value_of("offset", row, None), value_of("topic", row, topic)
         record = "a record" if offset is None else f"the record at offset {offset}"
         number = value_of("partition", row, partition)
         return f"{record}{'' if topic_name is None else f' of topic partition {topic_name}-{number}'} has the timestamp"
 
-    check_milliseconds(milliseconds, describe, remedy=remedy)
+    check_milliseconds(milliseconds, describe_record, remedy=remedy)
 
 
 def check_milliseconds(
@@ -171,9 +171,9 @@ def check_milliseconds(
     Raises:
         OptionError: A time is out of range.
     """
-    far = np.flatnonzero((milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS))
-    if far.size:
-        row = int(far[0])
+    is_out_of_range = np.flatnonzero((milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS))
+    if is_out_of_range.size:
+        row = int(is_out_of_range[0])
         raise OptionError(
             f"{describe(row)} {milliseconds[row]}, which must be milliseconds from {-MAX_INSTANT_MS} to "
             f"{MAX_INSTANT_MS} to become a timestamp of Spark (microseconds). Does its producer send another unit? "
@@ -188,13 +188,13 @@ def separate_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     >>> near.is_null().to_pylist(), far.to_pylist()
     ([False, True, True], [None, 4611686018427387904, None])
     """
-    near = instants_of(times)
-    if near.null_count == times.null_count:
-        return near, None
+    in_range_times = to_instant_array(times)
+    if in_range_times.null_count == times.null_count:
+        return in_range_times, None
     milliseconds = times.cast(pa.int64())
     import pyarrow.compute as pc  # costs 4 MB and 20 ms; timestamps in range do not need it
 
-    return near, pc.if_else(near.is_null(), milliseconds, pa.scalar(None, pa.int64()))
+    return in_range_times, pc.if_else(in_range_times.is_null(), milliseconds, pa.scalar(None, pa.int64()))
 
 
 def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -224,16 +224,16 @@ def _null_where_empty(array: pa.Array) -> pa.Array:
 
 
 _COLUMN_CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "timestamp": instants_of,
+    "timestamp": to_instant_array,
     "string": lambda array: array.cast(pa.string()),
     HEADERS_TYPE: _null_where_empty,
 }
 
 
-TARGET_BYTES = 1 << 20
+TARGET_BATCH_BYTES = 1 << 20
 
 
-def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) -> Iterator[pa.RecordBatch]:
+def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BATCH_BYTES) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the same order, in batches of about ``target`` bytes. Empty batches are dropped.
 
     A row that is larger than the target is a batch of its own.

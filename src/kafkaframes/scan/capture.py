@@ -18,19 +18,19 @@ from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.rows import check_names
-from kafkaframes.scan.slices import Source, SourcePlan
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.slices import ScanSource, SourcePlan
+from kafkaframes.scan.where import RowFilter
 
 _MIN_TASK_BYTES: Final = 32 << 20  # bytes; each task reads all packet headers, so more tasks than cores do not help
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class CaptureReadOptions:
     """The options of a read of captures.
 
     Attributes:
         paths: Captures or request logs: files, directories or patterns.
-        read: Options of the capture reader.
+        read_slice: Options of the capture reader.
         min_partitions: Minimum number of tasks. None: according to the size of the files, at most one per core.
         quiet_seconds: Seconds without a write after which a stream reads the newest file.
         max_files: Largest number of files in a micro-batch.
@@ -64,14 +64,14 @@ class CaptureWork(NamedTuple):
         return f"{', '.join(self.files)}, share {self.options.share + 1} of {self.options.shares}"
 
 
-def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[CaptureWork]:
+def plan_works(files: Sequence[str], options: CaptureReadOptions, *, cores: int) -> list[CaptureWork]:
     """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _MIN_TASK_BYTES)), 1)
     return [CaptureWork(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
 
 
-def find_finished_files(options: SourceOptions, *, now: float) -> list[str]:
+def find_finished_files(options: CaptureReadOptions, *, now: float) -> list[str]:
     """Return the complete files: all but the newest, and the newest too after ``quiet_seconds`` without a write."""
     try:
         files = sorted(find_files(options.paths), key=natural)
@@ -93,10 +93,10 @@ _TIME_COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureSource(Source):
+class CaptureSource(ScanSource):
     """The rows of a table of captures."""
 
-    options: SourceOptions
+    options: CaptureReadOptions
 
     @property
     def label(self) -> str:
@@ -108,11 +108,11 @@ class CaptureSource(Source):
         """The default columns of the table."""
         return tuple(column.name for column in self.options.read.select_columns())
 
-    def check_columns(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], row_filter: RowFilter) -> None:
         """Check that the table has these columns, and the columns of the conditions."""
         table = self.options.read.table
         check_names(columns, [column.name for column in TABLE_COLUMNS[table]])
-        if table != "records" and where != Where(timestamps_ms=where.timestamps_ms):
+        if table != "records" and row_filter != RowFilter(timestamps_ms=row_filter.timestamps_ms):
             raise OptionError(
                 f"table {table} has no topics, partitions and offsets of records; `where` takes timestamp"
             )
@@ -124,12 +124,12 @@ class CaptureSource(Source):
     def _read(self, columns: Sequence[str]) -> Any:
         return replace(self.options.read, columns=tuple(columns))
 
-    def plan(self, where: Where, *, parts: int) -> SourcePlan:
+    def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """List the files, and divide the connections into ``parts`` shares at most."""
         return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
-    def read(
-        self, work: CaptureWork, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
+    def read_slice(
+        self, work: CaptureWork, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
         conditions = list(_conditions(conditions_of_scan, _TIME_COLUMNS[self.options.read.table]))
@@ -146,16 +146,16 @@ class CaptureSource(Source):
             errors += coverage.unread
 
 
-def _conditions(where: Where, times: str) -> Iterator[tuple[str, pc.Expression]]:
+def _conditions(row_filter: RowFilter, times: str) -> Iterator[tuple[str, pc.Expression]]:
     """Yield each condition with the name of its column."""
-    if where.topics is not None:
-        yield "topic", pc.field("topic").isin(list(where.topics))
-    if where.partitions is not None:
-        yield "partition", pc.field("partition").isin(list(where.partitions))
+    if row_filter.topics is not None:
+        yield "topic", pc.field("topic").isin(list(row_filter.topics))
+    if row_filter.partitions is not None:
+        yield "partition", pc.field("partition").isin(list(row_filter.partitions))
     moments = tuple(
-        None if bound is None else pa.scalar(bound, pa.timestamp("ms", "UTC")) for bound in where.timestamps_ms
+        None if bound is None else pa.scalar(bound, pa.timestamp("ms", "UTC")) for bound in row_filter.timestamps_ms
     )
-    for name, (min_value, limit) in (("offset", where.offsets), (times, moments)):
+    for name, (min_value, limit) in (("offset", row_filter.offsets), (times, moments)):
         if min_value is not None:
             yield name, pc.field(name) >= min_value
         if limit is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
 
-NAMES_TYPE = "array<string>"
+NAME_LIST_TYPE = "array<string>"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 
 
@@ -119,7 +119,7 @@ SEGMENT_COLUMNS = (
     Column("codec", "string", "codec of the first batch; with deepIteration all codecs, comma-separated"),
     Column("batches", "bigint", "number of batches; only with deepIteration"),
     Column("records", "bigint", "record count in the headers; only with deepIteration; null in formats 0 and 1"),
-    Column("beside", NAMES_TYPE, "names of the segment's index and snapshot files"),
+    Column("beside", NAME_LIST_TYPE, "names of the segment's index and snapshot files"),
     Column("error", "string", "reason why the segment cannot be read"),
     SOURCE_COLUMN,
 )
@@ -154,14 +154,14 @@ def choose_columns(
     if source and SOURCE_COLUMN.name not in [name.lower() for name in names]:
         names.append(SOURCE_COLUMN.name)
     columns_by_name = {column.name.lower(): column for column in TABLE_COLUMNS[table]}
-    columns = tuple(_column(name, columns_by_name) for name in names)
+    columns = tuple(_find_column(name, columns_by_name) for name in names)
     for position, column in enumerate(columns):
         if column in columns[:position]:
             raise OptionError(f"columns: {column.name} is named twice")
     return columns
 
 
-def _column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
+def _find_column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
     if name.lower() not in columns_by_name:
         near = difflib.get_close_matches(name.lower(), columns_by_name, n=1)
         names = ", ".join(column.name for column in columns_by_name.values())
@@ -170,11 +170,11 @@ def _column(name: str, columns_by_name: Mapping[str, Column]) -> Column:
     return columns_by_name[name.lower()]
 
 
-def ddl(columns: Sequence[Column], comment: str = "") -> str:
+def format_ddl(columns: Sequence[Column], comment: str = "") -> str:
     """Return the schema as Spark DDL, with a comment on the first column. The comment must not need escaping.
 
-    >>> ddl(choose_columns(["offset", "timestampType"]))
+    >>> format_ddl(choose_columns(["offset", "timestampType"]))
     '`offset` bigint, `timestampType` int'
     """
-    first, *others = (f"`{column.name}` {column.type}" for column in columns)
-    return ", ".join([f"{first} COMMENT '{comment}'" if comment else first, *others])
+    first, *other_columns = (f"`{column.name}` {column.type}" for column in columns)
+    return ", ".join([f"{first} COMMENT '{comment}'" if comment else first, *other_columns])

@@ -23,8 +23,8 @@ from pyarrow.fs import LocalFileSystem
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, INSTANT_TYPE, separate_instants
-from kafkaframes.scan.slices import Rows, warn_at_end
-from kafkaframes.scan.where import Interval, Where
+from kafkaframes.scan.slices import ReadableScan, log_damage_at_end
+from kafkaframes.scan.where import Interval, RowFilter
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 _TIMESTAMP_COLUMN: Final = "timestamp"
@@ -49,9 +49,9 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         has_far_times: Whether the dataset has the column ``FAR_TIMESTAMPS_COLUMN``.
     """
 
-    def __init__(self, scan: Rows, *, has_far_times: bool = False) -> None:
+    def __init__(self, scan: ReadableScan, *, has_far_times: bool = False) -> None:
         self._scan = scan
-        self._schema = _in_microseconds(scan.schema)
+        self._schema = _to_microsecond_schema(scan.schema)
         if has_far_times:
             self._schema = self._schema.append(pa.field(FAR_TIMESTAMPS_COLUMN, pa.int64()))
 
@@ -70,30 +70,30 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         schema_names, reading = self.schema.names, self._scan
         names, text = schema_names if columns is None else list(columns), "" if filter is None else str(filter)
         names_to_read = [name for name in schema_names if name in names or name in text]
-        if filter is not None and reading.most is None:  # a limit applies before the filter
+        if filter is not None and reading.row_limit is None:  # a limit applies before the filter
             # OptionError: a captures table with other columns of these names. ArrowException: a type without bounds.
             with suppress(OptionError, pa.ArrowException):
-                reading = reading.with_conditions(where_of_filter(filter, self.schema))
+                reading = reading.with_conditions(row_filter_of_expression(filter, self.schema))
         names_to_read = names_to_read or schema_names[:1]
         sources = dict.fromkeys(
             name if name in self._scan.schema.names else _TIMESTAMP_COLUMN for name in names_to_read
         )
         schema = pa.schema([self._schema.field(name) for name in names_to_read])
         has_far_times = FAR_TIMESTAMPS_COLUMN in schema_names
-        rows = warn_at_end(reading.select(*sources).to_batches())
-        batches = (_select_schema(batch, schema, has_far_times=has_far_times) for batch in rows)
+        rows = log_damage_at_end(reading.select(*sources).to_batches())
+        batches = (_convert_to_schema(batch, schema, has_far_times=has_far_times) for batch in rows)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
 
 
-def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+def _to_microsecond_schema(schema: pa.Schema) -> pa.Schema:
     index = schema.get_field_index(_TIMESTAMP_COLUMN)
     if index < 0 or schema.field(index).type != _MILLISECOND_TYPE:
         return schema
     return schema.set(index, schema.field(index).with_type(INSTANT_TYPE))
 
 
-def _select_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
+def _convert_to_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: bool) -> pa.RecordBatch:
     """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP_COLUMN in columns and columns[_TIMESTAMP_COLUMN].type == _MILLISECOND_TYPE:
@@ -111,26 +111,26 @@ def _select_schema(batch: pa.RecordBatch, schema: pa.Schema, *, has_far_times: b
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def where_of_filter(condition: ds.Expression, schema: pa.Schema) -> Where:
+def row_filter_of_expression(condition: ds.Expression, schema: pa.Schema) -> RowFilter:
     """Return conditions that hold for every row that the filter keeps."""
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
 
-    def may_keep(rows: ds.Expression) -> bool:
+    def may_keep_rows(rows: ds.Expression) -> bool:
         dataset = ds.FileSystemDataset.from_paths(
             ["rows"], schema=schema, format=form, filesystem=nowhere, partitions=[rows]
         )
         return any(True for _ in dataset.get_fragments(condition))
 
-    columns = {name for name in schema.names if name in str(condition) and not may_keep(ds.field(name).is_null())}
-    return Where(
-        _topics(may_keep, sorted(set(_NAME_PATTERN.findall(str(condition))))) if "topic" in columns else None,
-        _partitions(may_keep) if "partition" in columns else None,
-        _interval(may_keep, "offset", _OFFSET_RANGE) if "offset" in columns else (None, None),
-        _interval(may_keep, "timestamp", _MILLISECOND_RANGE) if "timestamp" in columns else (None, None),
+    columns = {name for name in schema.names if name in str(condition) and not may_keep_rows(ds.field(name).is_null())}
+    return RowFilter(
+        _find_topics(may_keep_rows, sorted(set(_NAME_PATTERN.findall(str(condition))))) if "topic" in columns else None,
+        _find_partitions(may_keep_rows) if "partition" in columns else None,
+        _find_bounds(may_keep_rows, "offset", _OFFSET_RANGE) if "offset" in columns else (None, None),
+        _find_bounds(may_keep_rows, "timestamp", _MILLISECOND_RANGE) if "timestamp" in columns else (None, None),
     )
 
 
-def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
+def _find_bounds(may_keep: _MayKeep, name: str, values: range) -> Interval:
     """Return bounds of the values that the filter may keep. A time in milliseconds covers all of its microseconds."""
     column = ds.field(name)
 
@@ -142,15 +142,15 @@ def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
     return (None if first == values[0] else first), (None if last == values[-1] else last + 1)
 
 
-def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
-    first, end = _interval(may_keep, "partition", _PARTITION_RANGE)
+def _find_partitions(may_keep: _MayKeep) -> frozenset[int] | None:
+    first, end = _find_bounds(may_keep, "partition", _PARTITION_RANGE)
     first = _PARTITION_RANGE[0] if first is None else first
     if end is None or end - first > _MAX_PARTITIONS:
         return None
     return frozenset(number for number in range(first, end) if may_keep(ds.field("partition") == number))
 
 
-def _topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
+def _find_topics(may_keep: _MayKeep, topics: Sequence[str]) -> frozenset[str] | None:
     """Return the topics that the filter may keep; None if it may keep topics that it does not name."""
     column = ds.field("topic")
     between_topics = [(column > lower) & (column < other) for lower, other in pairwise(topics)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError, path_error_text
 from kafkaframes.records.arrays import repeat_value
 from kafkaframes.scan.values.columns import decode_to_struct, prepend_schema_ids
-from kafkaframes.scan.values.decoding import DECODE_MODES, JSON, PROTOBUF, Decoding, subject_schema
+from kafkaframes.scan.values.decoding import DECODE_MODES, JSON, PROTOBUF, DecodingOptions, fetch_subject_schema
 
 ERROR_COLUMN: Final = "_error"  # the column with the reason why a value could not be decoded
 Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
@@ -24,7 +24,7 @@ Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
 class ValueDecoding:
     """A decoder of values, and whether it raises on invalid values."""
 
-    decoding: Decoding
+    decoding: DecodingOptions
     raises: bool = False
 
     @property
@@ -42,7 +42,7 @@ class ValueDecoding:
         types = {"value": pa.struct(self.decoding.decoder().fields), ERROR_COLUMN: pa.string()}
         return pa.schema([pa.field(name, types[name]) if name in types else plain.field(name) for name in columns])
 
-    def batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
         """Return the rows of a batch with decoded values.
 
         Raises:
@@ -68,7 +68,7 @@ class ValueDecoding:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChoice:
+class SchemaArguments:
     """The source of the value schema: the schema arguments of ``Scan.decode``."""
 
     schema: Schema = None
@@ -77,7 +77,9 @@ class SchemaChoice:
     message: str | None = None
     other_fields: bool = True
 
-    def decoding(self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]) -> Decoding:
+    def create_decoding(
+        self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]
+    ) -> DecodingOptions:
         """Return the decoding of values, after a check that its schema is valid.
 
         Raises:
@@ -88,17 +90,19 @@ class SchemaChoice:
         if self.schema is not None and self.registry is not None:
             raise OptionError("only one of `schema` and `registry` can be given")
         if self.registry is not None:
-            registered_schema = subject_schema(self.registry, self.subject or _subject(topics), mode)
-            decoding = Decoding(mode, None, {}, self.registry, registered_schema, self.message or "", self.other_fields)
+            registered_schema = fetch_subject_schema(self.registry, self.subject or _subject_of_topics(topics), mode)
+            decoding = DecodingOptions(
+                mode, None, {}, self.registry, registered_schema, self.message or "", self.other_fields
+            )
         else:
-            text = _text(self.schema)
+            text = _read_schema_text(self.schema)
             text = _infer_schema(sample, mode) if text is None else text
-            decoding = Decoding(mode, text, message=self.message or "", other_fields=self.other_fields)
+            decoding = DecodingOptions(mode, text, message=self.message or "", other_fields=self.other_fields)
         decoding.decoder()
         return decoding
 
 
-def _subject(topics: Collection[str]) -> str:
+def _subject_of_topics(topics: Collection[str]) -> str:
     if len(topics) != 1:
         raise OptionError("`registry`: with several topics, set `subject`: the columns get its newest schema")
     return f"{next(iter(topics))}-value"
@@ -107,7 +111,7 @@ def _subject(topics: Collection[str]) -> str:
 _JSON_FIRST_CHARACTERS: Final = ("", "{", "[", '"')  # first characters of a schema in JSON
 
 
-def _text(schema: Schema) -> bytes | None:
+def _read_schema_text(schema: Schema) -> bytes | None:
     if schema is None or isinstance(schema, bytes):
         return schema
     if isinstance(schema, Mapping):

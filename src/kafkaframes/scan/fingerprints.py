@@ -18,7 +18,7 @@ import pyarrow as pa
 from kafkaframes.errors.words import count_text
 
 MAX_FINGERPRINTS: Final = 3  # of a topic partition; a compaction may have removed the records of some
-COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
+FINGERPRINT_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "control")
 _DIGEST_CHARACTERS: Final = 16
 
 
@@ -48,11 +48,11 @@ def _size_text(size: int | None) -> str:
     return "null" if size is None else f"of {count_text(size, 'byte')}"
 
 
-def last_fingerprints(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) -> tuple[Fingerprint, ...]:
+def fingerprint_last_rows(batch: pa.RecordBatch, selected: npt.NDArray[np.bool_]) -> tuple[Fingerprint, ...]:
     """Return the fingerprints of the last selected rows of a batch.
 
     Args:
-        batch: rows with ``COLUMNS``, in offset order.
+        batch: rows with ``FINGERPRINT_COLUMNS``, in offset order.
         selected: a flag for each row.
     """
     return fingerprint_rows(batch, np.flatnonzero(selected)[-MAX_FINGERPRINTS:])
@@ -65,25 +65,27 @@ def fingerprint_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> tupl
     names = ("offset", "timestamp_type", "key", "value", "headers")
     columns = (selected_rows.column(name).to_pylist() for name in names)
     return tuple(
-        Fingerprint(offset, time if kind >= 0 else None, _size(key), _size(value), _digest(key, value, headers or ()))
+        Fingerprint(
+            offset, time if kind >= 0 else None, _size(key), _size(value), _digest_record(key, value, headers or ())
+        )
         for time, offset, kind, key, value, headers in zip(times, *columns, strict=True)
     )
 
 
-def collector(
+def create_collector(
     expected_fingerprints: Sequence[Fingerprint], result: dict[int, Fingerprint]
 ) -> Callable[[pa.RecordBatch], None]:
     """Return a function that adds the fingerprints of a batch's records at the expected offsets to ``result``."""
     offsets = np.array([fingerprint.offset for fingerprint in expected_fingerprints], np.int64)
 
-    def collect(batch: pa.RecordBatch) -> None:
+    def collect_fingerprints(batch: pa.RecordBatch) -> None:
         rows = np.isin(batch.column("offset").to_numpy(), offsets)
         rows &= ~batch.column("control").to_numpy(zero_copy_only=False)
         result.update(
             {fingerprint.offset: fingerprint for fingerprint in fingerprint_rows(batch, np.flatnonzero(rows))}
         )
 
-    return collect
+    return collect_fingerprints
 
 
 def find_difference(
@@ -103,7 +105,7 @@ def _size(value: bytes | None) -> int | None:
     return None if value is None else len(value)
 
 
-def _digest(key: bytes | None, value: bytes | None, headers: Iterable[Mapping[str, Any]]) -> str:
+def _digest_record(key: bytes | None, value: bytes | None, headers: Iterable[Mapping[str, Any]]) -> str:
     result = sha256()
     fields: list[bytes | None] = [key, value]
     for header in headers:

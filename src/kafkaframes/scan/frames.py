@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
-from kafkaframes.scan.polars_predicates import where_of_expression
-from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
+from kafkaframes.scan.polars_predicates import row_filter_of_expression
+from kafkaframes.scan.slices import ReadableScan, ScanPlan, log_damage_at_end, read_plan
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -40,24 +40,24 @@ def to_polars(table: pa.Table) -> pl.DataFrame:
     return import_extra("`to_polars`", "polars", "polars").from_arrow(table)
 
 
-def lazy(scan: Rows) -> pl.LazyFrame:
+def to_lazy_frame(scan: ReadableScan) -> pl.LazyFrame:
     """Return a Polars LazyFrame that reads the scan."""
-    polars = import_extra("`lazy`", "polars", "polars")
+    polars = import_extra("`to_lazy_frame`", "polars", "polars")
     plugins = import_module("polars.io.plugins")
 
-    def frames(
+    def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
         names = scan.schema.names if columns is None else columns
         columns_to_read = names if predicate is None else [*names, *predicate.meta.root_names()]
         reading = scan.select(*dict.fromkeys(columns_to_read or scan.schema.names[:1]))
-        if predicate is not None and scan.most is None:  # a limit applies before the predicate
+        if predicate is not None and scan.row_limit is None:  # a limit applies before the predicate
             with suppress(OptionError):  # a captures table with other columns of these names
-                reading = reading.with_conditions(where_of_expression(predicate, polars))
+                reading = reading.with_conditions(row_filter_of_expression(predicate, polars))
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
         batches = reading.to_batches()
-        for table in _group_batches(warn_at_end(batches), batches.schema, batch_rows or _ROWS_PER_FRAME):
+        for table in _group_batches(log_damage_at_end(batches), batches.schema, batch_rows or _ROWS_PER_FRAME):
             frame = polars.from_arrow(table)
             frame = frame if predicate is None else frame.filter(predicate)
             yield (frame if rows is None else frame.head(rows)).select(names)
@@ -66,7 +66,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
                 return
 
     schema = polars.from_arrow(scan.schema.empty_table()).schema
-    return plugins.register_io_source(frames, schema=schema)
+    return plugins.register_io_source(read_frames, schema=schema)
 
 
 def _group_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
@@ -75,7 +75,7 @@ def _group_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: i
     is_first = True
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= rows:
+        if sum(batch_rows.num_rows for batch_rows in waiting) >= rows:
             yield pa.Table.from_batches(waiting, schema)
             waiting, is_first = [], False
     if waiting or is_first:
@@ -85,7 +85,7 @@ def _group_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: i
 def to_dask(plan: ScanPlan) -> dd.DataFrame:
     """Return a Dask DataFrame that reads the slices of a plan."""
     dask = import_extra("`to_dask`", "dask", "dask.dataframe")
-    return dask.from_map(_arrow_typed, plan.apart(), meta=_to_pandas(plan.schema.empty_table()))
+    return dask.from_map(_arrow_typed, plan.split_by_slice(), meta=_to_pandas(plan.schema.empty_table()))
 
 
 def _arrow_typed(plan: ScanPlan) -> pd.DataFrame:
@@ -99,7 +99,7 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
 def to_ray(plan: ScanPlan) -> ray.data.Dataset:
     """Return a Ray dataset that reads the slices of a plan."""
     data = import_extra("`to_ray`", "ray", "ray.data")
-    plans = plan.apart()
+    plans = plan.split_by_slice()
     return data.from_items(plans, override_num_blocks=len(plans)).map_batches(_read_items, batch_size=1)
 
 
@@ -107,7 +107,7 @@ def _read_items(items: dict[str, Any]) -> pa.Table:
     return read_plan(items["item"][0])
 
 
-def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
+def to_duckdb(scan: ReadableScan, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
     """Register a scan as a view of a DuckDB connection."""
     import_extra("`to_duckdb`", "duckdb", "duckdb")
     from kafkaframes.scan.dataset import ScanDataset  # as expensive as all other imports of a scan together
@@ -115,7 +115,7 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
     return connection.register(name, ScanDataset(scan, has_far_times=_has_far_times(scan)))
 
 
-def _has_far_times(scan: Rows) -> bool:
+def _has_far_times(scan: ReadableScan) -> bool:
     """Return whether the source reports timestamps out of the range of microseconds."""
     if "timestamp" not in scan.schema.names or FAR_TIMESTAMPS_COLUMN in scan.schema.names:
         return False

@@ -77,7 +77,7 @@ def scan_log(
     """
     from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
     from kafkaframes.scan.log.options import ReadOptions
-    from kafkaframes.scan.log.source import log_source
+    from kafkaframes.scan.log.source import create_log_source
     from kafkaframes.scan.ranges import check_batch_start
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import Selection, check_choice
@@ -105,7 +105,7 @@ def scan_log(
         budget_bytes=DEFAULT_BUDGET_BYTES if budget_bytes is None else budget_bytes,
         storage=storage_options(key_files, follow_links=follow_links, store=storage),
     )
-    return Scan(log_source(options, selection.topic_names, as_log=selection.needs_log))
+    return Scan(create_log_source(options, selection.topic_names, as_log=selection.needs_log))
 
 
 def scan_topic(
@@ -193,7 +193,7 @@ def scan_capture(
     from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
     from kafkaframes.capture.streams import ports_of
     from kafkaframes.protocol.messages.registry import Apis
-    from kafkaframes.scan.capture import CaptureSource, SourceOptions
+    from kafkaframes.scan.capture import CaptureReadOptions, CaptureSource
     from kafkaframes.scan.scan import Scan
     from kafkaframes.scan.selection import check_choice
 
@@ -203,7 +203,7 @@ def scan_capture(
         table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
     )
     read.select_columns()
-    return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
+    return Scan(CaptureSource(CaptureReadOptions(_paths(paths), read)))
 
 
 def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaframes.scan.where import NO_CONDITIONS, Interval, Where, milliseconds
+from kafkaframes.scan.where import NO_CONDITIONS, Interval, RowFilter, to_milliseconds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,40 +29,40 @@ _BETWEEN_OPERATORS: Final = {
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def where_of_expression(expression: pl.Expr, polars: Any) -> Where:
+def row_filter_of_expression(expression: pl.Expr, polars: Any) -> RowFilter:
     """Return conditions that hold for every row for which the expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:  # not serializable as JSON (a Python function): only Polars applies it
         return NO_CONDITIONS
-    where = NO_CONDITIONS
-    for part in _conjuncts(tree):
-        where &= _condition(part, lambda node: _constant(node, polars))
-    return where
+    row_filter = NO_CONDITIONS
+    for part in _split_conjuncts(tree):
+        row_filter &= _parse_condition(part, lambda node: _evaluate_constant(node, polars))
+    return row_filter
 
 
-def _conjuncts(node: _Node) -> Iterator[_Node]:
+def _split_conjuncts(node: _Node) -> Iterator[_Node]:
     binary = node.get("BinaryExpr")
     if isinstance(binary, dict) and binary.get("op") in ("And", "LogicalAnd"):
-        yield from _conjuncts(binary["left"])
-        yield from _conjuncts(binary["right"])
+        yield from _split_conjuncts(binary["left"])
+        yield from _split_conjuncts(binary["right"])
     else:
         yield node
 
 
-def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
+def _parse_condition(node: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
     binary, function = node.get("BinaryExpr"), node.get("Function")
     if isinstance(binary, dict) and binary.get("op") in _MIRRORED_OPERATORS:
         first, right, comparison = binary["left"], binary["right"], binary["op"]
-        if _column(first) is None:
+        if _find_column(first) is None:
             first, right, comparison = right, first, _MIRRORED_OPERATORS[comparison]
-        return _where_of_comparison(_column(first), comparison, constant(right))
+        return _row_filter_of_comparison(_find_column(first), comparison, constant(right))
     if isinstance(function, dict):
-        return _where_of_function(function, constant)
+        return _row_filter_of_function(function, constant)
     return NO_CONDITIONS
 
 
-def _column(node: _Node) -> str | None:
+def _find_column(node: _Node) -> str | None:
     """Return the column of a column expression, also inside a cast to Int64, which Polars before version 2 adds."""
     cast = node.get("Cast")
     if isinstance(cast, dict) and cast.get("dtype") == {"Literal": "Int64"}:
@@ -71,57 +71,59 @@ def _column(node: _Node) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _where_of_function(function: _Node, constant: Callable[[_Node], Any]) -> Where:
+def _row_filter_of_function(function: _Node, constant: Callable[[_Node], Any]) -> RowFilter:
     call = function.get("function", {})
     name = call.get("Boolean") if isinstance(call, dict) else None
     column, *values = function.get("input", [{}])
-    compared_column = _column(column)
+    compared_column = _find_column(column)
     if not isinstance(name, dict) or compared_column is None:
         return NO_CONDITIONS
     if "IsIn" in name and len(values) == 1:
-        return _where_of_values(compared_column, constant(values[0]))
+        return _row_filter_of_values(compared_column, constant(values[0]))
     if "IsBetween" in name and len(values) == 2:
-        least, most = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
+        minimum, maximum = _BETWEEN_OPERATORS.get(name["IsBetween"].get("closed"), ("", ""))
         comparisons = (
-            _where_of_comparison(compared_column, *part)
-            for part in zip((least, most), map(constant, values), strict=True)
+            _row_filter_of_comparison(compared_column, *part)
+            for part in zip((minimum, maximum), map(constant, values), strict=True)
         )
         return next(comparisons) & next(comparisons)
     return NO_CONDITIONS
 
 
-def _where_of_comparison(column: object, comparison: str, value: object) -> Where:
+def _row_filter_of_comparison(column: object, comparison: str, value: object) -> RowFilter:
     if comparison == "Eq" and column in ("topic", "partition"):
-        return _where_of_values(column, [value])
+        return _row_filter_of_values(column, [value])
     if column == "offset" and isinstance(value, int) and not isinstance(value, bool):
-        return Where(offsets=_interval(comparison, value, value + 1))
+        return RowFilter(offsets=_to_interval(comparison, value, value + 1))
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
-        return Where(timestamps_ms=_interval(comparison, milliseconds(value), milliseconds(value + _MICROSECOND)))
+        return RowFilter(
+            timestamps_ms=_to_interval(comparison, to_milliseconds(value), to_milliseconds(value + _MICROSECOND))
+        )
     return NO_CONDITIONS
 
 
-def _interval(comparison: str, least: int, after: int) -> Interval:
+def _to_interval(comparison: str, minimum: int, following_number: int) -> Interval:
     """Return the numbers that satisfy a comparison with a value, from the first number at and the first above it."""
     return {
-        "Eq": (least, after),
-        "GtEq": (least, None),
-        "Gt": (after, None),
-        "Lt": (None, least),
-        "LtEq": (None, after),
+        "Eq": (minimum, following_number),
+        "GtEq": (minimum, None),
+        "Gt": (following_number, None),
+        "Lt": (None, minimum),
+        "LtEq": (None, following_number),
     }.get(comparison, (None, None))
 
 
-def _where_of_values(column: object, values: object) -> Where:
+def _row_filter_of_values(column: object, values: object) -> RowFilter:
     if not isinstance(values, list):
         return NO_CONDITIONS
     if column == "topic" and all(isinstance(value, str) for value in values):
-        return Where(topics=frozenset(values))
+        return RowFilter(topics=frozenset(values))
     if column == "partition" and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return Where(partitions=frozenset(values))
+        return RowFilter(partitions=frozenset(values))
     return NO_CONDITIONS
 
 
-def _constant(node: _Node, polars: Any) -> Any:
+def _evaluate_constant(node: _Node, polars: Any) -> Any:
     """Return the value of an expression without columns; None for other expressions."""
     text = json.dumps(node)
     if '"Column"' in text:

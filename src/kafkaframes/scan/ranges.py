@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.where import Instant, milliseconds
+from kafkaframes.scan.where import Instant, to_milliseconds
 from kafkaframes.wire.integers import MAX_INT64, MIN_INT64
 
 log = logging.getLogger("kafkaframes.scan")
@@ -30,29 +30,29 @@ TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class TimeBound:
     """The first record at or after a time, in milliseconds since 1970: one time for all partitions, or one for each."""
 
     times: int | PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True)
-class AtGroup:
+class GroupBound:
     """The committed offsets of a consumer group, and the earliest offset of partitions without a committed offset."""
 
     group_id: str
 
 
-Bound = int | PartitionOffsets | AtTime
+Bound = int | PartitionOffsets | TimeBound
 Position = int | Instant  # an int is an offset
 Limit = Position | Mapping[str, Mapping[int, Position]] | None
 
 
-def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
+def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | GroupBound:
     """Convert a user's ``start`` or ``end`` to a bound.
 
     >>> to_bound("start", "1970-01-02", unset=EARLIEST)
-    AtTime(times=86400000)
+    TimeBound(times=86400000)
     >>> to_bound("end", {"orders": {0: 5}}, unset=LATEST)
     {('orders', 0): 5}
 
@@ -70,25 +70,25 @@ def to_bound(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     if isinstance(value, Mapping):
         by_partition = {(topic, number): limit for topic, numbers in value.items() for number, limit in numbers.items()}
         if all(isinstance(limit, int) for limit in by_partition.values()):
-            return {name: _offset(setting, limit) for name, limit in by_partition.items()}
-        return AtTime({name: milliseconds(limit) for name, limit in by_partition.items()})
+            return {name: _check_offset(setting, limit) for name, limit in by_partition.items()}
+        return TimeBound({name: to_milliseconds(limit) for name, limit in by_partition.items()})
     if isinstance(value, int):
-        return _offset(setting, value)
+        return _check_offset(setting, value)
     if value in (_EARLIEST, _LATEST):
         return EARLIEST if value == _EARLIEST else LATEST
     if isinstance(value, str) and value.startswith(_GROUP):
-        return AtGroup(value.removeprefix(_GROUP))
-    return AtTime(milliseconds(value))
+        return GroupBound(value.removeprefix(_GROUP))
+    return TimeBound(to_milliseconds(value))
 
 
-def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
+def to_log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
     """Convert a user's ``start`` or ``end`` to a bound of a log, as ``to_bound`` does.
 
     Raises:
         OptionError: The value is invalid, or is a group.
     """
     bound = to_bound(setting, value, unset=unset)
-    if isinstance(bound, AtGroup):
+    if isinstance(bound, GroupBound):
         raise OptionError(f"`{setting}` of a log cannot be a group: only live topics have groups")
     return bound
 
@@ -100,10 +100,10 @@ def offset_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
 
 def time_of_bound(bound: Bound, *, unset: int | None = None) -> int | None:
     """Return the time of a bound that is one for all partitions, in milliseconds; ``unset`` for any other bound."""
-    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else unset
+    return bound.times if isinstance(bound, TimeBound) and isinstance(bound.times, int) else unset
 
 
-def _offset(setting: str, value: object) -> int:
+def _check_offset(setting: str, value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise OptionError(f"`{setting}`: offsets begin at 0, not at {value!r}; earliest and latest are text")
     return value
@@ -120,28 +120,30 @@ def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
         raise OptionError(f"`partitions`: no selected topic has the partition {missing_list}")
 
 
-def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
+def expand_bound(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
     """Return the bound of each topic partition: an offset, EARLIEST, LATEST or a time.
 
     Raises:
         OptionError: The bound names other topic partitions than ``names``, or not all of them. Spark's Kafka source has
             the same rule: a forgotten partition must neither be read whole nor be ignored silently.
     """
-    values = bound.times if isinstance(bound, AtTime) else bound
+    values = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(values, int):
         return dict.fromkeys(names, values)
-    is_time = isinstance(bound, AtTime)
+    is_time = isinstance(bound, TimeBound)
     if missing_partitions := sorted(set(names) - set(values)):
-        kind, advice = ("time", "") if is_time else ("offset", "; use -2 for earliest, -1 for latest")
-        raise OptionError(f"{_setting(setting, bound)} names no {kind} for {_texts(missing_partitions)}{advice}")
+        kind, advice = ("a time", "") if is_time else ("an offset", "; use -2 for earliest, -1 for latest")
+        raise OptionError(
+            f"{_setting(setting, bound)} requires {kind} for {_format_partitions(missing_partitions)}{advice}"
+        )
     if extra := sorted(set(values) - set(names)):
         raise OptionError(
-            f"{_setting(setting, bound)} names {_texts(extra)}, which is not among the topic partitions chosen"
+            f"{_setting(setting, bound)} contains {_format_partitions(extra)}, which the read does not select"
         )
     return {name: values[name] for name in names}
 
 
-def offsets_of(
+def resolve_bound(
     setting: str, bound: Bound, names: Collection[Name], *, find: TimeLookup, no_match: str = "latest"
 ) -> dict[Name, int]:
     """Return an offset, EARLIEST or LATEST for each topic partition.
@@ -155,22 +157,22 @@ def offsets_of(
         no_match: Handling of a partition without such a record: ``latest`` or ``error``.
 
     Raises:
-        OptionError: As for ``per_partition``; or a time is later than every record and ``no_match`` is ``error``.
+        OptionError: As for ``expand_bound``; or a time is later than every record and ``no_match`` is ``error``.
     """
-    values = per_partition(setting, bound, names)
-    if not isinstance(bound, AtTime):
+    values = expand_bound(setting, bound, names)
+    if not isinstance(bound, TimeBound):
         return values
     offsets = find(values)
     late = sorted(name for name in names if offsets[name] is None)
     if late and no_match == "error":
         raise OptionError(
-            f"{_setting(setting, bound)}: no record of {_texts(late)} is at or after the time; with `no_match`=latest "
-            "none of the present records is read"
+            f"{_setting(setting, bound)}: {_format_partitions(late)} has no record at or after the time; "
+            "`no_match`=latest reads only later records"
         )
     return {name: LATEST if (offset := offsets[name]) is None else offset for name in names}
 
 
-def for_all(
+def limit_common_offsets(
     bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
 ) -> dict[_Key, int]:
     """Return offsets in which a single number for all partitions is limited to the end of empty partitions.
@@ -191,14 +193,14 @@ def for_all(
 
 def restrict_bound(bound: Bound, names: Collection[Name]) -> Bound:
     """Return a bound without entries for topic partitions that are not in ``names``."""
-    values = bound.times if isinstance(bound, AtTime) else bound
+    values = bound.times if isinstance(bound, TimeBound) else bound
     if isinstance(values, int):
         return bound
     values_in_names = {name: value for name, value in values.items() if name in names}
-    return AtTime(values_in_names) if isinstance(bound, AtTime) else values_in_names
+    return TimeBound(values_in_names) if isinstance(bound, TimeBound) else values_in_names
 
 
-def check_batch_start(start: Bound | AtGroup) -> None:
+def check_batch_start(start: Bound | GroupBound) -> None:
     """Check the start of a batch read.
 
     Raises:
@@ -220,22 +222,22 @@ def nest_by_topic(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]
     return by_topic
 
 
-def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
+def flatten_topics(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
     """Undo ``nest_by_topic``."""
     return {(topic, int(number)): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
 
 
-def below_start(name: object, offset: int, first: int) -> str:
+def describe_offset_below_start(name: object, offset: int, first: int) -> str:
     """Return the message for a read from ``offset``, which is below the log start offset ``first``."""
     return f"offsets {offset} to {first - 1} of {name} are lost to retention or DeleteRecords"
 
 
-def beyond_end(name: object, offset: int, end: int) -> str:
+def describe_offset_beyond_end(name: object, offset: int, end: int) -> str:
     """Return the message for an ``offset`` beyond the end offset of a topic partition."""
     return f"offset {offset} of {name} is beyond the log's end {end}"
 
 
-def was_cut(name: object, offset: int, end: int | None) -> str:
+def describe_truncation(name: object, offset: int, end: int | None) -> str:
     """Return the message for a topic partition that ends below a stream's offset; ``end`` is None if it was deleted."""
     state = "has vanished" if end is None else f"ends at {end}: it was truncated or recreated"
     return f"topic partition {name}, read up to offset {offset}, {state}"
@@ -249,12 +251,13 @@ def describe_lost_start(name: object, first: int) -> str:
     )
 
 
-def was_made_anew(topic: str, then: str, now: str) -> str:
+def describe_recreation(topic: str, old_id: str, new_id: str) -> str:
     """Return the message for a topic that was deleted and created again after a checkpoint was written."""
     return (
-        f"topic {topic} was deleted and made anew since the checkpoint was written (its id was {then} and is {now}): "
-        "what was not read before is gone. Begin on a new checkpoint; where a backup was restored with its offsets, "
-        "`kafkaframes checkpoint convert` writes the checkpoint without ids"
+        f"topic {topic} was deleted and recreated after the checkpoint was written (its id was {old_id}, and is "
+        f"{new_id} now): "
+        "records that were not read before are lost. Start with a new checkpoint; if a backup was restored with its "
+        "offsets, `kafkaframes checkpoint convert` writes the checkpoint without ids"
     )
 
 
@@ -278,23 +281,23 @@ def report_loss(problem: str, *, fail: bool) -> None:
     log.warning("%s; the existing records are read", problem)
 
 
-def text_of(name: Name) -> str:
+def format_partition(name: Name) -> str:
     """Return a topic partition as Kafka writes it.
 
-    >>> text_of(("orders", 3))
+    >>> format_partition(("orders", 3))
     'orders-3'
     """
     return f"{name[0]}-{name[1]}"
 
 
 def _setting(setting: str, bound: Bound) -> str:
-    if not isinstance(bound, AtTime):
+    if not isinstance(bound, TimeBound):
         return f"`{setting}`"
     return f"`{setting}_time`" if isinstance(bound.times, int) else f"`{setting}_times`"
 
 
-def _texts(names: Iterable[Name]) -> str:
-    texts = [text_of(name) for name in names]
+def _format_partitions(names: Iterable[Name]) -> str:
+    texts = [format_partition(name) for name in names]
     return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
 
 

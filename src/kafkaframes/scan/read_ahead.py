@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 
-class Readable(Protocol):
+class ReadableSlice(Protocol):
     """A slice of a scan."""
 
     def read(self, errors: list[Any]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,7 @@ class ReadAhead:
         max_bytes: Largest size of the rows that wait for the caller, exceeded by one batch at most. None: no limit.
     """
 
-    def __init__(self, slices: Sequence[Readable], *, threads: int, max_bytes: int | None) -> None:
+    def __init__(self, slices: Sequence[ReadableSlice], *, threads: int, max_bytes: int | None) -> None:
         self._slices = slices
         self._rows = [_SliceRows() for _ in slices]
         self._max_bytes = max_bytes
@@ -56,7 +56,7 @@ class ReadAhead:
         self._condition = threading.Condition()
         # Daemons, because an iterator that is still open at the end of the process must not prevent its exit.
         self._threads = [
-            threading.Thread(target=self._run, name=f"kafkaframes scan {number}", daemon=True)
+            threading.Thread(target=self._read_slices, name=f"kafkaframes scan {number}", daemon=True)
             for number in range(min(threads, len(slices)))
         ]
 
@@ -102,13 +102,13 @@ class ReadAhead:
         if rows.failure is not None:
             raise rows.failure
 
-    def _run(self) -> None:
+    def _read_slices(self) -> None:
         while (index := self._claim_slice()) is not None:
             rows = self._rows[index]
             try:
                 with closing(_as_generator(self._slices[index].read(rows.errors))) as batches:
                     for batch in batches:
-                        if not self._put(index, batch):
+                        if not self._put_batch(index, batch):
                             return
             except BaseException as failure:  # raised by ``rows_of``, in the caller's thread
                 rows.failure = failure
@@ -125,10 +125,10 @@ class ReadAhead:
             self._next_slice += 1
             return self._next_slice - 1
 
-    def _put(self, index: int, batch: pa.RecordBatch) -> bool:
+    def _put_batch(self, index: int, batch: pa.RecordBatch) -> bool:
         """Add a batch as soon as the limit permits it; return False if the caller has stopped."""
         with self._condition:
-            while not self._is_stopped and not self._may_put(index):
+            while not self._is_stopped and not self._has_space(index):
                 self._condition.wait()
             if self._is_stopped:
                 return False
@@ -137,7 +137,7 @@ class ReadAhead:
             self._condition.notify_all()
             return True
 
-    def _may_put(self, index: int) -> bool:
+    def _has_space(self, index: int) -> bool:
         if self._max_bytes is None or self._waiting_bytes < self._max_bytes:
             return True
         return index == self._current_slice and not self._rows[index].batches

@@ -15,7 +15,7 @@ from kafkaframes.records.arrays import flags, int64_values, repeat_value
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, BatchSource, Bytes, Flags, check_crcs
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.where import RowFilter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ _ORIGIN_FIELDS: Final = {
 TOPIC_COLUMNS: Final = ("topic", "partition")
 LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # default columns of a scan
 TIMESTAMP_COLUMN: Final = "timestamp"
-_STEP_BYTES: Final = 1 << 20  # of decoded records per step of a search
+_SEARCH_STEP_BYTES: Final = 1 << 20  # of decoded records per step of a search
 
 
 class RowOrigin(NamedTuple):
@@ -115,17 +115,19 @@ def check_names(columns: Sequence[str], valid_names: Sequence[str]) -> tuple[str
     return tuple(columns)
 
 
-def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
+def columns_to_read(columns: Sequence[str], row_filter: RowFilter) -> tuple[str, ...]:
     """Return the record columns to read; at least one, since its length is the row count."""
     sources = [name for name in columns if name not in _ORIGIN_FIELDS]
-    if where.has_times and TIMESTAMP_COLUMN not in sources:
+    if row_filter.has_times and TIMESTAMP_COLUMN not in sources:
         sources.append(TIMESTAMP_COLUMN)
     return tuple(sources) or DEFAULT_COLUMNS[:1]
 
 
-def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], where: Where) -> pa.RecordBatch | None:
+def select_rows(
+    batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], row_filter: RowFilter
+) -> pa.RecordBatch | None:
     """Return the columns of the rows that fulfil the conditions; None if no row does."""
-    is_kept = where.rows(batch.column(TIMESTAMP_COLUMN)) if where.has_times else None
+    is_kept = row_filter.mask_rows(batch.column(TIMESTAMP_COLUMN)) if row_filter.has_times else None
     if is_kept is not None:
         batch = batch.filter(flags(is_kept))
     if batch.num_rows == 0:
@@ -142,24 +144,24 @@ def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], wh
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class RecordCounter:
     """A count of records from batch headers.
 
     Attributes:
         first_offset: First offset of the range.
         end_offset: End of the range, exclusive.
-        where: Conditions on rows.
+        row_filter: Conditions on rows.
         verify_crc: Whether the header of a batch is used only if its checksum is correct.
         control_records: Whether control records are counted.
     """
 
     first_offset: int
     end_offset: int
-    where: Where
+    row_filter: RowFilter
     verify_crc: bool = True
     control_records: bool = False
 
-    def records(self, data: Bytes, batches: Batches, left_out: Flags | None = None) -> int | None:
+    def count_records(self, data: Bytes, batches: Batches, left_out: Flags | None = None) -> int | None:
         """Return the number of records in batches; None if the headers do not determine it.
 
         Headers do not determine it for compressed message sets of formats 0 and 1, for batches that cross a bound of
@@ -179,10 +181,12 @@ class Counting:
             is_counted &= ~batches.is_control
         if left_out is not None:
             is_counted &= ~left_out
-        is_counted &= ~self.where.batches_without_rows(batches)
-        sure = (is_v2 | (batches.codecs == 0)) & (counts >= 0) & (counts - 1 <= lasts - firsts)
-        sure &= (firsts >= self.first_offset) & (lasts < self.end_offset) & self.where.batches_of_rows(batches)
-        if not sure[is_counted].all():
+        is_counted &= ~self.row_filter.mask_batches_without_rows(batches)
+        exact_counts = (is_v2 | (batches.codecs == 0)) & (counts >= 0) & (counts - 1 <= lasts - firsts)
+        exact_counts &= (
+            (firsts >= self.first_offset) & (lasts < self.end_offset) & self.row_filter.mask_batches_of_rows(batches)
+        )
+        if not exact_counts[is_counted].all():
             return None
         if self.verify_crc and not check_crcs(data, batches.select(is_counted)).all():
             return None
@@ -200,9 +204,11 @@ def find_offset_at_time(source: BatchSource, time_ms: int, *, rules: str, end: i
         rules: ``FILE`` or ``MEMORY``.
         end: Number of bytes to read. Default: all.
     """
-    where = Where(timestamps_ms=(time_ms, None))
+    row_filter = RowFilter(timestamps_ms=(time_ms, None))
     columns = ("offset", "timestamp")
-    options = ReadOptions(columns=columns, rules=rules, unwanted=where.batches_without_rows, part_bytes=_STEP_BYTES)
+    options = ReadOptions(
+        columns=columns, rules=rules, unwanted=row_filter.mask_batches_without_rows, part_bytes=_SEARCH_STEP_BYTES
+    )
     for batch in RecordReader(source, options, end=end):
         matching_rows = np.flatnonzero(int64_values(batch.column("timestamp")) >= time_ms)
         if matching_rows.size:

@@ -16,20 +16,20 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.scan import frames
-from kafkaframes.scan.decoded import ERROR_COLUMN, Schema, SchemaChoice, ValueDecoding
+from kafkaframes.scan.decoded import ERROR_COLUMN, Schema, SchemaArguments, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
 from kafkaframes.scan.slices import (
-    Running,
     ScanPlan,
+    ScanProgress,
     ScanSlice,
-    Source,
+    ScanSource,
     SourcePlan,
-    run,
+    log_damage,
+    read_scan,
     scan_html,
     show_progress,
-    warn,
 )
-from kafkaframes.scan.where import NO_CONDITIONS, OffsetRange, TimeRange, Where, where_of
+from kafkaframes.scan.where import NO_CONDITIONS, OffsetRange, RowFilter, TimeRange, create_row_filter
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-_SAMPLE_SIZE: Final = 1_000  # sample size for the inference of a schema
+_SAMPLE_ROWS: Final = 1_000  # sample size for the inference of a schema
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,14 +49,14 @@ class Scan:
         source: The log, topics or captures.
         selected_columns: Names of the selected columns. None: the default columns of the source.
         conditions: Conditions on rows.
-        most: Largest number of rows. None: no limit.
+        row_limit: Largest number of rows. None: no limit.
         decoding: Decoding of the values. None: values are bytes.
     """
 
-    source: Source
+    source: ScanSource
     selected_columns: tuple[str, ...] | None = None
-    conditions: Where = NO_CONDITIONS
-    most: int | None = None
+    conditions: RowFilter = NO_CONDITIONS
+    row_limit: int | None = None
     decoding: ValueDecoding | None = None
 
     # ------------------------------------------------------------------------------------------ describing the read
@@ -93,11 +93,13 @@ class Scan:
         Raises:
             OptionError: A value is not a valid range, or a time cannot be parsed.
         """
-        return self.with_conditions(where_of(offset=offset, timestamp=timestamp, partition=partition, topic=topic))
+        return self.with_conditions(
+            create_row_filter(offset=offset, timestamp=timestamp, partition=partition, topic=topic)
+        )
 
-    def with_conditions(self, where: Where) -> Scan:
-        """Return a scan of the rows that also fulfil these conditions, as ``where`` does for its arguments."""
-        all_conditions = self.conditions & where
+    def with_conditions(self, row_filter: RowFilter) -> Scan:
+        """Return a scan of the rows that also fulfil these conditions, as ``row_filter`` does for its arguments."""
+        all_conditions = self.conditions & row_filter
         self.source.check_columns((), all_conditions)
         return replace(self, conditions=all_conditions)
 
@@ -111,7 +113,7 @@ class Scan:
         """
         if rows < 0:
             raise OptionError(f"`limit` is a number of rows, not {rows}")
-        return replace(self, most=rows if self.most is None else min(rows, self.most))
+        return replace(self, row_limit=rows if self.row_limit is None else min(rows, self.row_limit))
 
     def decode(
         self,
@@ -149,9 +151,9 @@ class Scan:
             raise OptionError(f"`errors` is null or raise, not {errors!r}")
         if "value" not in self.source.default_columns:
             raise OptionError(f"{self.source.label}: the scan has no column value")
-        choice = SchemaChoice(schema, registry, subject, message, other_fields)
-        value_decoding = choice.decoding(
-            value, topics=self.conditions.topics or self.source.topics, sample=self._first_values
+        choice = SchemaArguments(schema, registry, subject, message, other_fields)
+        value_decoding = choice.create_decoding(
+            value, topics=self.conditions.topics or self.source.topics, sample=self._read_first_values
         )
         decoding = ValueDecoding(value_decoding, raises=errors == "raise")
         has_reasons = not decoding.raises and self.selected_columns is not None
@@ -161,8 +163,8 @@ class Scan:
             selected_columns=(*self.columns, ERROR_COLUMN) if has_reasons else self.selected_columns,
         )
 
-    def _first_values(self) -> list[bytes | None]:
-        first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLE_SIZE)
+    def _read_first_values(self) -> list[bytes | None]:
+        first = replace(self, selected_columns=("value",), decoding=None).limit(_SAMPLE_ROWS)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
     # ------------------------------------------------------------------------------------------ columns and text
@@ -200,8 +202,8 @@ class Scan:
         steps.append(f"columns {', '.join(self.columns)}")
         if self.decoding is not None:
             steps.append(f"values as {self.decoding.mode}")
-        if self.most is not None:
-            steps.append(f"at most {count_text(self.most, 'row')}")
+        if self.row_limit is not None:
+            steps.append(f"at most {count_text(self.row_limit, 'row')}")
         return "; ".join(steps)
 
     def _repr_html_(self) -> str:
@@ -221,16 +223,18 @@ class Scan:
             LogDirError: A path cannot be read.
             NetworkError, BrokerError: The cluster does not respond, or responds with an error.
         """
-        is_limited = self.most is not None
+        is_limited = self.row_limit is not None
         source_plan = (
-            SourcePlan() if self.most == 0 else self.source.plan(self.conditions, parts=1 if is_limited else parts)
+            SourcePlan()
+            if self.row_limit == 0
+            else self.source.plan_slices(self.conditions, parts=1 if is_limited else parts)
         )
         plain = self._plain_columns
         slices = [
             ScanSlice(self.source, work, plain, self.conditions, self.columns, self.decoding)
             for work in source_plan.works
         ]
-        return ScanPlan(tuple(slices), self.schema, self.most, source_plan.notes)
+        return ScanPlan(tuple(slices), self.schema, self.row_limit, source_plan.notes)
 
     def to_batches(self, *, workers: int | None = None) -> RecordBatches:
         """Return an iterator over Arrow record batches. Memory is bounded, regardless of the amount of data.
@@ -249,9 +253,9 @@ class Scan:
         """
         return self._start_reading(workers, collects=False)[0]
 
-    def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, Running]:
-        running = Running([])
-        rows = run(self, running, workers, collects=collects)
+    def _start_reading(self, workers: int | None, *, collects: bool) -> tuple[RecordBatches, ScanProgress]:
+        running = ScanProgress([])
+        rows = read_scan(self, running, workers, collects=collects)
         return RecordBatches(rows, self.schema, running.errors, running.notes), running
 
     def to_arrow(self, *, workers: int | None = None) -> pa.Table:
@@ -265,7 +269,7 @@ class Scan:
         """
         batches, running = self._start_reading(workers, collects=True)
         table = pa.Table.from_batches(list(show_progress(batches, running, self.source.label)), schema=batches.schema)
-        warn([*batches.errors, *batches.notes])
+        log_damage([*batches.errors, *batches.notes])
         return table
 
     def count(self) -> int:
@@ -277,14 +281,14 @@ class Scan:
         total = 0
         try:
             plan = self.plan()
-            warn(plan.notes)
+            log_damage(plan.notes)
             for part in plan.slices:
-                if self.most is not None and total >= self.most:
+                if self.row_limit is not None and total >= self.row_limit:
                     break
                 total += part.count()
         finally:
             self.source.close()
-        return total if self.most is None else min(total, self.most)
+        return total if self.row_limit is None else min(total, self.row_limit)
 
     def to_pandas(self, *, workers: int | None = None, **options: Any) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame.
@@ -318,7 +322,7 @@ class Scan:
         Raises:
             MissingExtraError: Polars is not installed.
         """
-        return frames.lazy(self)
+        return frames.to_lazy_frame(self)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
         """Register the scan as a view of a DuckDB connection. Each query runs the scan, and reads only its own columns.

@@ -1,8 +1,8 @@
 """The selection of records for a function or job: topics, partitions, range, isolation level and damage handling.
 
 Every reader creates a ``Selection`` from its keyword arguments and plans with it, so that a keyword means the same
-everywhere (docs/selecting.md). ``DEFAULTS`` contains the defaults of all readers. A test compares their signatures with
-it.
+everywhere (docs/selecting.md). ``READER_DEFAULTS`` contains the defaults of all readers. A test compares their
+signatures with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.reasons import ON_DAMAGE
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, Bound, Limit, log_bound, to_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Bound, GroupBound, Limit, to_bound, to_log_bound
 from kafkaframes.storage.files.filesystem import has_magic
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -25,7 +25,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class ReaderDefaults:
     """A reader's default settings.
 
     Attributes:
@@ -43,13 +43,13 @@ class Defaults:
 
 
 # Readers of DataFrames, exported files and tables rarely ask about transactions, so aborted records are omitted.
-_FRAME_DEFAULTS: Final = Defaults(None, control_records=False, on_damage="keep")
-_WHOLE_FRAME_DEFAULTS: Final = Defaults("read_committed", control_records=False, on_damage="keep")
+_FRAME_DEFAULTS: Final = ReaderDefaults(None, control_records=False, on_damage="keep")
+_WHOLE_FRAME_DEFAULTS: Final = ReaderDefaults("read_committed", control_records=False, on_damage="keep")
 # Inspection tools return or check all records.
-_INSPECTION_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_damage="keep")
+_INSPECTION_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True, on_damage="keep")
 # A copy of a log has all transactions with their markers, and must not lose data without an error.
-_COPY_DEFAULTS: Final = Defaults("read_uncommitted", control_records=True, on_damage="fail")
-DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
+_COPY_DEFAULTS: Final = ReaderDefaults("read_uncommitted", control_records=True, on_damage="fail")
+READER_DEFAULTS: Final[Mapping[str, ReaderDefaults]] = MappingProxyType(
     {
         "scan_log": _FRAME_DEFAULTS,
         "scan_topic": _WHOLE_FRAME_DEFAULTS,
@@ -101,7 +101,7 @@ class Selection:
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise OptionError(f"`partitions` contains {number!r}; expected partition numbers, 0 or greater")
         to_bound("start", self.start, unset=EARLIEST)
-        if isinstance(to_bound("end", self.end, unset=LATEST), AtGroup):
+        if isinstance(to_bound("end", self.end, unset=LATEST), GroupBound):
             raise OptionError("`end` cannot be a group; only `start` can")
 
     @property
@@ -122,12 +122,12 @@ class Selection:
         Raises:
             OptionError: ``start`` is a group. Only live topics have groups.
         """
-        return log_bound("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
+        return to_log_bound("start", self.start, unset=EARLIEST), to_log_bound("end", self.end, unset=LATEST)
 
     @property
-    def live_range(self) -> tuple[Bound | AtGroup, Bound]:
+    def live_range(self) -> tuple[Bound | GroupBound, Bound]:
         """Start and end of the range in live topics."""
-        return to_bound("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
+        return to_bound("start", self.start, unset=EARLIEST), to_log_bound("end", self.end, unset=LATEST)
 
     @property
     def needs_log(self) -> bool:

@@ -25,10 +25,10 @@ from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.scan.decoded import ValueDecoding
 from kafkaframes.scan.read_ahead import ReadAhead
 from kafkaframes.scan.rows import LOG_COLUMNS, RecordBatches, schema_of
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.where import RowFilter
 
 
-class Work(Protocol):
+class SliceWork(Protocol):
     """The description of a slice's data. It is picklable, so that another process or machine can read the slice."""
 
     @property
@@ -53,7 +53,7 @@ class SourcePlan:
     notes: tuple[Any, ...] = ()
 
 
-class Source(Protocol):
+class ScanSource(Protocol):
     """The source of a scan. By default its rows are topic records, which must be read to be counted."""
 
     @property
@@ -75,7 +75,7 @@ class Source(Protocol):
         """The columns of a scan without ``select``."""
         return LOG_COLUMNS
 
-    def check_columns(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], row_filter: RowFilter) -> None:
         """Check that the source has these columns, and the columns of the conditions.
 
         Raises:
@@ -86,11 +86,11 @@ class Source(Protocol):
         """Return the schema of these columns."""
         return schema_of(columns)
 
-    def plan(self, where: Where, *, parts: int) -> SourcePlan:
+    def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """Return the plan for the rows that fulfil the conditions.
 
         Args:
-            where: Conditions on rows.
+            row_filter: Conditions on rows.
             parts: Minimum number of slices, if the source is large.
 
         Raises:
@@ -98,12 +98,12 @@ class Source(Protocol):
             LogDirError, NetworkError, BrokerError: The source cannot be inspected.
         """
 
-    def read(
-        self, work: Any, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
+    def read_slice(
+        self, work: Any, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice in order, and append damage to ``errors``."""
 
-    def count(self, work: Any, where: Where) -> int | None:
+    def count_slice(self, work: Any, row_filter: RowFilter) -> int | None:
         """Return the number of rows of a slice from headers alone; None if the headers do not determine it."""
         return None
 
@@ -127,7 +127,7 @@ class Source(Protocol):
         """Largest size of a scan's rows in memory, in bytes, if several slices are read at the same time."""
         return DEFAULT_BUDGET_BYTES
 
-    def share_budget(self, readers: int) -> Source:
+    def share_budget(self, readers: int) -> ScanSource:
         """Return the source for a scan with several concurrent readers, each with an equal share of the budget."""
         return self
 
@@ -149,10 +149,10 @@ class ScanSlice:
         decoding: Decoding of the values. None: values are bytes.
     """
 
-    source: Source = field(repr=False)
-    work: Work
+    source: ScanSource = field(repr=False)
+    work: SliceWork
     plain_columns: tuple[str, ...]
-    where: Where
+    where: RowFilter
     columns: tuple[str, ...]
     decoding: ValueDecoding | None = None
 
@@ -167,24 +167,24 @@ class ScanSlice:
         Args:
             errors: List to which damage is appended.
         """
-        batches = self.source.read(self.work, self.plain_columns, self.where, [] if errors is None else errors)
+        batches = self.source.read_slice(self.work, self.plain_columns, self.where, [] if errors is None else errors)
         if self.decoding is None:
             return batches
         decoding = self.decoding
-        return (decoding.batch(batch, self.columns) for batch in batches)
+        return (decoding.decode_batch(batch, self.columns) for batch in batches)
 
     def count(self) -> int:
         """Return the number of rows, from headers if they determine it, otherwise by reading the slice."""
-        count = self.source.count(self.work, self.where)
+        count = self.source.count_slice(self.work, self.where)
         if count is not None:
             return count
         cheapest = [
-            name for name in self.source.default_columns if name in _CHEAP_COLUMNS
+            name for name in self.source.default_columns if name in _COLUMNS_FOR_COUNT
         ] or self.source.default_columns[:1]
-        return sum(batch.num_rows for batch in self.source.read(self.work, cheapest[:1], self.where, []))
+        return sum(batch.num_rows for batch in self.source.read_slice(self.work, cheapest[:1], self.where, []))
 
 
-_CHEAP_COLUMNS = ("offset", "connection")
+_COLUMNS_FOR_COUNT = ("offset", "connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +209,16 @@ class ScanPlan:
         """Number of bytes to read; 0 if it is unknown."""
         return sum(part.size_bytes for part in self.slices)
 
-    def apart(self) -> list[ScanPlan]:
+    def split_by_slice(self) -> list[ScanPlan]:
         """Return a plan for each slice. A plan with a limit, or without slices, is returned as it is."""
         if self.limit is not None or not self.slices:
             return [self]
         return [replace(self, slices=(part,)) for part in self.slices]
 
-    def rows(self, running: Running) -> Iterator[pa.RecordBatch]:
+    def read_rows(self, running: ScanProgress) -> Iterator[pa.RecordBatch]:
         """Yield the rows slice by slice."""
-        batches = _serial(self.slices, running)
-        return batches if self.limit is None else _first(batches, self.limit)
+        batches = _read_serially(self.slices, running)
+        return batches if self.limit is None else _limit_rows(batches, self.limit)
 
     def __len__(self) -> int:
         return len(self.slices)
@@ -232,11 +232,11 @@ class ScanPlan:
         return "\n".join([*lines, f"  and {len(self.slices) - 20} more"] if len(self.slices) > 20 else lines)
 
 
-class Rows(Protocol):
+class ReadableScan(Protocol):
     """The methods of ``scan.Scan`` that modules for execution, display and conversion use."""
 
     @property
-    def source(self) -> Source:  # noqa: D102
+    def source(self) -> ScanSource:  # noqa: D102
         ...
 
     @property
@@ -244,16 +244,16 @@ class Rows(Protocol):
         ...
 
     @property
-    def most(self) -> int | None:  # noqa: D102
+    def row_limit(self) -> int | None:  # noqa: D102
         ...
 
-    def select(self, *columns: str) -> Rows:  # noqa: D102
+    def select(self, *columns: str) -> ReadableScan:  # noqa: D102
         ...
 
-    def limit(self, rows: int) -> Rows:  # noqa: D102
+    def limit(self, rows: int) -> ReadableScan:  # noqa: D102
         ...
 
-    def with_conditions(self, where: Where) -> Rows:  # noqa: D102
+    def with_conditions(self, row_filter: RowFilter) -> ReadableScan:  # noqa: D102
         ...
 
     def plan(self, *, parts: int = 1) -> ScanPlan:  # noqa: D102
@@ -268,12 +268,12 @@ class Rows(Protocol):
 
 
 _LOGGER = logging.getLogger("kafkaframes.scan")
-_MAX_PARTS = 1 << 20  # each slice of a log then has the smallest size that is worth a read
+_MAX_SLICES = 1 << 20  # each slice of a log then has the smallest size that is worth a read
 _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 
 @dataclass(slots=True)
-class Running:
+class ScanProgress:
     """The progress of a running scan.
 
     Attributes:
@@ -289,7 +289,9 @@ class Running:
     done_bytes: int = 0
 
 
-def run(scan: Rows, running: Running, workers: int | None, *, collects: bool = False) -> Iterator[pa.RecordBatch]:
+def read_scan(
+    scan: ReadableScan, running: ScanProgress, workers: int | None, *, collects: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, as ``Scan.to_batches`` does.
 
     Args:
@@ -311,12 +313,12 @@ def run(scan: Rows, running: Running, workers: int | None, *, collects: bool = F
     reads_ahead = workers > 1 and not is_decoded
     # Rows wait until all earlier ones are taken, so slices are small if the rows that wait are limited.
     has_small_slices = reads_ahead and not collects and scan.source.reads_in_threads
-    plan = scan.plan(parts=_MAX_PARTS if has_small_slices else workers)
+    plan = scan.plan(parts=_MAX_SLICES if has_small_slices else workers)
     running.notes += plan.notes
     running.total_bytes = plan.size_bytes
     try:
         if plan.limit is not None or workers == 1 or len(plan) < 2:  # with a limit, read-ahead could be wasted
-            yield from plan.rows(running)
+            yield from plan.read_rows(running)
         elif reads_ahead:
             yield from _read_in_threads(plan, running, workers, collects=collects)
         else:
@@ -327,33 +329,33 @@ def run(scan: Rows, running: Running, workers: int | None, *, collects: bool = F
 
 def read_plan(plan: ScanPlan) -> pa.Table:
     """Return the rows of a plan, slice by slice, for plans sent to another process. Damage is logged as warnings."""
-    running = Running([])
-    rows = list(plan.rows(running))
+    running = ScanProgress([])
+    rows = list(plan.read_rows(running))
     for part in plan.slices[:1]:
         part.source.close()
-    warn([*running.errors, *plan.notes])
+    log_damage([*running.errors, *plan.notes])
     return pa.Table.from_batches(rows, plan.schema)
 
 
-def warn(errors: Sequence[Any]) -> None:
+def log_damage(errors: Sequence[Any]) -> None:
     """Log damage and notes as warnings."""
     for error in errors:
         _LOGGER.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
 
 
-def warn_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+def log_damage_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:
     """Yield batches, and log damage and notes after the last one, for libraries that do not report them."""
     yield from batches
-    warn([*batches.errors, *batches.notes])
+    log_damage([*batches.errors, *batches.notes])
 
 
-def _serial(slices: Sequence[ScanSlice], running: Running) -> Iterator[pa.RecordBatch]:
+def _read_serially(slices: Sequence[ScanSlice], running: ScanProgress) -> Iterator[pa.RecordBatch]:
     for part in slices:
         yield from part.read(running.errors)
         running.done_bytes += part.size_bytes
 
 
-def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def _limit_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch.slice(0, rows)
         rows -= batch.num_rows
@@ -361,7 +363,9 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             return
 
 
-def _read_in_threads(plan: ScanPlan, running: Running, workers: int, *, collects: bool) -> Iterator[pa.RecordBatch]:
+def _read_in_threads(
+    plan: ScanPlan, running: ScanProgress, workers: int, *, collects: bool
+) -> Iterator[pa.RecordBatch]:
     """Read slices in threads. Half of the memory budget is for open batches, and half for rows that wait."""
     source = plan.slices[0].source
     shared_source = source.share_budget(2 * workers)
@@ -372,7 +376,7 @@ def _read_in_threads(plan: ScanPlan, running: Running, workers: int, *, collects
             running.done_bytes += part.size_bytes
 
 
-def _read_in_processes(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
+def _read_in_processes(plan: ScanPlan, running: ScanProgress, workers: int) -> Iterator[pa.RecordBatch]:
     """Read ``workers`` slices in parallel, with one more queued: values are decoded in Python, which holds the GIL."""
     waiting = iter(plan.slices)
     ahead: deque[tuple[ScanSlice, Future[_Result]]] = deque()
@@ -380,7 +384,7 @@ def _read_in_processes(plan: ScanPlan, running: Running, workers: int) -> Iterat
         try:
             while True:
                 while len(ahead) <= workers and (part := next(waiting, None)) is not None:
-                    ahead.append((part, pool.submit(_read, part)))
+                    ahead.append((part, pool.submit(_read_slice, part)))
                 if not ahead:
                     return
                 part, future = ahead.popleft()
@@ -393,21 +397,21 @@ def _read_in_processes(plan: ScanPlan, running: Running, workers: int) -> Iterat
                 future.cancel()
 
 
-def _read(part: ScanSlice) -> _Result:
+def _read_slice(part: ScanSlice) -> _Result:
     errors: list[Any] = []
     return list(part.read(errors)), errors
 
 
-def scan_html(scan: Rows) -> str:
+def scan_html(scan: ReadableScan) -> str:
     """Return a scan as HTML: its description and a table of its columns. No data is read."""
     rows = "".join(f"<tr><td>{escape(field.name)}</td><td>{escape(str(field.type))}</td></tr>" for field in scan.schema)
     head = "<tr><th>column</th><th>type</th></tr>"
     return f"<div>{escape(repr(scan))}</div><table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
-def show_progress(batches: Iterator[pa.RecordBatch], running: Running, label: str) -> Iterator[pa.RecordBatch]:
+def show_progress(batches: Iterator[pa.RecordBatch], running: ScanProgress, label: str) -> Iterator[pa.RecordBatch]:
     """Yield batches. In a notebook, show a progress bar in bytes if tqdm is installed."""
-    bar = _bar(label) if _is_notebook() else None
+    bar = _create_progress_bar(label) if _is_notebook() else None
     if bar is None:
         yield from batches
         return
@@ -426,7 +430,7 @@ def _is_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-def _bar(label: str) -> Any:
+def _create_progress_bar(label: str) -> Any:
     try:
         from tqdm.auto import tqdm
     except ImportError:

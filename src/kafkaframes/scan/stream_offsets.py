@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkaframes.scan.fingerprints import Fingerprint
-from kafkaframes.scan.ranges import Name, Nested, flat, nest_by_topic
+from kafkaframes.scan.ranges import Name, Nested, flatten_topics, nest_by_topic
 
 _ID_SEPARATOR: Final = "@"  # these three characters are invalid in topic names
 _ABSENCE_MARK: Final = "/"
@@ -103,9 +103,9 @@ class StreamOffsets:
                 partition, _, offset = text.partition(_OFFSET_SEPARATOR)
                 if partition.isdecimal() and offset.isdecimal():
                     absent[topic, int(partition)] = AbsentPartition(topic_id, int(offset))
-        return cls(flat(nested_offsets), ids, absent, fingerprints)
+        return cls(flatten_topics(nested_offsets), ids, absent, fingerprints)
 
-    def with_all_listed(self) -> Nested:
+    def to_json_without_ids(self) -> Nested:
         """Return the checkpoint form without topic ids, with absent partitions among the rest."""
         return nest_by_topic({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
 

@@ -34,7 +34,7 @@ _Name = TypeVar("_Name", str, int)
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class RowFilter:
     """A conjunction of conditions on rows."""
 
     topics: frozenset[str] | None = None
@@ -47,8 +47,8 @@ class Where:
         """Whether rows must be filtered by their timestamps."""
         return self.timestamps_ms != (None, None)
 
-    def __and__(self, other: Where) -> Where:
-        return Where(
+    def __and__(self, other: RowFilter) -> RowFilter:
+        return RowFilter(
             _intersect_values(self.topics, other.topics),
             _intersect_values(self.partitions, other.partitions),
             _intersect_ranges(self.offsets, other.offsets),
@@ -74,7 +74,7 @@ class Where:
         first = first if start is None else max(first, start)
         return first, max(first, end if limit is None else min(end, limit))
 
-    def rows(self, timestamps: pa.Array) -> Flags | None:
+    def mask_rows(self, timestamps: pa.Array) -> Flags | None:
         """Return a mask of the rows with a timestamp (milliseconds) in the range; None if all rows match."""
         if not self.has_times:
             return None
@@ -91,20 +91,20 @@ class Where:
             is_kept &= values < limit
         return None if is_kept.all() else is_kept
 
-    def batches_without_rows(self, batches: Batches) -> Flags:
+    def mask_batches_without_rows(self, batches: Batches) -> Flags:
         """Return a mask of the batches with headers that prove that no record is in the time range (format 2 only)."""
         import numpy as np
 
         start, limit = self.timestamps_ms
         largest = batches.column("max_timestamp")
-        without = np.zeros(len(batches), np.bool_)
+        has_no_rows = np.zeros(len(batches), np.bool_)
         if start is not None:
-            without |= largest < start
+            has_no_rows |= largest < start
         if limit is not None:
-            without |= (largest >= limit) & batches.flag(LOG_APPEND_TIME)
-        return without & batches.is_v2
+            has_no_rows |= (largest >= limit) & batches.flag(LOG_APPEND_TIME)
+        return has_no_rows & batches.is_v2
 
-    def batches_of_rows(self, batches: Batches) -> Flags:
+    def mask_batches_of_rows(self, batches: Batches) -> Flags:
         """Return a mask of the batches with headers that prove that every record is in the time range."""
         import numpy as np
 
@@ -118,36 +118,36 @@ class Where:
         return is_whole & batches.is_v2 if self.has_times else is_whole
 
 
-NO_CONDITIONS = Where()
+NO_CONDITIONS = RowFilter()
 
 
-def where_of(
+def create_row_filter(
     *,
     offset: OffsetRange | None = None,
     timestamp: TimeRange | None = None,
     partition: int | Iterable[int] | None = None,
     topic: str | Iterable[str] | None = None,
-) -> Where:
-    """Convert a user's conditions to a ``Where``.
+) -> RowFilter:
+    """Convert a user's conditions to a ``RowFilter``.
 
-    >>> where_of(offset=(10, None), timestamp=("1970-01-02", None), partition=0)
-    Where(topics=None, partitions=frozenset({0}), offsets=(10, None), timestamps_ms=(86400000, None))
+    >>> create_row_filter(offset=(10, None), timestamp=("1970-01-02", None), partition=0)
+    RowFilter(topics=None, partitions=frozenset({0}), offsets=(10, None), timestamps_ms=(86400000, None))
 
     Raises:
         OptionError: A value is not a valid range, or a time cannot be parsed.
     """
-    return Where(
+    return RowFilter(
         None if topic is None else frozenset([topic] if isinstance(topic, str) else topic),
         None if partition is None else frozenset([partition] if isinstance(partition, int) else partition),
         (None, None) if offset is None else _offsets(offset),
-        (None, None) if timestamp is None else _times(timestamp),
+        (None, None) if timestamp is None else _to_time_range(timestamp),
     )
 
 
-def milliseconds(instant: Instant) -> int:
+def to_milliseconds(instant: Instant) -> int:
     """Return a time as milliseconds since 1970, rounded up, because record timestamps are whole milliseconds.
 
-    >>> milliseconds("1970-01-01T00:00:01"), milliseconds("1970-01-01T01:00:00.0001+01:00"), milliseconds(5)
+    >>> to_milliseconds("1970-01-01T00:00:01"), to_milliseconds("1970-01-01T01:00:00.0001+01:00"), to_milliseconds(5)
     (1000, 1, 5)
 
     Raises:
@@ -173,15 +173,15 @@ def _format_limit(name: str, limit: int | None) -> str:
 
 
 def _offsets(value: OffsetRange) -> Interval:
-    return (value, value + 1) if isinstance(value, int) else _pair("offset", value)
+    return (value, value + 1) if isinstance(value, int) else _to_pair("offset", value)
 
 
-def _times(value: TimeRange) -> Interval:
-    first, end = _pair("timestamp", value)
-    return None if first is None else milliseconds(first), None if end is None else milliseconds(end)
+def _to_time_range(value: TimeRange) -> Interval:
+    first, end = _to_pair("timestamp", value)
+    return None if first is None else to_milliseconds(first), None if end is None else to_milliseconds(end)
 
 
-def _pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
+def _to_pair(name: str, value: tuple[Instant | None, Instant | None]) -> tuple[int | None, int | None]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise OptionError(f"`{name}` is a range (from, to), with None for no bound, not {value!r}")
     return value[0], value[1]  # type: ignore[return-value]

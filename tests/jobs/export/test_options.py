@@ -29,7 +29,7 @@ def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path
     for export_options, reason in (
         ({"topics": ["x"]}, "no topic x"),
         ({"topics": ["orders"], "partitions": [7]}, "no selected topic has the partition 7"),
-        ({"topics": ["orders"], "partitions": [0], "start": {}}, "`start` names no offset for orders-0"),
+        ({"topics": ["orders"], "partitions": [0], "start": {}}, "`start` requires an offset for orders-0"),
     ):
         with pytest.raises(OptionError, match=reason):
             kafkaframes.export_log(SHOP, tmp_path / "out", **export_options)

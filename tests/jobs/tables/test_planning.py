@@ -19,7 +19,7 @@ from kafkaframes.jobs.tables import run as running
 from kafkaframes.jobs.tables.planning import table_plan
 from kafkaframes.jobs.tables.run import TableExport
 from kafkaframes.jobs.tables.state import RacedError, table_settings
-from kafkaframes.scan.where import where_of
+from kafkaframes.scan.where import create_row_filter
 from kafkaframes.spark.options.log_options import log_options
 
 deltalake = pytest.importorskip("deltalake")
@@ -165,7 +165,7 @@ def export(
     **options,
 ):
     """Export with options of kafka-log; return the outcome."""
-    options_read = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
+    options_read = replace(log_options({"path": str(source), **options}), row_filter=create_row_filter(offset=offsets))
     settings = Settings(
         str(kind.root), on_damage=options_read.on_damage, headers=options.get("includeHeaders") != "false"
     )

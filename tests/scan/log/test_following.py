@@ -14,10 +14,10 @@ from kafkaframes.records.build import build_records
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log import following
 from kafkaframes.scan.log.discovery import discover_logs
-from kafkaframes.scan.log.following import AppendedRows, Follower
+from kafkaframes.scan.log.following import AppendedRowReader, LogFollower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
-from kafkaframes.scan.ranges import LATEST, flat, nest_by_topic
+from kafkaframes.scan.ranges import LATEST, flatten_topics, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import NO_CONDITIONS
 from kafkaframes.spark.options.log_options import log_options
@@ -44,7 +44,7 @@ def append(folder, first, count, *, partition=0, roll=False, batch_records=10):
 
 
 def follower(folder, **options):
-    return Follower(log_options({"path": str(folder), **options})).check_options()
+    return LogFollower(log_options({"path": str(folder), **options})).check_options()
 
 
 def latest(follow, start, **limits):
@@ -53,7 +53,7 @@ def latest(follow, start, **limits):
 
 
 def rows(follow, start, end):
-    works = follow.plan(start, end, cores=2).works
+    works = follow.plan_batch(start, end, cores=2).works
     batches = [batch for work in works for batch in read_work(work, COLUMNS, follow.options)]
     return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
 
@@ -71,7 +71,7 @@ def drain(follow, start, **limits):
 def test_every_row_comes_once_while_the_log_grows_rolls_and_loses_segments(tmp_path, limits):
     first = append(tmp_path, 0, 50)
     follow = follower(tmp_path)
-    start = follow.start().offsets
+    start = follow.find_start_offsets().offsets
     assert start == {("t", 0): 0}
     got, at, count = drain(follow, start, **limits)
     assert (got, at) == ([(0, n) for n in range(50)], {("t", 0): 50})
@@ -112,9 +112,9 @@ def test_a_batch_is_read_when_it_is_there_as_a_whole(tmp_path):
 def test_a_goal_is_not_passed_though_the_log_grows(tmp_path):
     append(tmp_path, 0, 30)
     follow = follower(tmp_path)
-    goal = follow.ends()
+    goal = follow.find_end_offsets()
     append(tmp_path, 30, 30)
-    got, at, count = drain(follow, follow.start().offsets, ends=goal, max_offsets=8)
+    got, at, count = drain(follow, follow.find_start_offsets().offsets, ends=goal, max_offsets=8)
     assert (len(got), at, count) == (30, {("t", 0): 30}, 4)
 
 
@@ -137,13 +137,13 @@ def test_a_topic_that_was_recreated_is_reported_although_its_log_is_longer(tmp_p
     append(tmp_path, 0, 30)
     write_topic_id(tmp_path, "A" * 21 + "Q")
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
-    at = follow.next_offsets(StreamOffsets({("t", 0): 0}, follow.start().ids), max_offsets=10)
+    at = follow.next_offsets(StreamOffsets({("t", 0): 0}, follow.find_start_offsets().ids), max_offsets=10)
     assert StreamOffsets.from_json(at.to_json()) == at
     assert follow.next_offsets(at).offsets == {("t", 0): 30}
     shutil.rmtree(tmp_path / "t-0")
     append(tmp_path, 0, 50)
     write_topic_id(tmp_path, "A" * 21 + "g")
-    with pytest.raises(OptionError, match="topic t was deleted and made anew"):
+    with pytest.raises(OptionError, match="topic t was deleted and recreated"):
         follow.next_offsets(at)
     end = lenient.next_offsets(at)
     assert "topic t was deleted" in caplog.text
@@ -184,7 +184,7 @@ def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_
     assert str(refusal.value).count("digest") == 2
     end = StreamOffsets({("t", 0): count, ("t", 1): 20})
     with pytest.raises(OptionError, match="t-0 is not the log"):  # a micro-batch that is repeated after a restart
-        running.plan(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
+        running.plan_batch(at, StreamOffsets({**end.offsets, ("t", 0): 50}), cores=1)
     lenient, offsets_read, start = follower(tmp_path, failOnDataLoss="false"), [], at
     while (end := lenient.next_offsets(start, max_offsets=max_offsets)) != start:
         offsets_read += rows(lenient, start, end)
@@ -198,7 +198,7 @@ def test_a_log_without_topic_id_that_was_replaced_is_reported_at_any_length(tmp_
 def test_a_log_that_is_replaced_under_a_running_stream_is_reported(tmp_path):
     write_log(tmp_path, (30, b"old"))
     follow = follower(tmp_path)
-    at = follow.next_offsets(follow.start())
+    at = follow.next_offsets(follow.find_start_offsets())
     write_log(tmp_path, (40, b"new"))
     with pytest.raises(OptionError, match="t-0 is not the log"):
         follow.next_offsets(at)
@@ -215,7 +215,7 @@ def test_fingerprints_are_read_only_after_the_files_have_changed(tmp_path, monke
 
     monkeypatch.setattr(following, "find_fingerprints", find)
     follow = follower(tmp_path)
-    at = follow.start()
+    at = follow.find_start_offsets()
     while (end := follow.next_offsets(at, max_offsets=15)) != at:
         rows(follow, at, end)
         at = end
@@ -329,19 +329,21 @@ def test_each_request_of_a_stream_lists_the_directory_once(tmp_path, monkeypatch
         following, "discover_logs", lambda *args, **kw: listings.append(1) or discover_logs(*args, **kw)
     )
     follow = follower(tmp_path)
-    start = follow.start()
+    start = follow.find_start_offsets()
     end = follow.next_offsets(start)
-    assert follow.plan(start, end, cores=2).works
+    assert follow.plan_batch(start, end, cores=2).works
     assert len(listings) == 3
 
 
 def test_where_a_stream_starts(tmp_path):
     append(tmp_path, 100, 50)
-    assert Follower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).start().offsets == {("t", 0): 150}
-    assert follower(tmp_path, startingOffsets='{"t": {"0": 120}}').start().offsets == {("t", 0): 120}
-    assert follower(tmp_path, startingTimestamp="1133").start().offsets == {("t", 0): 133}
+    assert LogFollower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).find_start_offsets().offsets == {
+        ("t", 0): 150
+    }
+    assert follower(tmp_path, startingOffsets='{"t": {"0": 120}}').find_start_offsets().offsets == {("t", 0): 120}
+    assert follower(tmp_path, startingTimestamp="1133").find_start_offsets().offsets == {("t", 0): 133}
     with pytest.raises(OptionError, match="lost to retention"):
-        follower(tmp_path, startingOffsets='{"t": {"0": 7}}').start()
+        follower(tmp_path, startingOffsets='{"t": {"0": 7}}').find_start_offsets()
 
 
 @pytest.mark.parametrize(
@@ -354,7 +356,7 @@ def test_what_does_not_fit_a_stream_is_told(options, tmp_path):
 
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b-1"]), st.integers(0, 30)), st.integers(0, 2**62)))
 def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
-    assert flat(nest_by_topic(offsets)) == offsets
+    assert flatten_topics(nest_by_topic(offsets)) == offsets
 
 
 def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
@@ -366,11 +368,11 @@ def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
 
 
 def appended_rows(path):
-    return AppendedRows([str(path)], columns=("offset", "value"), where=NO_CONDITIONS, storage={})
+    return AppendedRowReader([str(path)], columns=("offset", "value"), row_filter=NO_CONDITIONS, storage={})
 
 
 def values_of(rows):
-    return [value for batch in rows.read_new() for value in batch.column("value").to_pylist()]
+    return [value for batch in rows.read_new_rows() for value in batch.column("value").to_pylist()]
 
 
 def write_values(path, base, *values, suffix=""):

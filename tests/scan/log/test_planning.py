@@ -13,7 +13,7 @@ from kafkaframes.scan.log.planning import (
     NO_END,
     NO_START,
     Segment,
-    Slice,
+    SegmentSlice,
     check_no_replicas,
     distribute_slices,
     pack_slices,
@@ -153,9 +153,9 @@ def test_the_next_partition_does_not_bound_the_last_segment_of_this_one():
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_offsets_must_name_the_partitions_chosen(option):
     log = [segment("t", 0, 0), segment("t", 1, 0)]
-    with pytest.raises(OptionError, match=f"`{option}` names no offset for t-1"):
+    with pytest.raises(OptionError, match=f"`{option}` requires an offset for t-1"):
         prune_segments(log, options(**{option: {("t", 0): 5}}))
-    with pytest.raises(OptionError, match=f"`{option}` names u-0, which is not among"):
+    with pytest.raises(OptionError, match=f"`{option}` contains u-0, which the read does not"):
         prune_segments(log, options(**{option: {("t", 0): 5, ("t", 1): 5, ("u", 0): 5}}))
 
 
@@ -225,7 +225,7 @@ def test_every_byte_is_read_once_and_in_order(sizes, target):
 
 @given(st.lists(st.integers(-5, 10 * MB)))
 def test_boundaries_outside_the_slice_or_out_of_order_do_no_harm(positions):
-    whole = Slice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
+    whole = SegmentSlice(segment("t", 0, 0, 8 * MB), 0, 8 * MB)
     pieces = split_slice(whole, MB, lambda segment, _: positions)
     assert (pieces[0].start, pieces[-1].end) == (0, 8 * MB)
     assert all(piece.size_bytes > 0 for piece in pieces)

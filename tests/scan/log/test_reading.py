@@ -103,7 +103,7 @@ def test_sequences_and_first_offsets_of_batches_are_those_of_kafka():
 @pytest.mark.parametrize("read_bytes", [70, 1000, 1 << 20])
 def test_the_size_of_a_read_does_not_matter(read_bytes, monkeypatch):
     expected_rows = read(SHOP / "orders-0", "offset", "value")
-    monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", read_bytes)
+    monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BATCH_BYTES", read_bytes)
     assert read(SHOP / "orders-0", "offset", "value") == expected_rows
 
 

@@ -11,7 +11,7 @@ from tests.storage.copies.cluster import Batch, write_partition
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.following import Follower
+from kafkaframes.scan.log.following import LogFollower
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.spark.sources.tasks import read_table
@@ -159,9 +159,9 @@ def test_a_stream_follows_one_copy(case):
     _, copies = case
     paths = json.dumps([str(copy) for copy in copies])
     with pytest.raises(OptionError, match="a stream follows one of them"):
-        Follower(log_options({"paths": paths})).ends()
+        LogFollower(log_options({"paths": paths})).find_end_offsets()
     with pytest.raises(OptionError, match="replicas=all is for batch reads"):
-        Follower(log_options({"paths": paths, "replicas": "all"})).check_options()
+        LogFollower(log_options({"paths": paths, "replicas": "all"})).check_options()
 
 
 @pytest.mark.spark

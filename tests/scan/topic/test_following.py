@@ -38,18 +38,18 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
     make(servers, "anew", 50)
     place = TopicPartition("anew", 0)
     one = follower(servers, "anew", failOnDataLoss="false")
-    read = one.latest(one.start())
+    read = one.find_batch_end(one.find_start_offsets())
     assert read == {place: 50}
     make(servers, "anew", 20)
-    end = one.latest(read)
+    end = one.find_batch_end(read)
     assert end == {place: 20}
-    assert [(piece.first, piece.end) for piece in one.plan(read, end)] == [(0, 20)]
+    assert [(piece.first, piece.end) for piece in one.plan_batch(read, end)] == [(0, 20)]
     one.close()
     strict = follower(servers, "anew")
     with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated or recreated"):
-        strict.latest(read)
+        strict.find_batch_end(read)
     with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated"):
-        strict.plan(read, end)
+        strict.plan_batch(read, end)
     strict.close()
 
 
@@ -60,17 +60,17 @@ def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_ba
     topic_settings |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
     one = TopicFollower(topic_options(topic_settings, is_stream=True), clock=lambda: now[0])
     place = TopicPartition("few", 0)
-    first = one.latest({place: 0})
+    first = one.find_batch_end({place: 0})
     assert first == {place: 5}
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * 3}), topic="few")
         now[0] = 59.0
-        assert one.latest(first) == first
+        assert one.find_batch_end(first) == first
         now[0] = 60.0
-        assert one.latest(first) == {place: 8}
+        assert one.find_batch_end(first) == {place: 8}
         producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="few")
     now[0] = 61.0
-    assert one.latest({place: 8}) == {place: 18}  # enough of them wait for nothing
+    assert one.find_batch_end({place: 8}) == {place: 18}  # enough of them wait for nothing
     one.close()
 
 
@@ -81,13 +81,13 @@ def test_an_end_that_is_smaller_for_a_moment_is_looked_up_again(servers, strict,
     make(servers, "regress", 50)
     place, clock, answers = TopicPartition("regress", 0), Clock(), [{TopicPartition("regress", 0): 30}] * 3
     stream = follower(servers, "regress", clock, failOnDataLoss=strict)
-    look_up = stream._lookups.latest
-    stream._lookups.latest = lambda partitions: answers.pop() if answers else look_up(partitions)
+    look_up = stream._lookups.find_latest_offsets
+    stream._lookups.find_latest_offsets = lambda partitions: answers.pop() if answers else look_up(partitions)
     goal = {place: 30} if available_now else None
-    assert stream.latest({place: 50}, goal=goal) == {place: 50}
+    assert stream.find_batch_end({place: 50}, goal=goal) == {place: 50}
     assert clock.now_s > 0
     answers += [{place: 30}] * 3
-    assert [(piece.first, piece.end) for piece in stream.plan({place: 40}, {place: 50})] == [(40, 50)]
+    assert [(piece.first, piece.end) for piece in stream.plan_batch({place: 40}, {place: 50})] == [(40, 50)]
     stream.close()
 
 
@@ -95,12 +95,12 @@ def test_records_that_arrive_while_an_end_is_looked_up_again_belong_to_the_next_
     make(servers, "later", 5)
     place, clock = TopicPartition("later", 0), Clock()
     stream = follower(servers, "later", clock)
-    look_up, answers = stream._lookups.latest, [{place: 3}]
-    stream._lookups.latest = lambda partitions: answers.pop() if answers else look_up(partitions)
+    look_up, answers = stream._lookups.find_latest_offsets, [{place: 3}]
+    stream._lookups.find_latest_offsets = lambda partitions: answers.pop() if answers else look_up(partitions)
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"w"] * 2}), topic="later")
-    assert stream.latest({place: 5}) == {place: 5}
-    assert stream.latest({place: 5}) == {place: 7}
+    assert stream.find_batch_end({place: 5}) == {place: 5}
+    assert stream.find_batch_end({place: 5}) == {place: 7}
     stream.close()
 
 
@@ -109,6 +109,6 @@ def test_an_end_that_stays_smaller_is_data_loss_after_some_seconds(servers):
     place, clock = TopicPartition("shorter", 0), Clock()
     strict = follower(servers, "shorter", clock)
     with pytest.raises(OptionError, match="read up to offset 50, ends at 20: it was truncated"):
-        strict.latest({place: 50})
+        strict.find_batch_end({place: 50})
     assert 5 <= clock.now_s < 10
     strict.close()

@@ -45,41 +45,41 @@ def test_partitions_are_chosen_by_name_pattern_or_assignment(filled_topic):
         with TopicLookups(
             topic_options({"kafka.bootstrap.servers": filled_topic, **topic_settings}, is_stream=False)
         ) as topic_lookups:
-            assert topic_lookups.partitions() == [ZERO, ONE]
+            assert topic_lookups.find_partitions() == [ZERO, ONE]
     assigned_settings = {"kafka.bootstrap.servers": filled_topic, "assign": '{"planned": [1, 7]}'}
     with (
         TopicLookups(topic_options(assigned_settings, is_stream=False)) as lookups_used,
         pytest.raises(OptionError, match="unknown topic partition planned-7"),
     ):
-        lookups_used.partitions()
+        lookups_used.find_partitions()
 
 
 def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_topic):
     starting = json.dumps({"planned": {"0": 7, "1": -2}})
     with lookups(filled_topic, startingOffsets=starting) as topic_lookups:
-        assert topic_lookups.starts([ZERO, ONE]) == {ZERO: 7, ONE: 0}
-        with pytest.raises(OptionError, match="names planned-1, which is not among"):
-            topic_lookups.starts([ZERO])
+        assert topic_lookups.find_start_offsets([ZERO, ONE]) == {ZERO: 7, ONE: 0}
+        with pytest.raises(OptionError, match="contains planned-1, which the read does not"):
+            topic_lookups.find_start_offsets([ZERO])
     with lookups(
         filled_topic, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)
     ) as lookups_used:
-        assert (lookups_used.starts([ZERO]), lookups_used.ends([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
-        with pytest.raises(OptionError, match="start_time`: no record of planned-1 is at or after the time"):
-            lookups_used.starts([ZERO, ONE])
+        assert (lookups_used.find_start_offsets([ZERO]), lookups_used.find_end_offsets([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
+        with pytest.raises(OptionError, match="start_time`: planned-1 has no record at or after the time"):
+            lookups_used.find_start_offsets([ZERO, ONE])
 
 
 def test_ranges_are_cut_by_bytes_or_by_a_number_of_records(filled_topic):
     with lookups(filled_topic) as topic_lookups:
-        assert [(one.first, one.end) for one in topic_lookups.ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [
+        assert [(one.first, one.end) for one in topic_lookups.plan_ranges({ZERO: 0, ONE: 0}, {ZERO: 200, ONE: 0})] == [
             (0, 200)
         ]
     with lookups(filled_topic, minPartitions="4") as topic_lookups:
-        pieces = topic_lookups.ranges({ZERO: 0}, {ZERO: 200})
+        pieces = topic_lookups.plan_ranges({ZERO: 0}, {ZERO: 200})
         assert [piece.first for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
         assert len(pieces) == 4
         assert pieces[0].end > 60  # the small records together are less than a quarter of the bytes
     with lookups(filled_topic, maxRecordsPerPartition="60") as lookups_used:
-        assert [(one.first, one.end) for one in lookups_used.ranges({ZERO: 0}, {ZERO: 200})] == [
+        assert [(one.first, one.end) for one in lookups_used.plan_ranges({ZERO: 0}, {ZERO: 200})] == [
             (0, 50),
             (50, 100),
             (100, 150),
@@ -92,9 +92,9 @@ def test_offsets_that_are_not_there_are_an_error_or_left_out(filled_topic, caplo
         lookups(filled_topic) as topic_lookups,
         pytest.raises(OptionError, match="offset 900 of planned-0 is beyond the log's end 200"),
     ):
-        topic_lookups.check_kept({ZERO: 900})
+        topic_lookups.check_retained_offsets({ZERO: 900})
     with lookups(filled_topic, failOnDataLoss="false") as lookups_used:
-        assert lookups_used.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
+        assert lookups_used.check_retained_offsets({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
     assert "the existing records are read" in caplog.text
 
 
@@ -118,7 +118,7 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
 
 def test_only_a_plan_with_a_report_looks_up_open_transactions(filled_topic, monkeypatch):
     plans = []
-    monkeypatch.setattr(TopicLookups, "open_transactions", lambda self, bounds: plans.append(bounds) or [])
+    monkeypatch.setattr(TopicLookups, "find_hidden_records", lambda self, bounds: plans.append(bounds) or [])
     topic_settings = {
         "kafka.bootstrap.servers": filled_topic,
         "subscribe": "planned",

@@ -14,8 +14,8 @@ from kafkaframes.scan.arrow import arrow_schema
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic.following import TopicFollower
 from kafkaframes.scan.topic.planning import plan_topic
-from kafkaframes.scan.topic.reading import close_idle, read_range
-from kafkaframes.scan.topic.shares import Range
+from kafkaframes.scan.topic.reading import close_idle_consumers, read_range
+from kafkaframes.scan.topic.shares import PartitionRange
 from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
 from kafkaframes.spark.sinks.topic_writer import send_rows
 
@@ -37,11 +37,11 @@ def write_transaction(servers: str, topic: str, values: list[bytes], *, commits:
         producer.commit_transaction() if commits else producer.abort_transaction()
 
 
-def read(ranges: list[Range], servers: str, topic: str, **options: str) -> list[bytes]:
+def read(ranges: list[PartitionRange], servers: str, topic: str, **options: str) -> list[bytes]:
     """Return the values that tasks read in these ranges."""
     read_options = topic_options({"kafka.bootstrap.servers": servers, "subscribe": topic, **options}, is_stream=False)
     batches = [batch for part in ranges for batch in read_range(part, COLUMNS, read_options)]
-    close_idle(read_options)
+    close_idle_consumers(read_options)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))["value"].to_pylist()
 
 
@@ -70,7 +70,10 @@ def test_every_range_of_a_topic_with_transactions_is_read(servers, isolation, va
             expected_values = [
                 value for offset, value in by_offset.items() if first <= offset < end and value in values
             ]
-            assert read([Range(topic, 0, first, end)], servers, topic, **isolation) == expected_values, (first, end)
+            assert read([PartitionRange(topic, 0, first, end)], servers, topic, **isolation) == expected_values, (
+                first,
+                end,
+            )
 
 
 def test_a_long_aborted_transaction_is_no_silence(servers):
@@ -80,7 +83,7 @@ def test_a_long_aborted_transaction_is_no_silence(servers):
     write_transaction(servers, topic, [b"c"], commits=True)
     small = {"kafkaConsumer.pollTimeoutMs": "20000", "kafka.max.partition.fetch.bytes": "10000", **COMMITTED}
     assert read_topic(servers, topic, **small) == [b"c"]
-    assert read([Range(topic, 0, 0, 2_000)], servers, topic, **small) == []
+    assert read([PartitionRange(topic, 0, 0, 2_000)], servers, topic, **small) == []
 
 
 def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
@@ -90,8 +93,8 @@ def test_a_limit_below_the_number_of_partitions_makes_progress(servers):
         for partition in range(5):
             producer.send(topic, b"v", partition=partition)
     follower = stream(servers, topic, maxOffsetsPerTrigger="1")
-    at, batches = follower.start(), 0
-    while (end := follower.latest(at)) != at:
+    at, batches = follower.find_start_offsets(), 0
+    while (end := follower.find_batch_end(at)) != at:
         at, batches = end, batches + 1
     assert set(at.values()) == {1}
     assert 1 <= batches <= 5
@@ -106,12 +109,12 @@ def test_a_source_without_new_records_has_no_tasks_and_keeps_its_offsets(servers
     at = {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}
     for _ in range(2):  # also in a new process, after a restart
         follower = stream(servers, topic)
-        assert follower.plan(at, at) == []
-        assert follower.latest(at) == at
+        assert follower.plan_batch(at, at) == []
+        assert follower.find_batch_end(at) == at
         with Producer(servers) as producer:
             producer.send(topic, b"w", partition=1)
-        end = follower.latest(at)
-        assert [(part.partition, part.first, part.end) for part in follower.plan(at, end)] == [
+        end = follower.find_batch_end(at)
+        assert [(part.partition, part.first, part.end) for part in follower.plan_batch(at, end)] == [
             (1, end[TopicPartition(topic, 1)] - 1, end[TopicPartition(topic, 1)])
         ]
         at = end
@@ -183,5 +186,5 @@ def test_a_principal_that_may_read_the_topic_needs_no_right_on_a_group():
         options = {f"kafka.{name}": value for name, value in login("reader").items()}
         assert read_topic(servers, "secret", **options, groupIdPrefix="any") == [b"v"]
         follower = stream(servers, "secret", **options)
-        assert follower.latest(follower.start()) == {TopicPartition("secret", 0): 1}
+        assert follower.find_batch_end(follower.find_start_offsets()) == {TopicPartition("secret", 0): 1}
         follower.close()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from kafkaframes.client import TopicPartition
-from kafkaframes.scan.topic.shares import NewPartitions, Range, RangeShare, share_out
+from kafkaframes.scan.topic.shares import NewPartitionShare, PartitionRange, RangeShare, divide_among_tasks
 
 
 def partition(number, topic="t"):
@@ -15,7 +15,7 @@ def partition(number, topic="t"):
 
 def offsets_of(share, bounds):
     return [
-        (part.topic_partition, offset) for part in share.ranges_in(bounds) for offset in range(part.first, part.end)
+        (part.topic_partition, offset) for part in share.select_ranges(bounds) for offset in range(part.first, part.end)
     ]
 
 
@@ -30,8 +30,8 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
     ranges = []
     for one, (first, end) in planned_ranges.items():
         cuts = sorted({first, *(dice.randrange(first, end) for _ in range(3) if end > first), end})
-        ranges += [Range(one.topic, one.partition, a, b) for a, b in pairwise(cuts)]
-    shares = share_out(partitions, ranges, cores=dice.randrange(1, 5), can_grow=True)
+        ranges += [PartitionRange(one.topic, one.partition, a, b) for a, b in pairwise(cuts)]
+    shares = divide_among_tasks(partitions, ranges, cores=dice.randrange(1, 5), can_grow=True)
     owners = {}
     for _ in range(4):
         bounds = {partition: (first := dice.randrange(30), first + dice.randrange(60)) for partition in partitions}
@@ -48,8 +48,8 @@ def test_each_offset_is_read_by_one_task_and_by_the_same_one_in_every_execution(
 
 def test_every_range_is_a_task_and_empty_partitions_share_the_cores():
     partitions = [partition(n) for n in range(10)]
-    ranges = [Range("t", 0, 0, 5), Range("t", 0, 5, 9), Range("t", 3, 0, 2)]
-    shares = share_out(partitions, ranges, cores=5, can_grow=False)
+    ranges = [PartitionRange("t", 0, 0, 5), PartitionRange("t", 0, 5, 9), PartitionRange("t", 3, 0, 2)]
+    shares = divide_among_tasks(partitions, ranges, cores=5, can_grow=False)
     assert [share.parts[0] for share in shares[:3]] == [
         RangeShare("t", 0, None, 5),
         RangeShare("t", 0, 5, None),
@@ -57,19 +57,19 @@ def test_every_range_is_a_task_and_empty_partitions_share_the_cores():
     ]
     assert sorted(len(share.parts) for share in shares) == [2, 2, 2, 2, 3]
     assert len(shares) == 5
-    assert len(share_out(partitions, [], cores=4, can_grow=False)) == 4
+    assert len(divide_among_tasks(partitions, [], cores=4, can_grow=False)) == 4
     assert all(share.new is None for share in shares)
 
 
 def test_one_task_reads_what_does_not_exist_yet():
-    (share,) = share_out([], [], cores=4, can_grow=True)
-    assert share.ranges_in({partition(0): (0, 0), partition(1): (3, 5)}) == [Range("t", 1, 3, 5)]
-    (share,) = share_out([], [], cores=4, can_grow=False)
-    assert share.ranges_in({partition(0): (0, 2)}) == []
+    (share,) = divide_among_tasks([], [], cores=4, can_grow=True)
+    assert share.select_ranges({partition(0): (0, 0), partition(1): (3, 5)}) == [PartitionRange("t", 1, 3, 5)]
+    (share,) = divide_among_tasks([], [], cores=4, can_grow=False)
+    assert share.select_ranges({partition(0): (0, 2)}) == []
 
 
 def test_new_partitions_are_spread_over_tasks():
-    readers = [NewPartitions({"t": 2}, index, 3) for index in range(3)]
+    readers = [NewPartitionShare({"t": 2}, index, 3) for index in range(3)]
     for number in range(2, 40):
         assert sum(reader.has(partition(number)) for reader in readers) == 1
     assert not any(reader.has(partition(number)) for reader in readers for number in range(2))

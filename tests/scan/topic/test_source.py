@@ -53,8 +53,10 @@ def test_only_what_is_committed_is_read_and_counted(servers):
 
 
 def test_an_iterator_with_workers_divides_topics_by_their_number(servers, monkeypatch):
-    works, read = [], TopicSource.read
-    monkeypatch.setattr(TopicSource, "read", lambda self, work, *rest: works.append(work) or read(self, work, *rest))
+    works, read = [], TopicSource.read_slice
+    monkeypatch.setattr(
+        TopicSource, "read_slice", lambda self, work, *rest: works.append(work) or read(self, work, *rest)
+    )
     scan = kafkaframes.scan_topic(servers, TOPIC)
     expected_works = [part.work for part in scan.plan(parts=3)]
     rows = pa.Table.from_batches(scan.to_batches(workers=3), scan.schema)

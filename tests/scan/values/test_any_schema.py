@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import RESERVED_COLUMNS, column_names, decode_to_struct
-from kafkaframes.scan.values.json_values import OTHER, JsonDecoder
+from kafkaframes.scan.values.json_values import OTHER_FIELDS_COLUMN, JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
 fastavro = pytest.importorskip("fastavro")
@@ -225,7 +225,9 @@ def test_json(kind, data, damage):
     decoder = JsonDecoder(schema)
     rows = data.draw(st.lists(values, max_size=3))
     encoded_values = [json.dumps(row).encode() for row in rows]
-    expected_rows = [by_columns(row_of(row), {*RESERVED_COLUMNS, OTHER}) | {OTHER: None} for row in rows]
+    expected_rows = [
+        by_columns(row_of(row), {*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN}) | {OTHER_FIELDS_COLUMN: None} for row in rows
+    ]
     assert decode_rows(decoder, [*encoded_values, None]) == ([*expected_rows, None], {})
     for one in encoded_values:
         result, _ = decode_rows(decoder, [one, damage_value(one, *damage), one])

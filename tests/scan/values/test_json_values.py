@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.columns import MAX_COLUMNS, column_names, decode_to_struct
-from kafkaframes.scan.values.decoding import Decoding
+from kafkaframes.scan.values.decoding import DecodingOptions
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.registry import RegisteredSchema
 
@@ -126,7 +126,9 @@ def test_references_to_other_schemas_of_the_registry():
     schema = {"type": "object", "properties": {"in": {"$ref": "in.json"}, "part": {"$ref": "in.json#/$defs/P"}}}
     other = {"type": "object", "properties": {"x": {"$ref": "#/$defs/P"}}, "$defs": {"P": TEXT}}
     registered_schema = RegisteredSchema("JSON", json.dumps(schema), (("in.json", json.dumps(other)),))
-    fields = Decoding("json", registry="http://localhost:1", registered_schema=registered_schema).decoder().fields
+    fields = (
+        DecodingOptions("json", registry="http://localhost:1", registered_schema=registered_schema).decoder().fields
+    )
     assert [str(field.type) for field in fields[:2]] == ["struct<x: string>", "string"]
 
 

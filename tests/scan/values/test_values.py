@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import REASON_COLUMN, separate_rows
-from kafkaframes.scan.values.decoding import Decoding, avro_schema
+from kafkaframes.scan.values.decoding import DecodingOptions, inline_avro_schema
 from kafkaframes.scan.values.json_values import JsonDecoder, infer_schema
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 from kafkaframes.scan.values.registry import BadValueError, RegisteredSchema, split_indexes, split_prefix
@@ -167,7 +167,7 @@ def test_an_int_that_was_written_too_long_is_a_bad_record_and_its_neighbours_are
 def test_a_registered_avro_schema_takes_in_what_it_names():
     line = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]}
     order = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "Line"}, {"name": "b", "type": "Line"}]}
-    schema = avro_schema(RegisteredSchema("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
+    schema = inline_avro_schema(RegisteredSchema("AVRO", json.dumps(order), (("Line", json.dumps(line)),)))
     assert [field.type for field in avro(schema).fields] == [pa.struct([("sku", pa.string())])] * 2
 
 
@@ -187,7 +187,7 @@ def test_prefixes_of_any_bytes(value):
 def test_a_decoding_travels_and_makes_one_decoder_in_a_process():
     import pickle
 
-    decoding = Decoding("json", json.dumps(JSON_SCHEMA).encode())
+    decoding = DecodingOptions("json", json.dumps(JSON_SCHEMA).encode())
     assert pickle.loads(pickle.dumps(decoding)).decoder() is decoding.decoder()
     with pytest.raises(OptionError, match="no JSON Schema"):
-        Decoding("json", b"{").decoder()
+        DecodingOptions("json", b"{").decoder()

@@ -10,7 +10,7 @@ import pytest
 from kafkaframes.broker.security.tokens import KeySet
 from kafkaframes.client.security.tokens import ClientCredentials
 from kafkaframes.errors import KafkaframesError, NetworkError
-from kafkaframes.scan.values.registry import Registry
+from kafkaframes.scan.values.registry import SchemaRegistry
 
 
 class Server:
@@ -56,7 +56,7 @@ def servers(request):
 def test_a_redirect_takes_no_password_to_another_server(servers):
     named_server, foreign = servers
     with pytest.raises(NetworkError):
-        Registry(f"http://me:hunter2@127.0.0.1:{named_server.port}").by_id(1)
+        SchemaRegistry(f"http://me:hunter2@127.0.0.1:{named_server.port}").fetch_by_id(1)
     with pytest.raises(NetworkError) as caught:
         ClientCredentials(url=f"http://127.0.0.1:{named_server.port}/t", client_id="me", client_secret="hunter2")()
     with pytest.raises(KafkaframesError):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from kafkaframes.scan.values.instants import instant_texts, is_in_calendar
+from kafkaframes.scan.values.instants import format_instants, is_in_calendar
 
 TIMESTAMP = "timestamp"
 _NO_HEADER = pyarrow.csv.WriteOptions(include_header=False)
@@ -30,5 +30,5 @@ class CsvFile:
         times = batch.column(TIMESTAMP)
         if not pc.all(is_in_calendar(times.cast(pa.int64()))).as_py():
             index = batch.schema.get_field_index(TIMESTAMP)
-            batch = batch.set_column(index, pa.field(TIMESTAMP, pa.string()), instant_texts(times))
+            batch = batch.set_column(index, pa.field(TIMESTAMP, pa.string()), format_instants(times))
         pyarrow.csv.write_csv(batch, self._file, _NO_HEADER)

@@ -30,8 +30,8 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.fingerprints import find_difference
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice
-from kafkaframes.scan.log.resolve import choose, plan_part, with_isolation
+from kafkaframes.scan.log.planning import SegmentSlice
+from kafkaframes.scan.log.resolve import choose_segments, plan_part, resolve_isolation
 from kafkaframes.scan.ranges import NO_END, NO_START, check_batch_start
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR
 from kafkaframes.storage.log.discover import filesystem_for
@@ -63,8 +63,8 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     """
     check_batch_start(options.start)
     result = discover_logs(options.paths, storage=options.storage)
-    options = with_isolation(options, is_whole=result.has_whole_directories)
-    chosen = choose(result, options, cores=os.cpu_count() or 1)
+    options = resolve_isolation(options, is_whole=result.has_whole_directories)
+    chosen = choose_segments(result, options, cores=os.cpu_count() or 1)
     tasks: list[ExportTask] = []
     notes = chosen.notes
     for part, bounded in chosen.parts:
@@ -78,7 +78,7 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     return ExportPlan(tasks, chosen.internal_topics, notes, options.isolation)
 
 
-def _head_of(part: Slice, options: ReadOptions) -> str:
+def _head_of(part: SegmentSlice, options: ReadOptions) -> str:
     """Return a digest of a segment's first batch header, because equal sizes do not prove equal segments."""
     if VIEW_SEPARATOR in part.segment.path:  # this path contains a unique id
         return ""
@@ -89,7 +89,7 @@ def _head_of(part: Slice, options: ReadOptions) -> str:
         return ""
 
 
-def task_of(part: Slice, options: ReadOptions) -> ExportTask:
+def task_of(part: SegmentSlice, options: ReadOptions) -> ExportTask:
     """Return the task that exports a slice."""
     segment = part.segment
     is_part = segment.alternates or segment.start  # part of a merged log

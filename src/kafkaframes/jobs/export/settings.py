@@ -13,7 +13,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import POSITION, ValidatedSettings, setting
 from kafkaframes.scan.ranges import Limit
 from kafkaframes.scan.selection import Isolation, OnDamage, Selection
-from kafkaframes.scan.where import TimeRange, where_of
+from kafkaframes.scan.where import TimeRange, create_row_filter
 from kafkaframes.storage.files.filesystem import storage_options
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ConditionSettings(RangeSettings):
         from kafkaframes.jobs.dump.chunks import Filter, key_pattern
         from kafkaframes.jobs.export.task import Settings
 
-        first, end = where_of(timestamp=self.timestamp).timestamps_ms
+        first, end = create_row_filter(timestamp=self.timestamp).timestamps_ms
         keep = Filter(
             from_timestamp=first,
             until_timestamp=end,

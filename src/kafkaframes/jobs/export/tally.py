@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, last_fingerprints
+from kafkaframes.scan.fingerprints import MAX_FINGERPRINTS, Fingerprint, fingerprint_last_rows
 
 SOURCE_COLUMNS = (
     "key", "value", "offset", "timestamp", "timestamp_type", "headers", "codec", "control", "position", "batch_size",
@@ -85,7 +85,7 @@ class Tally:
         """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
         self.records_read += batch.num_rows
         control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
-        self.last_records = (*self.last_records, *last_fingerprints(batch, ~control))[-MAX_FINGERPRINTS:]
+        self.last_records = (*self.last_records, *fingerprint_last_rows(batch, ~control))[-MAX_FINGERPRINTS:]
         starts = self._starts_of_batches(batch)
         payload = _payload(batch)
         self._count_codecs(batch, starts, control, payload)

@@ -35,7 +35,7 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, borrow_memory
 from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, ScanEnd
-from kafkaframes.scan.fingerprints import Fingerprint, collector
+from kafkaframes.scan.fingerprints import Fingerprint, create_collector
 from kafkaframes.storage.copies.reading import AlternateRange, BatchHealer
 from kafkaframes.storage.files.filesystem import split_path
 from kafkaframes.storage.files.names import escape_unprintable
@@ -375,7 +375,7 @@ def read_fingerprints(
     settings = Settings("", on_damage="drop", storage=storage)
     try:
         with borrow_memory() as memory:
-            part.copy(SegmentResult(part), settings, collector(expected, result), memory=memory)
+            part.copy(SegmentResult(part), settings, create_collector(expected, result), memory=memory)
     except LogDirError:  # the export reports the segment
         pass
     return result

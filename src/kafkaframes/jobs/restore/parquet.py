@@ -32,7 +32,7 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN, merge_far_times
-from kafkaframes.scan.ranges import per_partition
+from kafkaframes.scan.ranges import expand_bound
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 from kafkaframes.wire.integers import MAX_INT32
@@ -102,7 +102,7 @@ def restore_parquet(
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
     for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
-        per_partition(setting, limit, {(one.topic, one.partition) for one in targets})
+        expand_bound(setting, limit, {(one.topic, one.partition) for one in targets})
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
     topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):

@@ -21,7 +21,7 @@ from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import MAX_OFFSET, SegmentPart
 from kafkaframes.records.reasons import DROP
 from kafkaframes.scan.log.log_range import check_offsets
-from kafkaframes.scan.ranges import check_partitions, per_partition
+from kafkaframes.scan.ranges import check_partitions, expand_bound
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files import names
@@ -206,7 +206,7 @@ def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettin
     if not settings.has_offset_range or settings.on_damage == DROP:  # damage hides the end of a log
         names_to_restore = {(one.topic, one.partition) for one in copies}
         for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
-            per_partition(setting, limit, names_to_restore)
+            expand_bound(setting, limit, names_to_restore)
         return
     directories = [replace(directory, partitions=(partition,)) for directory, partition in copies.values()]
     check_offsets(settings.selection, directories)

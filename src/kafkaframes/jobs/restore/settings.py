@@ -23,11 +23,11 @@ from kafkaframes.jobs.settings import (
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
-    AtTime,
     Bound,
     Name,
+    TimeBound,
+    expand_bound,
     offset_of_bound,
-    per_partition,
     restrict_bound,
     time_of_bound,
 )
@@ -77,8 +77,8 @@ NO_LIMITS: Final = Limits()
 
 def _limit_of(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
     """Return the offset or the time of a bound in a partition."""
-    value = per_partition(setting, restrict_bound(limit, {name}), {name})[name]
-    if isinstance(limit, AtTime):
+    value = expand_bound(setting, restrict_bound(limit, {name}), {name})[name]
+    if isinstance(limit, TimeBound):
         return None, value
     if value == EARLIEST and setting == "end":
         return 0, None
@@ -169,12 +169,12 @@ class RestoreSettings(RangeSettings):
     @property
     def has_offset_range(self) -> bool:
         """Whether the range starts or ends at an offset."""
-        return any(limit not in (EARLIEST, LATEST) and not isinstance(limit, AtTime) for limit in self._bounds)
+        return any(limit not in (EARLIEST, LATEST) and not isinstance(limit, TimeBound) for limit in self._bounds)
 
     @property
     def has_time_range(self) -> bool:
         """Whether the range starts or ends at a time."""
-        return any(isinstance(limit, AtTime) for limit in self._bounds)
+        return any(isinstance(limit, TimeBound) for limit in self._bounds)
 
     @property
     def _bounds(self) -> tuple[Bound, Bound]:

@@ -20,7 +20,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
 from kafkaframes.scan.values.columns import REASON_COLUMN, TOMBSTONE_COLUMN, separate_rows
-from kafkaframes.scan.values.decoding import Decoding
+from kafkaframes.scan.values.decoding import DecodingOptions
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PARTITIONED_BY = ("topic", "partition")
@@ -226,7 +226,7 @@ class Content:
             table has no row for the key.
     """
 
-    decoding: Decoding | None = None
+    decoding: DecodingOptions | None = None
     latest: bool = False
 
     @property

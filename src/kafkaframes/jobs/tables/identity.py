@@ -15,11 +15,11 @@ from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS
 from kafkaframes.jobs.export.task import read_fingerprints
 from kafkaframes.jobs.tables.state import Fingerprints, TableState
-from kafkaframes.scan.fingerprints import Fingerprint, collector, find_difference
+from kafkaframes.scan.fingerprints import Fingerprint, create_collector, find_difference
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment
 from kafkaframes.scan.log.resolve import Logs, plan_slices
-from kafkaframes.scan.ranges import Name, text_of
+from kafkaframes.scan.ranges import Name, format_partition
 
 Lookup = Callable[[Fingerprints], Mapping[Name, Mapping[int, Fingerprint]]]
 
@@ -58,14 +58,14 @@ def check_identity(
         if difference is not None:
             row, other = difference
             raise OptionError(
-                f"{text_of(name)} is not the log from which the table was filled: at offset {row.offset} the table "
-                f"has a record with {row}, and the log has one with {other}. {remedy}"
+                f"{format_partition(name)} is not the log from which the table was filled: at offset {row.offset} the "
+                f"table has a record with {row}, and the log has one with {other}. {remedy}"
             )
         has_same_id = name[0] in topic_ids and state.topic_number_of(name[0]) is not None
         if acceptance is not None and not has_same_id and not any(row.offset in there for row in rows):
             raise OptionError(
-                f"{text_of(name)}: nothing shows that this is the log from which the table was filled: there is no "
-                f"topic id to compare, and {_missing_text(rows)}. {remedy}; {acceptance}"
+                f"{format_partition(name)}: nothing shows that this is the log from which the table was filled: there "
+                f"is no topic id to compare, and {_missing_text(rows)}. {remedy}; {acceptance}"
             )
 
 
@@ -115,7 +115,7 @@ def look_up_in_topics(consumer: Consumer, silence_ms: int) -> Lookup:
             range_reader = RangeReader(
                 consumer, TopicPartition(*name), first, end, on_loss=lambda problem: None, silence_ms=silence_ms
             )
-            collect = collector(rows, result[name])
+            collect = create_collector(rows, result[name])
             for fetched_batches in iter(range_reader.read_next, None):
                 for batch in fetched_batches.read(SOURCE_COLUMNS, end_offset=end, on_damage="drop"):
                     collect(batch)

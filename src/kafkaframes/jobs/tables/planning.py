@@ -21,9 +21,17 @@ from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import DistinctSegments, Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import offset_ranges
-from kafkaframes.scan.log.resolve import check_loss, choose, logs_of, plan_slices, resolve_offsets
-from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, beyond_end, check_batch_start, per_partition, report_loss
+from kafkaframes.scan.log.planning import resolve_offset_ranges
+from kafkaframes.scan.log.resolve import check_loss, choose_segments, logs_by_partition, plan_slices, resolve_offsets
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    NO_END,
+    check_batch_start,
+    describe_offset_beyond_end,
+    expand_bound,
+    report_loss,
+)
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import TopicLookups
@@ -52,10 +60,10 @@ def table_plan(options: ReadOptions) -> Plan:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
-        choice = choose(result, options, cores=os.cpu_count() or 1)
+        choice = choose_segments(result, options, cores=os.cpu_count() or 1)
         part = choice.parts[0][0]
         if not initial_partitions:
-            initial_partitions.update(logs_of(part))
+            initial_partitions.update(logs_by_partition(part))
         planned_tasks = _plan_tasks(options, part, state, choice.internal_topics, initial_partitions)
         return replace(planned_tasks, notes=choice.notes + planned_tasks.notes)
 
@@ -69,19 +77,19 @@ def _plan_tasks(
     internal: tuple[str, ...],
     initial_partitions: Collection[tuple[str, int]],
 ) -> TablePlan:
-    logs, gaps = logs_of(part), []
+    logs, gaps = logs_by_partition(part), []
     options = resolve_offsets(options, logs)
-    requested_starts = per_partition("start", options.start, logs)
+    requested_starts = expand_bound("start", options.start, logs)
     new_starts = {
         name: at if state is None or state.end_of(name) is None else EARLIEST for name, at in requested_starts.items()
     }
     check_loss(replace(options, start=new_starts), logs)
     starts: dict[tuple[str, int], int] = {}
-    for name, (first, _) in offset_ranges(part.segments, options).items():
+    for name, (first, _) in resolve_offset_ranges(part.segments, options).items():
         entry = logs[name]
         if (metadata := entry.partition.metadata) is not None:
             _check_same_topic(name[0], metadata.topic_id, state, _LOG_REMEDY)
-        first, _ = options.where.limit_range(first, NO_END)
+        first, _ = options.row_filter.limit_range(first, NO_END)
         starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
         if (
             name not in initial_partitions
@@ -172,7 +180,7 @@ def live_plan(options: TopicOptions) -> Plan:
 
     def plan(state: TableState | None) -> TablePlan:
         with TopicLookups(options) as lookups, Consumer(**options.client) as consumer:
-            partitions = lookups.partitions()
+            partitions = lookups.find_partitions()
             if not initial_partitions:
                 initial_partitions.update(partitions)
             ids = _topic_ids(sorted({one.topic for one in partitions}), options.client)
@@ -213,10 +221,12 @@ def _live_starts(
 ) -> tuple[dict[TopicPartition, int], tuple[Gap, ...]]:
     """Return the first offset to add in each partition, and the accepted gaps before them."""
     options = lookups.options
-    firsts, requested = lookups.earliest(partitions), lookups.starts(partitions)
+    firsts, requested = lookups.find_earliest_offsets(partitions), lookups.find_start_offsets(partitions)
     table_ends = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
     if options.start != EARLIEST:
-        requested |= lookups.check_kept({one: at for one, at in requested.items() if table_ends[one] is None}, ends)
+        requested |= lookups.check_retained_offsets(
+            {one: at for one, at in requested.items() if table_ends[one] is None}, ends
+        )
     expected = {
         one: (0 if options.start == EARLIEST else requested[one])
         if end is None and one not in initial_partitions
@@ -225,7 +235,7 @@ def _live_starts(
     }
     begins = {one: max(firsts[one], requested[one]) for one in partitions}
     gaps = tuple(_gaps(expected, begins, ends, allow_loss=not options.fail_on_data_loss))
-    where = options.where
+    where = options.row_filter
     return {one: where.limit_range(max(begins[one], table_ends[one] or 0), ends[one])[0] for one in partitions}, gaps
 
 
@@ -241,12 +251,14 @@ def _live_stops(
     if options.end == LATEST:
         bounds = {one: (starts[one], end) for one, end in ends.items()}
     else:
-        bounds = lookups.limit_to_stable({one: (starts[one], end) for one, end in lookups.ends(list(starts)).items()})
+        bounds = lookups.limit_to_stable(
+            {one: (starts[one], end) for one, end in lookups.find_end_offsets(list(starts)).items()}
+        )
     stops = {}
     for one, (start, end) in bounds.items():
         if end > ends[one]:
-            report_loss(beyond_end(one, end, ends[one]), fail=options.fail_on_data_loss)
-        stops[one] = options.where.limit_range(start, min(end, ends[one]))[1]
+            report_loss(describe_offset_beyond_end(one, end, ends[one]), fail=options.fail_on_data_loss)
+        stops[one] = options.row_filter.limit_range(start, min(end, ends[one]))[1]
     return stops
 
 

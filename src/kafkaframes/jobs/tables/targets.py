@@ -24,9 +24,9 @@ from kafkaframes.jobs.tables.run import Plan
 from kafkaframes.jobs.tables.settings import PROTOBUF, RAW, TopicTableSettings
 from kafkaframes.jobs.tables.state import Table, TableState
 from kafkaframes.records.memory import borrow_memory
-from kafkaframes.scan.values.decoding import JSON, Decoding, subject_schema
+from kafkaframes.scan.values.decoding import JSON, DecodingOptions, fetch_subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
-from kafkaframes.scan.values.registry import Registry
+from kafkaframes.scan.values.registry import SchemaRegistry
 from kafkaframes.storage.files.atomic import reject_nested_destination
 
 DEAD_SUFFIX = "-dead-letters"
@@ -172,9 +172,9 @@ class Values:
         """
         settings = self.settings
         if settings.registry is not None:
-            Registry(settings.registry)
+            SchemaRegistry(settings.registry)
         elif self.schema is not None:
-            Decoding(settings.decoded, self.schema, self.by_id, message=settings.message or "").decoder()
+            DecodingOptions(settings.decoded, self.schema, self.by_id, message=settings.message or "").decoder()
 
     def content(self, state: TableState | None, plan: Plan, files: Settings) -> Content:
         """Return the kind of rows. If necessary, fetch the schema from a registry or infer it from values.
@@ -186,9 +186,9 @@ class Values:
         mode, registry = self.settings.decoded, self.settings.registry
         if mode == RAW:
             return Content(None, self.settings.is_latest)
-        registered_schema = None if registry is None else subject_schema(registry, self.subject, mode)
+        registered_schema = None if registry is None else fetch_subject_schema(registry, self.subject, mode)
         schema = self._infer_schema(state, plan, files) if self.is_inferred else self.schema
-        decoding = Decoding(mode, schema, self.by_id, registry, registered_schema, self.settings.message or "")
+        decoding = DecodingOptions(mode, schema, self.by_id, registry, registered_schema, self.settings.message or "")
         decoding.decoder()
         return Content(decoding, self.settings.is_latest)
 

@@ -80,10 +80,10 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, plain_paths)
-    return DiscoveredLogs(segments, by_directory, has_whole_directories=not any(names_file(path) for path in paths))
+    return DiscoveredLogs(segments, by_directory, has_whole_directories=not any(is_file_path(path) for path in paths))
 
 
-def names_file(path: str) -> bool:
+def is_file_path(path: str) -> bool:
     """Return whether a path names a segment or a KRaft snapshot, or is a pattern of these."""
     name = split_path(plain_path(path))[1]
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name
@@ -105,13 +105,13 @@ def segments_of(partition: Partition, paths: set[str]) -> Iterator[Segment]:
             directory=partition.directory,
             index_path=segment.index.path if segment.index else None,
             is_named=is_named or file_named,
-            log_start_offset=_start(partition, segment),
+            log_start_offset=_log_start_in_segment(partition, segment),
             stored_files=segment,
             source=partition.log_directory,
         )
 
 
-def _start(partition: Partition, segment: StoredFiles) -> int:
+def _log_start_in_segment(partition: Partition, segment: StoredFiles) -> int:
     """Return the log start offset if it is inside this segment. Temporary files and snapshots do not have one."""
     is_log = segment.log.name.kind == "log" and not segment.log.name.temporary
     start = partition.log_start_offset
@@ -134,12 +134,12 @@ def find_boundaries(
     filesystem = filesystem_for(segment.path, options=storage)
     try:
         with filesystem.open(segment.path) as read_at:
-            result = _from_index(filesystem, segment, positions, read_at)
+            result = _find_in_index(filesystem, segment, positions, read_at)
             unresolved_positions = [
                 position for position, boundary in zip(positions, result, strict=True) if boundary is None
             ]
             if unresolved_positions and isinstance(filesystem, LocalFileSystem):
-                result += _walk(read_at, segment, unresolved_positions)
+                result += _find_by_header_walk(read_at, segment, unresolved_positions)
     except LogDirError:
         return []
     return sorted({boundary for boundary in result if boundary is not None})
@@ -158,7 +158,7 @@ def _is_plausible(header: BatchHeader, segment: Segment) -> bool:
     return header.base_offset >= segment.base_offset and 0 <= header.magic <= 2
 
 
-def _from_index(
+def _find_in_index(
     filesystem: FileSystem, segment: Segment, requested: Sequence[int], read_at: ReadAt
 ) -> list[int | None]:
     if segment.index_path is None:
@@ -173,7 +173,7 @@ def _from_index(
     return result
 
 
-def _walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterator[int]:
+def _find_by_header_walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterator[int]:
     """Yield the first batch at or after each requested position, by a walk over headers that stops at damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_HEADER_READ_BYTES))
     header = next(headers, None)
@@ -185,7 +185,7 @@ def _walk(read_at: ReadAt, segment: Segment, positions: Iterable[int]) -> Iterat
         yield header.position
 
 
-log = logging.getLogger("kafkaframes.scan")
+_LOGGER = logging.getLogger("kafkaframes.scan")
 _LOG_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
 Name = tuple[str, int]
 
@@ -214,7 +214,7 @@ def merge_copies_of_segments(
         LogDirError: Replicas belong to different topics or cannot be read; or ``on_damage`` is ``fail`` and replicas
             contradict each other.
     """
-    directories = _directories(segments_to_merge)
+    directories = _directories_by_partition(segments_to_merge)
     if all(len(paths) == 1 for paths in directories.values()):
         return DistinctSegments(discovery, list(segments_to_merge))
     by_directory, segments = dict(discovery.by_directory), []
@@ -226,50 +226,50 @@ def merge_copies_of_segments(
             if len(paths) == 1:
                 segments += [segment for segment in segments_to_merge if (segment.topic, segment.partition) == name]
                 continue
-            copies = [_source(by_directory[path]) for path in paths]
+            copies = [_to_copy_source(by_directory[path]) for path in paths]
             merged_log = merge_copies(copies, run=pool.map)
             merged_partition = view.add_merged(merged_log, copies)
             by_directory[merged_partition.directory] = Log(view.filesystem, merged_partition)
             segments += [
-                _segment(merged_log, part, merged_partition.directory, is_named_by_partition[name])
+                _to_segment(merged_log, part, merged_partition.directory, is_named_by_partition[name])
                 for part in merged_log.spans
             ]
             decisions += merged_log.decisions
-            _report_lost(merged_log, options)
+            _report_lost_chunks(merged_log, options)
     sorted_decisions = tuple(sort_by_severity(decisions))
-    _report(sorted_decisions, options)
+    _report_decisions(sorted_decisions, options)
     return DistinctSegments(replace(discovery, by_directory=by_directory), segments, sorted_decisions)
 
 
-def _directories(segments: Sequence[Segment]) -> dict[Name, list[str]]:
+def _directories_by_partition(segments: Sequence[Segment]) -> dict[Name, list[str]]:
     result: dict[Name, dict[str, None]] = {}
     for segment in segments:
         result.setdefault((segment.topic, segment.partition), {})[segment.directory] = None
     return {name: list(paths) for name, paths in result.items()}
 
 
-def _source(entry: Log) -> CopySource:
+def _to_copy_source(entry: Log) -> CopySource:
     if entry.log_directory is None:  # already the result of a merge
         return CopySource(LogDirectory(entry.partition.log_directory, entry.filesystem), entry.partition)
     return CopySource(entry.log_directory, entry.partition)
 
 
-def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
+def _report_decisions(decisions: Sequence[Decision], options: ReadOptions) -> None:
     for decision in decisions:
         if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
             raise LogDirError(str(decision), position=location.position, file=location.file)
-        log.log(_LOG_LEVELS[decision.severity], "%s", decision)
+        _LOGGER.log(_LOG_LEVELS[decision.severity], "%s", decision)
 
 
-def _report_lost(merged_log: MergedLog, options: ReadOptions) -> None:
+def _report_lost_chunks(merged_log: MergedLog, options: ReadOptions) -> None:
     for path, damage in merged_log.find_lost_chunks():
         if options.on_damage == "fail":
             raise damage
-        log.warning("%s: %s; no other copy has its offsets", path, damage)
+        _LOGGER.warning("%s: %s; no other copy has its offsets", path, damage)
 
 
-def _segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
+def _to_segment(merged_log: MergedLog, part: Span, directory: str, is_named: bool) -> Segment:
     source_segment = merged_log.segment(part.segment_range)
     first_offset = max(part.first_offset if part.is_clipped else NO_START, merged_log.start_offset)
     return Segment(
@@ -298,9 +298,9 @@ def group_distinct_segments(
     segments: Sequence[Segment], options: ReadOptions
 ) -> Iterator[tuple[list[Segment], ReadOptions]]:
     """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
-    directories = _directories(segments)
-    for turn in range(max((len(paths) for paths in directories.values()), default=0)):
-        paths = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
+    directories = _directories_by_partition(segments)
+    for index in range(max((len(paths) for paths in directories.values()), default=0)):
+        paths = {directory_list[index] for directory_list in directories.values() if len(directory_list) > index}
         part = [segment for segment in segments if segment.directory in paths]
         yield part, restrict_bounds({(one.topic, one.partition) for one in part}, options)
 

@@ -8,7 +8,7 @@ holds for a topic whose id changed: it was deleted and created again, even if it
 Directories of brokers before 2.8 have no topic ids. Their offsets have fingerprints of the last records before them,
 which are compared whenever the files of the partition have changed since the last comparison.
 
-``AppendedRows`` is a reader for terminals. It returns the records since the last call and does not store offsets.
+``AppendedRowReader`` is a reader for terminals. It returns the records since the last call and does not store offsets.
 """
 
 from __future__ import annotations
@@ -29,26 +29,34 @@ from kafkaframes.scan.log.discovery import DiscoveredLogs, DistinctSegments, Log
 from kafkaframes.scan.log.last_records import find_fingerprints, fingerprints_before
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
-from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_discovered, resolve_offsets
+from kafkaframes.scan.log.resolve import (
+    Logs,
+    ReadPlan,
+    check_loss,
+    log_end_offset_of,
+    logs_by_partition,
+    plan_discovered,
+    resolve_offsets,
+)
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
     Bound,
     Name,
     describe_lost_start,
+    describe_recreation,
     describe_replaced_log,
+    describe_truncation,
+    expand_bound,
+    format_partition,
     limit_offsets,
     offset_of_bound,
-    per_partition,
     report_loss,
-    text_of,
     time_of_bound,
-    was_cut,
-    was_made_anew,
 )
-from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
+from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
 from kafkaframes.scan.stream_offsets import StreamOffsets
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
@@ -65,7 +73,7 @@ Rows = tuple[Fingerprint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class LogFollower:
     """The planner of a stream, with the options of its query."""
 
     options: ReadOptions
@@ -75,7 +83,7 @@ class Follower:
     # State of a log's files at the last comparison, and the last fingerprints that the log has or cannot refute.
     _comparisons: dict[Name, tuple[object, tuple[Rows, ...]]] = field(default_factory=dict, compare=False)
 
-    def check_options(self) -> Follower:
+    def check_options(self) -> LogFollower:
         """Return the planner itself after a check of its options.
 
         Raises:
@@ -89,7 +97,7 @@ class Follower:
             raise OptionError("a stream has no end: `end` is for batch reads")
         return self
 
-    def start(self) -> StreamOffsets:
+    def find_start_offsets(self) -> StreamOffsets:
         """Return the start offsets of the first micro-batch, with the topic ids.
 
         A topic without ``partition.metadata`` has no id. Its partitions have fingerprints.
@@ -98,17 +106,20 @@ class Follower:
             OptionError: A topic, partition or offset in the options does not exist, or is lost.
             LogDirError: A path cannot be read.
         """
-        result, logs = self._logs()
+        result, logs = self._discover_logs()
         resolved_offsets = resolve_offsets(self.options, logs)
         if result.has_whole_directories:
             check_loss(resolved_offsets, logs)
-        starts = per_partition("start", resolved_offsets.start, logs)
-        offsets, ids = {name: _first(log, starts[name]) for name, log in logs.items()}, _topic_ids(logs, {})
-        return StreamOffsets(offsets, ids, fingerprints=self._fingerprints(offsets, ids, logs, StreamOffsets({})))
+        starts = expand_bound("start", resolved_offsets.start, logs)
+        offsets, ids = (
+            {name: _resolve_start_offset(log, starts[name]) for name, log in logs.items()},
+            _read_topic_ids(logs, {}),
+        )
+        return StreamOffsets(offsets, ids, fingerprints=self._find_fingerprints(offsets, ids, logs, StreamOffsets({})))
 
-    def ends(self) -> Ends:
+    def find_end_offsets(self) -> Ends:
         """Return the current end offset of each topic partition."""
-        return {name: self._end(log) for name, log in self._logs()[1].items()}
+        return {name: self._find_end_offset(log) for name, log in self._discover_logs()[1].items()}
 
     def next_offsets(
         self,
@@ -138,19 +149,21 @@ class Follower:
                 or is new and has lost its first records. With ``failOnDataLoss=false`` a warning is logged instead.
             LogDirError: A path cannot be read.
         """
-        logs = self._logs()[1]
-        ids = _topic_ids(logs, start_offsets.ids)
+        logs = self._discover_logs()[1]
+        ids = _read_topic_ids(logs, start_offsets.ids)
         start = self._drop_recreated(start_offsets.offsets, start_offsets.ids, ids)
         start = self._drop_replaced(start, start_offsets, logs)
         begins = {name: start.get(name, log.partition.log_start_offset) for name, log in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
-                report_loss(describe_lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
+                report_loss(describe_lost_start(format_partition(name), begin), fail=self.options.fail_on_data_loss)
         # With given ends, an open transaction may still hold back a partition at its end, which is logged as well.
-        looked_at = {name: log for name, log in logs.items() if ends is None or begins[name] == ends.get(name)}
-        own_ends = {name: self._end(log, begins[name]) for name, log in looked_at.items()}
+        cached_fingerprints = {
+            name: log for name, log in logs.items() if ends is None or begins[name] == ends.get(name)
+        }
+        own_ends = {name: self._find_end_offset(log, begins[name]) for name, log in cached_fingerprints.items()}
         result = own_ends if ends is None else ends
-        self._check_retained(start, result)
+        self._check_log_ends(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
             limits = limit_offsets(begins, limits, max_offsets)
@@ -161,11 +174,11 @@ class Follower:
         rows = (
             start_offsets.fingerprints
             if is_same
-            else self._fingerprints(offsets, ids, logs, replace(start_offsets, offsets=start))
+            else self._find_fingerprints(offsets, ids, logs, replace(start_offsets, offsets=start))
         )
         return StreamOffsets(offsets, ids, fingerprints=rows)
 
-    def plan(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
+    def plan_batch(self, start: StreamOffsets, end: StreamOffsets, *, cores: int) -> ReadPlan:
         """Return the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
@@ -173,9 +186,9 @@ class Follower:
                 log.
             LogDirError: A path cannot be read.
         """
-        result, logs = self._logs()
+        result, logs = self._discover_logs()
         begins = self._drop_recreated(start.offsets, start.ids, end.ids)
-        ends = self._drop_recreated(end.offsets, end.ids, _topic_ids(logs, {}))
+        ends = self._drop_recreated(end.offsets, end.ids, _read_topic_ids(logs, {}))
         rows_before, rows_after = start.fingerprints, end.fingerprints
         ends = {
             name: offset
@@ -187,7 +200,7 @@ class Follower:
         pending = {name: offset for name, offset in ends.items() if offset > begins.get(name, EARLIEST)}
         segments = [segment for segment in result.segments if (segment.topic, segment.partition) in pending]
         present_partitions = {(segment.topic, segment.partition) for segment in segments}
-        self._check_retained(pending, dict.fromkeys(present_partitions, 2**63))
+        self._check_log_ends(pending, dict.fromkeys(present_partitions, 2**63))
         batch_options = replace(
             self.options,
             subscribe=None,
@@ -203,33 +216,40 @@ class Follower:
             else ReadPlan((), 0, 0)
         )
 
-    def _drop_recreated(self, offsets: Mapping[Name, int], then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
+    def _drop_recreated(
+        self, offsets: Mapping[Name, int], checkpoint_ids: Mapping[str, str], current_ids: Mapping[str, str]
+    ) -> Ends:
         """Return the offsets without those of topics with a changed id.
 
         Raises:
             OptionError: A topic has another id, and ``failOnDataLoss`` is set.
         """
-        recreated_topics = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
+        recreated_topics = sorted(
+            topic for topic in checkpoint_ids.keys() & current_ids.keys() if checkpoint_ids[topic] != current_ids[topic]
+        )
         for topic in recreated_topics:
-            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
+            report_loss(
+                describe_recreation(topic, checkpoint_ids[topic], current_ids[topic]),
+                fail=self.options.fail_on_data_loss,
+            )
         return {name: offset for name, offset in offsets.items() if name[0] not in recreated_topics}
 
-    def _drop_replaced(self, offsets: Mapping[Name, int], then: StreamOffsets, logs: Logs) -> Ends:
+    def _drop_replaced(self, offsets: Mapping[Name, int], start_offsets: StreamOffsets, logs: Logs) -> Ends:
         """Return the offsets without those of partitions that have another record at the offset of a fingerprint.
 
         Raises:
             OptionError: There is such a partition, and ``failOnDataLoss`` is set.
         """
         result = dict(offsets)
-        for name in sorted(offsets.keys() & then.fingerprints.keys() & logs.keys()):
-            rows = then.fingerprints[name]
+        for name in sorted(offsets.keys() & start_offsets.fingerprints.keys() & logs.keys()):
+            rows = start_offsets.fingerprints[name]
             files, compared_rows = self._comparisons.get(name, (None, ()))
-            if files == _files_of(logs[name]) and rows in compared_rows:
+            if files == _file_state_of(logs[name]) and rows in compared_rows:
                 continue
             log_rows = find_fingerprints(logs[name], rows)
             difference = find_difference(rows, log_rows)
             if difference is not None:
-                problem = describe_replaced_log(text_of(name), difference[0].offset, *difference)
+                problem = describe_replaced_log(format_partition(name), difference[0].offset, *difference)
                 report_loss(problem, fail=self.options.fail_on_data_loss)
                 del result[name]
                 continue
@@ -237,7 +257,7 @@ class Follower:
                 _LOGGER.warning(
                     "nothing shows that %s is the log from which the checkpoint was written: it has no topic id, and "
                     "the records at the offsets %s of the checkpoint are missing or unreadable; the stream continues",
-                    text_of(name),
+                    format_partition(name),
                     ", ".join(str(row.offset) for row in rows),
                 )
             self._store_comparison(name, rows, logs[name])
@@ -245,11 +265,11 @@ class Follower:
 
     def _store_comparison(self, name: Name, rows: Rows, entry: Log) -> None:
         """Store that a log has fingerprints. Those of the micro-batch's start and end are needed in its plan."""
-        files = _files_of(entry)
+        files = _file_state_of(entry)
         earlier_files, compared_rows = self._comparisons.get(name, (None, ()))
         self._comparisons[name] = files, (rows, *(compared_rows[:1] if files == earlier_files else ()))
 
-    def _fingerprints(
+    def _find_fingerprints(
         self, offsets: Mapping[Name, int], ids: Mapping[str, str], logs: Logs, old_offsets: StreamOffsets
     ) -> dict[Name, Rows]:
         """Return the fingerprints of the last records before offsets, for partitions without a topic id.
@@ -274,16 +294,16 @@ class Follower:
                 result[name] = rows
         return result
 
-    def _logs(self) -> tuple[DiscoveredLogs, Logs]:
+    def _discover_logs(self) -> tuple[DiscoveredLogs, Logs]:
         result = discover_logs(self.options.paths, storage=self.options.storage)
         segments = select_segments(result.segments, self.options)
         check_no_replicas(segments)
-        return result, logs_of(DistinctSegments(result, segments))
+        return result, logs_by_partition(DistinctSegments(result, segments))
 
-    def _end(self, entry: Log, begin: int | None = None) -> int:
+    def _find_end_offset(self, entry: Log, begin: int | None = None) -> int:
         """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
         if self.options.isolation != "read_committed":
-            return end_of(entry)
+            return log_end_offset_of(entry)
         state = read_transactions(entry.filesystem, entry.partition)
         if state.open and begin is not None and begin >= state.last_stable_offset:
             producer_id, first = min(state.open.items(), key=lambda item: item[1])
@@ -301,15 +321,15 @@ class Follower:
                 )
         return state.last_stable_offset
 
-    def _check_retained(self, start: Ends, ends: Ends) -> None:
+    def _check_log_ends(self, start: Ends, ends: Ends) -> None:
         for name, offset in sorted(start.items()):
             end = ends.get(name)
             if end is not None and end >= offset:
                 continue
-            report_loss(was_cut(text_of(name), offset, end), fail=self.options.fail_on_data_loss)
+            report_loss(describe_truncation(format_partition(name), offset, end), fail=self.options.fail_on_data_loss)
 
 
-def _topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
+def _read_topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
     """Return topic ids. If a topic's directories have different ids, return one that differs from ``known_ids``."""
     ids: dict[str, str] = {}
     for (topic, _), entry in logs.items():
@@ -319,7 +339,7 @@ def _topic_ids(logs: Logs, known_ids: Mapping[str, str]) -> dict[str, str]:
     return ids
 
 
-def _files_of(entry: Log) -> object:
+def _file_state_of(entry: Log) -> object:
     """Return a value that differs after a change of a log's files."""
     return tuple((segment.path, segment.size_bytes, segment.log.mtime_ms) for segment in entry.partition.segments)
 
@@ -328,8 +348,8 @@ def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(p for t, p in names if t == topic)) for topic in {topic for topic, _ in names}}
 
 
-def _first(entry: Log, offset: int) -> int:
-    offsets_by_name = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: end_of(entry)}
+def _resolve_start_offset(entry: Log, offset: int) -> int:
+    offsets_by_name = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: log_end_offset_of(entry)}
     return offsets_by_name[offset]() if offset in offsets_by_name else max(offset, entry.partition.log_start_offset)
 
 
@@ -375,7 +395,7 @@ class _PartitionProgress:
     last_base: int = 0
     positions: dict[str, int] = field(default_factory=dict)
 
-    def is_of(self, partition: Partition) -> bool:
+    def is_same_log(self, partition: Partition) -> bool:
         """Return whether the log is still the same, neither recreated nor truncated."""
         topic_id = "" if partition.metadata is None else partition.metadata.topic_id
         if (topic_id and self.topic_id and topic_id != self.topic_id) or not partition.segments:
@@ -384,7 +404,7 @@ class _PartitionProgress:
         return last.base_offset >= self.last_base and last.size_bytes >= self.positions.get(last.path, 0)
 
 
-class AppendedRows:
+class AppendedRowReader:
     """A reader of appended records, with its progress in each partition. Replicas of a partition are not merged.
 
     The progress is an offset, so records in a segment that the cleaner has rewritten are not read twice. A log that was
@@ -395,7 +415,7 @@ class AppendedRows:
         topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
         columns: Columns of the rows, as for ``kafkaframes.scan_log``.
         where: Conditions on rows.
-        start: First offset of each partition, or a time for the first record.
+        find_start_offsets: First offset of each partition, or a time for the first record.
         storage: Options of the file system.
 
     Attributes:
@@ -408,23 +428,23 @@ class AppendedRows:
         topics: Sequence[str] = (),
         *,
         columns: Sequence[str],
-        where: Where,
+        row_filter: RowFilter,
         start: Bound = EARLIEST,
         storage: Mapping[str, Any],
     ) -> None:
         self.errors: list[ReadError] = []
         self._paths, self._topics, self._storage = list(paths), topics, storage
-        self._columns, self._where, self._start = tuple(columns), where, start
+        self._columns, self._row_filter, self._start = tuple(columns), row_filter, start
         self._progress: dict[str, _PartitionProgress] = {}
         self._options = RecordOptions(
-            columns=sources_of(columns, where),
+            columns=columns_to_read(columns, row_filter),
             control_records=False,
             rules=FILE,
-            first_offset=where.offsets[0],
-            end_offset=where.offsets[1],
+            first_offset=row_filter.offsets[0],
+            end_offset=row_filter.offsets[1],
         )
 
-    def read_new(self) -> Iterator[pa.RecordBatch]:
+    def read_new_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the records that were appended since the last call, partition by partition.
 
         Raises:
@@ -433,28 +453,28 @@ class AppendedRows:
         for directory in discover(self._paths, options=self._storage):
             for partition in directory.partitions:
                 if partition.is_live and self._is_selected(partition.topic_partition):
-                    yield from self._new_rows_of(directory.filesystem, partition)
+                    yield from self._read_new_rows(directory.filesystem, partition)
 
     def _is_selected(self, topic_partition: TopicPartition) -> bool:
         is_hidden = not self._topics and topic_partition.topic in INTERNAL_TOPICS
         return (
             is_selected(topic_partition.topic, self._topics)
-            and self._where.has_partition(topic_partition.topic, topic_partition.partition)
+            and self._row_filter.has_partition(topic_partition.topic, topic_partition.partition)
             and not is_hidden
         )
 
-    def _new_rows_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
+    def _read_new_rows(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
         progress = self._progress.get(partition.directory)
-        if progress is None or not progress.is_of(partition):
+        if progress is None or not progress.is_same_log(partition):
             progress = self._progress[partition.directory] = _PartitionProgress(
-                next_offset=self._first_offset(filesystem, partition)
+                next_offset=self._find_first_offset(filesystem, partition)
             )
         progress.topic_id = "" if partition.metadata is None else partition.metadata.topic_id
         for segment in partition.segments:
-            yield from self._new_rows_of_segment(filesystem, partition.topic_partition, segment, progress)
+            yield from self._read_new_rows_of_segment(filesystem, partition.topic_partition, segment, progress)
             progress.last_base = segment.base_offset
 
-    def _first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
+    def _find_first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
         if self._start == LATEST:
             return log_end_offset(filesystem, partition)
         time_ms = time_of_bound(self._start)
@@ -463,7 +483,7 @@ class AppendedRows:
             return log_end_offset(filesystem, partition) if result is None else result.offset
         return offset_of_bound(self._start) or 0
 
-    def _new_rows_of_segment(
+    def _read_new_rows_of_segment(
         self, filesystem: FileSystem, topic_partition: TopicPartition, segment: Segment, progress: _PartitionProgress
     ) -> Iterator[pa.RecordBatch]:
         start = progress.positions.get(segment.path, 0)
@@ -475,7 +495,7 @@ class AppendedRows:
         with open_planned_segment(segment.path, segment.size_bytes, options=self._storage) as opened:
             reader = RecordReader(opened.source, options, errors=self.errors, start=start, end=segment.size_bytes)
             for batch in reader:
-                rows = rows_of(batch, origin, self._columns, self._where)
+                rows = select_rows(batch, origin, self._columns, self._row_filter)
                 if rows is not None:
                     yield rows
         # An incomplete batch is still being written. The next call reads it.

@@ -14,7 +14,13 @@ import pyarrow as pa
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE
-from kafkaframes.scan.fingerprints import COLUMNS, MAX_FINGERPRINTS, Fingerprint, collector, last_fingerprints
+from kafkaframes.scan.fingerprints import (
+    FINGERPRINT_COLUMNS,
+    MAX_FINGERPRINTS,
+    Fingerprint,
+    create_collector,
+    fingerprint_last_rows,
+)
 from kafkaframes.scan.log.discovery import Log
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.headers import BatchHeader
@@ -32,10 +38,12 @@ def fingerprints_before(entry: Log, end: int) -> tuple[Fingerprint, ...]:
     for segment in reversed([one for one in entry.partition.segments if one.base_offset < end]):
         try:
             headers = _last_headers(entry, segment, end)
-            options = ReadOptions(COLUMNS, on_damage="drop", rules=FILE, control_records=False, end_offset=end)
+            options = ReadOptions(
+                FINGERPRINT_COLUMNS, on_damage="drop", rules=FILE, control_records=False, end_offset=end
+            )
             rows: tuple[Fingerprint, ...] = ()
-            for batch in _read(entry, segment, headers, options):
-                rows = (*rows, *last_fingerprints(batch, np.ones(batch.num_rows, np.bool_)))[-MAX_FINGERPRINTS:]
+            for batch in _read_batches(entry, segment, headers, options):
+                rows = (*rows, *fingerprint_last_rows(batch, np.ones(batch.num_rows, np.bool_)))[-MAX_FINGERPRINTS:]
         except LogDirError:  # the read of the micro-batch reports the segment
             break
         result = (*rows, *result)[-MAX_FINGERPRINTS:]
@@ -50,7 +58,7 @@ def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) 
     Records that do not exist any more, and damaged or unreadable ones, are missing.
     """
     result: dict[int, Fingerprint] = {}
-    collect = collector(expected_fingerprints, result)
+    collect = create_collector(expected_fingerprints, result)
     for row in expected_fingerprints:
         segments = [segment for segment in entry.partition.segments if segment.base_offset <= row.offset]
         if not segments or row.offset in result:
@@ -58,8 +66,8 @@ def find_fingerprints(entry: Log, expected_fingerprints: Sequence[Fingerprint]) 
         try:
             with open_segment(entry.filesystem, segments[-1]) as reader:
                 header = reader.find_batch(row.offset)
-            options = ReadOptions(COLUMNS, on_damage="drop", rules=FILE)
-            for batch in _read(entry, segments[-1], [] if header is None else [header], options):
+            options = ReadOptions(FINGERPRINT_COLUMNS, on_damage="drop", rules=FILE)
+            for batch in _read_batches(entry, segments[-1], [] if header is None else [header], options):
                 collect(batch)
         except LogDirError:  # the read of the micro-batch reports the segment
             continue
@@ -77,7 +85,7 @@ def _last_headers(entry: Log, segment: Segment, end: int) -> list[BatchHeader]:
     return list(headers)
 
 
-def _read(
+def _read_batches(
     entry: Log, segment: Segment, headers: Sequence[BatchHeader], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     if not headers:

@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.log.discovery import Log, names_file
+from kafkaframes.scan.log.discovery import Log, is_file_path
 from kafkaframes.scan.log.narrowing import ALL_OFFSETS, OffsetRange
-from kafkaframes.scan.log.resolve import end_of, find_times
+from kafkaframes.scan.log.resolve import find_times, log_end_offset_of
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
     NO_END,
     NO_START,
-    AtTime,
     Bound,
     Name,
-    below_start,
-    beyond_end,
-    offsets_of,
-    per_partition,
+    TimeBound,
+    describe_offset_below_start,
+    describe_offset_beyond_end,
+    expand_bound,
+    format_partition,
+    resolve_bound,
     restrict_bound,
-    text_of,
 )
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -53,8 +53,8 @@ def resolve_ranges(
     if (start, end) == (EARLIEST, LATEST):
         return {log.partition.directory: ALL_OFFSETS for log in logs}
     _check_names(logs, start, end)
-    result = {log.partition.directory: _resolve(log, start, end) for log in logs}
-    if not any(map(names_file, paths)):
+    result = {log.partition.directory: _resolve_range(log, start, end) for log in logs}
+    if not any(map(is_file_path, paths)):
         _check_losses(logs, start, end)
     return result
 
@@ -78,7 +78,7 @@ def _logs_of(directories: Iterable[LogDirectory]) -> list[Log]:
 def _check_names(logs: Iterable[Log], start: Bound, end: Bound) -> None:
     names = {_name(log.partition) for log in logs}
     for setting, limit in (("start", start), ("end", end)):
-        per_partition(setting, limit, names)
+        expand_bound(setting, limit, names)
 
 
 def _check_losses(logs: Iterable[Log], start: Bound, end: Bound) -> None:
@@ -93,13 +93,13 @@ def _name(partition: Partition) -> Name:
     return partition.topic, partition.partition
 
 
-def _resolve(log: Log, start: Bound, end: Bound) -> OffsetRange:
+def _resolve_range(log: Log, start: Bound, end: Bound) -> OffsetRange:
     name = _name(log.partition)
     find = partial(find_times, {name: log})
-    first = offsets_of("start", restrict_bound(start, {name}), [name], find=find)[name]
-    end_offset = offsets_of("end", restrict_bound(end, {name}), [name], find=find)[name]
+    first = resolve_bound("start", restrict_bound(start, {name}), [name], find=find)[name]
+    end_offset = resolve_bound("end", restrict_bound(end, {name}), [name], find=find)[name]
     if first == LATEST:
-        first = end_of(log)
+        first = log_end_offset_of(log)
     return OffsetRange(NO_START if first == EARLIEST else first, NO_END if end_offset == LATEST else end_offset)
 
 
@@ -110,22 +110,23 @@ def _check_loss(name: Name, copies: list[Log], start: Bound, end: Bound) -> None
         OptionError: No copy has an offset.
     """
     first = min(log.partition.log_start_offset for log in copies)
-    starts, ends = (_offset(limit, name) for limit in (start, end))
+    starts, ends = (_offset_of_limit(limit, name) for limit in (start, end))
     if max(starts, ends) <= first and starts < 0:
         return
-    log_end = max(map(end_of, copies))
+    log_end = max(map(log_end_offset_of, copies))
     if first == log_end and not isinstance(start, Mapping) and not isinstance(end, Mapping):
         return  # one offset for all partitions, and this one is empty: it has lost no records
     if 0 <= starts < first:
-        raise OptionError(f"`start`: {below_start(text_of(name), starts, first)}; give a later offset, or a time")
+        problem = describe_offset_below_start(format_partition(name), starts, first)
+        raise OptionError(f"`start`: {problem}; specify a later offset or a time")
     if max(starts, ends) > log_end:
         setting = "start" if starts > log_end else "end"
-        problem = beyond_end(text_of(name), max(starts, ends), log_end)
+        problem = describe_offset_beyond_end(format_partition(name), max(starts, ends), log_end)
         raise OptionError(f"`{setting}`: {problem}; give a lower offset, or a time")
 
 
-def _offset(limit: Bound, name: Name) -> int:
+def _offset_of_limit(limit: Bound, name: Name) -> int:
     """Return the offset of a limit in a partition; a negative number for a time, earliest or latest."""
-    if isinstance(limit, AtTime):
+    if isinstance(limit, TimeBound):
         return LATEST
     return limit if isinstance(limit, int) else limit[name]

@@ -55,17 +55,17 @@ def read_bytes(
     start, end = selection.log_range
     check_batch_start(start)
     options = options._replace(
-        first_offset=_offset_of("start", start, source), end_offset=_offset_of("end", end, source)
+        first_offset=_to_offset("start", start, source), end_offset=_to_offset("end", end, source)
     )
     errors: list[ReadError] = []
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def iterate_batches() -> Iterator[pa.RecordBatch]:
         yield from RecordReader(Memory(as_array(source)), options, errors=errors)
 
-    return RecordBatches(batches(), options.schema, errors)
+    return RecordBatches(iterate_batches(), options.schema, errors)
 
 
-def _offset_of(setting: str, limit: Bound, source: Bytes) -> int | None:
+def _to_offset(setting: str, limit: Bound, source: Bytes) -> int | None:
     """Return a bound of bytes as an offset; None if it does not exclude records."""
     if isinstance(limit, int):
         return offset_of_bound(limit)

@@ -78,9 +78,9 @@ def narrow_segment(
     first_position, end_position = start, limit
     with open_segment(filesystem, segment) as reader:
         if offsets.first_offset != NO_START:
-            _, first_position = _first_reaching(reader, offsets.first_offset, start)
+            _, first_position = _find_batch_reaching(reader, offsets.first_offset, start)
         if offsets.end_offset != NO_END:
-            last, _ = _first_reaching(reader, offsets.end_offset, limit)
+            last, _ = _find_batch_reaching(reader, offsets.end_offset, limit)
             if last is not None:  # the header of a compressed message set (format 0 or 1) has only its last offset
                 is_outside = last.magic >= 2 and last.base_offset >= offsets.end_offset
                 end_position = last.position if is_outside else last.end
@@ -115,7 +115,7 @@ def narrow_tiered_segment(
     return min(first_position, end_position), min(end_position, end)
 
 
-def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
+def _find_batch_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
     """Return the first batch that ends at or above ``offset``, and its position.
 
     Without one, the position is the file size if all was read, otherwise ``otherwise``.

@@ -10,7 +10,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound
-from kafkaframes.scan.where import NO_CONDITIONS, Where
+from kafkaframes.scan.where import NO_CONDITIONS, RowFilter
 
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -44,7 +44,7 @@ class ReadOptions:
         budget_bytes: Largest total memory of the batches that a task has open at the same time.
         min_partitions, max_bytes_per_partition: Limits for the division of the input into tasks.
         max_offsets_per_trigger, max_bytes_per_trigger: Largest size of a micro-batch, in offsets and in bytes.
-        where: Conditions on rows between start and end.
+        row_filter: Conditions on rows between start and end.
         storage: Keyword arguments for the constructor of fsspec's file system, key files, and whether symbolic links
             are followed.
 
@@ -79,7 +79,7 @@ class ReadOptions:
     max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    where: Where = NO_CONDITIONS
+    row_filter: RowFilter = NO_CONDITIONS
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -28,10 +28,10 @@ from kafkaframes.scan.ranges import (
     NO_END,
     NO_START,
     Assignment,
-    AtTime,
+    TimeBound,
     check_partitions,
-    per_partition,
-    text_of,
+    expand_bound,
+    format_partition,
 )
 from kafkaframes.storage.copies.reading import AlternateRange
 from kafkaframes.storage.files.directory import Segment as StoredFiles
@@ -77,7 +77,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class SegmentSlice:
     """Bytes ``start`` to ``end`` of a segment, and the rows with ``first_offset`` <= offset < ``end_offset``.
 
     ``aborted_transactions`` contains the transactions with omitted batches. ``unproven`` states for start and end
@@ -113,11 +113,11 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     """
     segments = list(segments)
     selected_segments = [segment for segment in segments if _is_selected(segment, options)]
-    _check_all_known(segments, options)
+    _check_topics_exist(segments, options)
     if options.partitions is not None:
         check_partitions(options.partitions, {segment.partition for segment in selected_segments})
     if options.decode == "internal":
-        selected_segments = _internal(selected_segments, options)
+        selected_segments = _select_internal_segments(selected_segments, options)
     selected_segments.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
     return selected_segments
 
@@ -135,7 +135,7 @@ def _is_selected(segment: Segment, options: ReadOptions) -> bool:
     return is_shown or segment.topic not in INTERNAL_TOPICS
 
 
-def _internal(segments: Sequence[Segment], options: ReadOptions) -> list[Segment]:
+def _select_internal_segments(segments: Sequence[Segment], options: ReadOptions) -> list[Segment]:
     """Return the segments of internal topics. Other topics cannot be decoded, so naming them is an error."""
     users = sorted({segment.topic for segment in segments} - INTERNAL_TOPICS)
     internal_segments = [segment for segment in segments if segment.topic in INTERNAL_TOPICS]
@@ -147,7 +147,7 @@ def _internal(segments: Sequence[Segment], options: ReadOptions) -> list[Segment
     return internal_segments
 
 
-def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
+def _check_topics_exist(segments: Sequence[Segment], options: ReadOptions) -> None:
     result = {(segment.topic, segment.partition) for segment in segments}
     topics = {topic for topic, _ in result}
     for topic in sorted(options.subscribe or ()):
@@ -155,7 +155,7 @@ def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
             raise OptionError(f"subscribe: no topic {topic} in {_paths_text(options)}; found {_format_topics(topics)}")
     for name in _list_partitions(options.assign or {}):
         if name not in result:
-            raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
+            raise OptionError(f"assign: no topic partition {format_partition(name)} in {_paths_text(options)}")
 
 
 def _list_partitions(assignment: Assignment) -> list[tuple[str, int]]:
@@ -174,23 +174,23 @@ def check_no_replicas(segments: Iterable[Segment]) -> None:
         first = directories.setdefault(name, segment.directory)
         if first != segment.directory:
             raise OptionError(
-                f"topic partition {text_of(name)} is in two directories, {first} and {segment.directory}: "
+                f"topic partition {format_partition(name)} is in two directories, {first} and {segment.directory}: "
                 "these are replicas of one log; a stream follows one of them (a batch read merges them)"
             )
 
 
-def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
+def resolve_offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
     """Return the first offset and the end offset (exclusive) of the options for each topic partition.
 
     Raises:
         OptionError: Offsets name other topic partitions than the selected ones.
     """
-    names = set(partition_names(segments))
+    names = set(names_of_segments(segments))
     start, end = (  # unresolved times do not limit the offsets
-        EARLIEST if isinstance(options.start, AtTime) else options.start,
-        LATEST if isinstance(options.end, AtTime) else options.end,
+        EARLIEST if isinstance(options.start, TimeBound) else options.start,
+        LATEST if isinstance(options.end, TimeBound) else options.end,
     )
-    starts, ends = per_partition("start", start, names), per_partition("end", end, names)
+    starts, ends = expand_bound("start", start, names), expand_bound("end", end, names)
     unbounded_start, unbounded_end = {EARLIEST: NO_START}, {LATEST: NO_END}
     return {
         name: (unbounded_start.get(starts[name], starts[name]), unbounded_end.get(ends[name], ends[name]))
@@ -198,28 +198,28 @@ def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tup
     }
 
 
-def partition_names(segments: Iterable[Segment]) -> list[tuple[str, int]]:
+def names_of_segments(segments: Iterable[Segment]) -> list[tuple[str, int]]:
     """Return the topic partitions of the segments, in order and without duplicates."""
     return sorted({(segment.topic, segment.partition) for segment in segments})
 
 
-def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
+def prune_segments(segments: Sequence[Segment], options: ReadOptions) -> list[SegmentSlice]:
     """Return whole-file slices of the segments that may have requested offsets, with their offset limits."""
-    ranges = offset_ranges(segments, options)
+    ranges = resolve_offset_ranges(segments, options)
     slices = []
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit, end_limit = _offset_reach(segment, following)
+        limit, end_limit = _offset_limits_of_segment(segment, following)
         first, end = max(first, segment.log_start_offset), min(end, end_limit, segment.end_offset)
-        first, end = options.where.limit_range(first, end)
+        first, end = options.row_filter.limit_range(first, end)
         is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
             slices.append(_limit_slice(segment, first, end, limit))
     return slices
 
 
-def _offset_reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
+def _offset_limits_of_segment(segment: Segment, following: Segment | None) -> tuple[int, int]:
     """Return the end of a segment's offsets, and the offset from which records are read from the next segment.
 
     Tiered segments may overlap. Offsets in both segments are read from the second.
@@ -229,9 +229,9 @@ def _offset_reach(segment: Segment, following: Segment | None) -> tuple[int, int
     return (limit, NO_END) if last is None else (last + 1, limit if limit <= last else NO_END)
 
 
-def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> Slice:
+def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> SegmentSlice:
     """Return the whole segment. Bounds that exclude no record are omitted, because the comparison takes time."""
-    return Slice(
+    return SegmentSlice(
         segment,
         segment.start,
         segment.size_bytes,
@@ -240,15 +240,15 @@ def _limit_slice(segment: Segment, first: int, end: int, limit: int) -> Slice:
     )
 
 
-def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
+def choose_target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
     """Return the target size of an input partition, in bytes.
 
     >>> options = ReadOptions(paths=("/data",))
-    >>> target_bytes(10 << 30, options, cores=2) >> 20      # plenty: the default of 128 MB
+    >>> choose_target_bytes(10 << 30, options, cores=2) >> 20      # plenty: the default of 128 MB
     128
-    >>> target_bytes(200 << 20, options, cores=4) >> 20     # four cores, fifty megabytes each
+    >>> choose_target_bytes(200 << 20, options, cores=4) >> 20     # four cores, fifty megabytes each
     50
-    >>> target_bytes(1 << 20, options, cores=4) >> 20       # too little to be worth two tasks
+    >>> choose_target_bytes(1 << 20, options, cores=4) >> 20       # too little to be worth two tasks
     16
     """
     fair = max(MIN_TARGET_BYTES, -(-total_bytes // max(1, cores)))
@@ -256,14 +256,16 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
     return max(1, min(options.max_bytes_per_partition, fair, min_part_bytes))
 
 
-def split_slice(source_slice: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
+def split_slice(source_slice: SegmentSlice, target: int, boundaries: Boundaries) -> list[SegmentSlice]:
     """Split a slice at batch boundaries into about equal parts of about ``target`` bytes or less."""
     count = -(-source_slice.size_bytes // target)
     if count < 2:
         return [source_slice]
     positions = [source_slice.start + source_slice.size_bytes * part // count for part in range(1, count)]
-    cuts = [p for p in boundaries(source_slice.segment, positions) if source_slice.start < p < source_slice.end]
-    edges = [source_slice.start, *sorted(set(cuts)), source_slice.end]
+    cut_positions = [
+        p for p in boundaries(source_slice.segment, positions) if source_slice.start < p < source_slice.end
+    ]
+    edges = [source_slice.start, *sorted(set(cut_positions)), source_slice.end]
     return [
         replace(
             source_slice,
@@ -278,10 +280,10 @@ def split_slice(source_slice: Slice, target: int, boundaries: Boundaries) -> lis
     ]
 
 
-def pack_slices(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
+def pack_slices(slices: Iterable[SegmentSlice], target: int) -> list[tuple[SegmentSlice, ...]]:
     """Pack adjacent slices up to ``target`` bytes, in order."""
-    works: list[tuple[Slice, ...]] = []
-    current: list[Slice] = []
+    works: list[tuple[SegmentSlice, ...]] = []
+    current: list[SegmentSlice] = []
     size_bytes = 0
     for part in slices:
         cost = part.size_bytes + OPEN_COST_BYTES
@@ -294,10 +296,10 @@ def pack_slices(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]
 
 
 def distribute_slices(
-    slices: Sequence[Slice], options: ReadOptions, *, cores: int, boundaries: Boundaries
-) -> list[tuple[Slice, ...]]:
+    slices: Sequence[SegmentSlice], options: ReadOptions, *, cores: int, boundaries: Boundaries
+) -> list[tuple[SegmentSlice, ...]]:
     """Split large slices and pack small ones into the work of input partitions."""
-    target = target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
+    target = choose_target_bytes(sum(s.size_bytes + OPEN_COST_BYTES for s in slices), options, cores)
     return pack_slices(
         (part for source_slice in slices for part in split_slice(source_slice, target, boundaries)), target
     )

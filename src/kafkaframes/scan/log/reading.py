@@ -31,13 +31,13 @@ from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, Flags, ScanEnd
-from kafkaframes.scan.arrow import TARGET_BYTES, Conversion
+from kafkaframes.scan.arrow import TARGET_BATCH_BYTES, SparkConversion
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.log.planning import SegmentSlice
 from kafkaframes.scan.ranges import NO_END, NO_START
-from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
+from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.copies.reading import BatchHealer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
@@ -54,35 +54,37 @@ from kafkaframes.storage.log.transactions import TransactionState
 log = logging.getLogger("kafkaframes.scan")
 
 
-def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_work(
+    work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of the slices, in order, as non-empty Arrow batches of at most 1 MB.
 
     Raises:
         CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. It has the file, position and offset.
         LogDirError: A segment cannot be read.
     """
-    conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
+    conversion = SparkConversion(columns, timestamp_errors=options.timestamp_errors)
     for part in work:
-        for batch in _read_slice(part, conversion.sources, options, chunk_bytes=TARGET_BYTES):
-            yield conversion.batch(batch, part.segment)
+        for batch in _read_slice(part, conversion.sources, options, chunk_bytes=TARGET_BATCH_BYTES):
+            yield conversion.convert_batch(batch, part.segment)
 
 
 def read_rows(
-    work: Iterable[Slice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
+    work: Iterable[SegmentSlice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan in order, and append damage to ``errors``. Exceptions are those of ``read_work``."""
-    sources = sources_of(columns, options.where)
+    sources = columns_to_read(columns, options.row_filter)
     for part in work:
         segment = part.segment
         origin = RowOrigin(segment.topic or None, segment.partition if segment.topic else None, segment.path)
         for batch in _read_slice(part, sources, options, errors=errors):
-            rows = rows_of(batch, origin, columns, options.where)
+            rows = select_rows(batch, origin, columns, options.row_filter)
             if rows is not None:
                 yield rows
 
 
 def _read_slice(
-    part: Slice,
+    part: SegmentSlice,
     sources: Sequence[str],
     options: ReadOptions,
     *,
@@ -93,35 +95,35 @@ def _read_slice(
     with open_slice(part, options) as slice_reader:
         if slice_reader is None:
             return
-        reading, planned_end = _record_options(slice_reader, sources, options, chunk_bytes), slice_reader.slice.end
+        reading, planned_end = _to_record_options(slice_reader, sources, options, chunk_bytes), slice_reader.slice.end
         all_errors: list[ReadError] = [] if errors is None else errors
         logged_count = len(all_errors)
         end: ScanEnd | None = None
-        for run in slice_reader.runs(
+        for run in slice_reader.iterate_runs(
             options.on_damage, None if errors is None else _append_gaps_to(errors, part.segment.path)
         ):
             reader = RecordReader(
                 slice_reader.segment.source, reading, start=run.start, end=planned_end, errors=all_errors
             )
             for batch in reader:
-                logged_count = logged_count if errors is not None else _log(all_errors, logged_count)
+                logged_count = logged_count if errors is not None else _log_new_errors(all_errors, logged_count)
                 yield batch
-            logged_count = logged_count if errors is not None else _log(all_errors, logged_count)
+            logged_count = logged_count if errors is not None else _log_new_errors(all_errors, logged_count)
             end = run.end = reader.end
         if end is not None and end.position < planned_end:
             _report_trailing_bytes(end, slice_reader.slice, logging.WARNING if errors is None else logging.INFO)
 
 
 def _append_gaps_to(errors: list[ReadError], path: str) -> Callable[[DamagedRange], None]:
-    def lose(gap: DamagedRange) -> None:
+    def append_gap(gap: DamagedRange) -> None:
         error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
         if error not in errors:  # a damaged chunk may be part of two slices
             errors.append(error)
 
-    return lose
+    return append_gap
 
 
-def _record_options(
+def _to_record_options(
     slice_reader: OpenSlice, columns: Sequence[str], options: ReadOptions, chunk_bytes: int
 ) -> RecordOptions:
     """Return the options of the package ``records`` for a slice."""
@@ -137,18 +139,18 @@ def _record_options(
         first_offset=None if first == NO_START else first,
         end_offset=None if end == NO_END else end,
         chunk_bytes=chunk_bytes,
-        unwanted=slice_reader.unread(options.where),
+        unwanted=slice_reader.create_skip_mask(options.row_filter),
         heal=slice_reader.healer,
     )
 
 
-def _log(errors: list[ReadError], logged_count: int) -> int:
+def _log_new_errors(errors: list[ReadError], logged_count: int) -> int:
     for error in errors[logged_count:]:
         log.warning("%s; %d of the batch's records are read", error.as_exception(), error.records)
     return len(errors)
 
 
-def _report_trailing_bytes(end: ScanEnd, part: Slice, level: int) -> None:
+def _report_trailing_bytes(end: ScanEnd, part: SegmentSlice, level: int) -> None:
     """Log the number of bytes after the last batch. If they are damage, the reason was reported before."""
     unread_bytes, path = part.end - end.position, part.segment.path
     log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, unread_bytes, end.position)
@@ -166,18 +168,18 @@ class OpenSlice:
     """
 
     segment: OpenSegment
-    slice: Slice
+    slice: SegmentSlice
     healer: BatchHealer | None
     skipped_batches: Callable[[Batches], Flags] | None
 
-    def unread(self, where: Where) -> Callable[[Batches], Flags] | None:
+    def create_skip_mask(self, row_filter: RowFilter) -> Callable[[Batches], Flags] | None:
         """Return a function that masks batches to skip: aborted, or out of the time range. None: read all batches."""
         skipped_batches = self.skipped_batches
-        if not where.has_times or skipped_batches is None:
-            return where.batches_without_rows if where.has_times else skipped_batches
-        return lambda batches: skipped_batches(batches) | where.batches_without_rows(batches)
+        if not row_filter.has_times or skipped_batches is None:
+            return row_filter.mask_batches_without_rows if row_filter.has_times else skipped_batches
+        return lambda batches: skipped_batches(batches) | row_filter.mask_batches_without_rows(batches)
 
-    def runs(self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None) -> Iterator[ReadableRun]:
+    def iterate_runs(self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None) -> Iterator[ReadableRun]:
         """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
 
         After each run, batches that were replaced with those of other replicas are logged.
@@ -187,11 +189,11 @@ class OpenSlice:
                 decompressed.
         """
 
-        def warn(gap: DamagedRange) -> None:
+        def log_gap(gap: DamagedRange) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
         end = self.slice.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
-        for run in self.segment.read_runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
+        for run in self.segment.read_runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or log_gap):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed_ranges:
@@ -200,7 +202,7 @@ class OpenSlice:
 
 
 @contextmanager
-def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
+def open_slice(part: SegmentSlice, options: ReadOptions) -> Iterator[OpenSlice | None]:
     """Open the segment of a slice. Yield None if the file was deleted and ``fail_on_data_loss`` is false.
 
     Raises:
@@ -220,27 +222,27 @@ def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
     )
     with open_planned_segment_on(filesystem, path, part.end) as segment:
         if isinstance(segment.source, TieredSource) and any(part.unproven):
-            part = _proven(part, segment.source.read_at)
+            part = _verify_bounds(part, segment.source.read_at)
             segment.source.size_bytes = part.end
         yield OpenSlice(segment, part, healer, skipped_batches)
 
 
-def _proven(part: Slice, read_at: ReadAt) -> Slice:
+def _verify_bounds(part: SegmentSlice, read_at: ReadAt) -> SegmentSlice:
     """Verify the bounds of a slice that came from the offset index. If they are wrong, read the whole segment."""
     size_bytes = part.segment.size_bytes
     start, end = part.start, part.end
     if part.unproven[0] and start:
-        first = _header(read_at, start, size_bytes)
+        first = _read_header(read_at, start, size_bytes)
         start = start if first is not None and first.base_offset <= part.first_offset else 0
     if part.unproven[1] and end < size_bytes:
-        next_header = _header(read_at, end, size_bytes)
+        next_header = _read_header(read_at, end, size_bytes)
         end = end if next_header is not None and next_header.base_offset >= part.end_offset else size_bytes
     if (start, end) != (part.start, part.end):
         log.warning("%s: its offset index is wrong, the segment is read without it", part.segment.path)
     return replace(part, start=start, end=end, unproven=(False, False))
 
 
-def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+def _read_header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
     walk = HeaderWalk(read_at, size_bytes=size_bytes, position=position, window_bytes=BATCH_V2.size)
     header = next(iter(walk), None)
     return header if header is not None and 0 <= header.magic <= 2 else None

@@ -30,22 +30,22 @@ from kafkaframes.scan.log.discovery import (
 )
 from kafkaframes.scan.log.narrowing import OffsetRange, is_tiered, narrow_segment, narrow_tiered_segment
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, Slice, distribute_slices, prune_segments, select_segments
+from kafkaframes.scan.log.planning import Segment, SegmentSlice, distribute_slices, prune_segments, select_segments
 from kafkaframes.scan.ranges import (
     LATEST,
     NO_END,
     NO_START,
-    AtTime,
     Bound,
     PartitionOffsets,
-    below_start,
-    beyond_end,
+    TimeBound,
     check_batch_start,
-    for_all,
-    offsets_of,
-    per_partition,
+    describe_offset_below_start,
+    describe_offset_beyond_end,
+    expand_bound,
+    format_partition,
+    limit_common_offsets,
     report_loss,
-    text_of,
+    resolve_bound,
 )
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
@@ -64,7 +64,7 @@ Logs = Mapping[TopicPartition, Log]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedSegments:
     """The segments that options select.
 
     Attributes:
@@ -92,7 +92,7 @@ class ReadPlan:
         notes: Findings about swap files and transaction indexes, and records that an open transaction hides.
     """
 
-    works: tuple[tuple[Slice, ...], ...]
+    works: tuple[tuple[SegmentSlice, ...], ...]
     segments: int
     log_bytes: int
     bytes_to_fetch: int = 0
@@ -130,12 +130,12 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of discovered logs. Exceptions are those of ``plan_log``."""
-    choice = choose(discovery, options, cores=cores)
+    choice = choose_segments(discovery, options, cores=cores)
     parts = choice.parts
     cuts = [plan_part(part, part_options) for part, part_options in parts]
     chunks_with_logs = [chunk for part, _ in cuts for chunk in part]
     notes = merge_notes([choice.notes, *(note for _, note in cuts)])
-    slices = [_light(chunk, options) for chunk, _ in chunks_with_logs]
+    slices = [_drop_planning_data(chunk, options) for chunk, _ in chunks_with_logs]
     fetched_bytes = sum(_count_fetched_bytes(chunk, log) for chunk, log in chunks_with_logs)
     boundaries = partial(find_boundaries, storage=options.storage)
     works = distribute_slices(slices, options, cores=cores, boundaries=boundaries)
@@ -146,7 +146,7 @@ def plan_discovered(discovery: DiscoveredLogs, options: ReadOptions, *, cores: i
     return ReadPlan(tuple(works), len(paths), log_bytes, fetched_bytes, decisions, choice.internal_topics, notes)
 
 
-def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
+def choose_segments(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> SelectedSegments:
     """Return the segments that the options select, with replicas merged. Exceptions are those of ``plan_log``.
 
     Args:
@@ -161,9 +161,11 @@ def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Ch
             & INTERNAL_TOPICS
         )
     )
-    if options.where.topics is not None or options.where.partitions is not None:
+    if options.row_filter.topics is not None or options.row_filter.partitions is not None:
         selected_segments = [
-            segment for segment in selected_segments if options.where.has_partition(segment.topic, segment.partition)
+            segment
+            for segment in selected_segments
+            if options.row_filter.has_partition(segment.topic, segment.partition)
         ]
         options = restrict_bounds({(segment.topic, segment.partition) for segment in selected_segments}, options)
     _report_tiered(discovery, selected_segments, options)
@@ -179,7 +181,7 @@ def choose(discovery: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Ch
         for path in dict.fromkeys(segment.directory for segment in selected_segments)
     ]
     notes = LogNotes(tuple(finding for partition in partitions for finding in swap_findings(partition)))
-    return Chosen(parts, internal, notes)
+    return SelectedSegments(parts, internal, notes)
 
 
 def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], options: ReadOptions) -> None:
@@ -199,7 +201,7 @@ def _report_tiered(discovery: DiscoveredLogs, segments: Iterable[Segment], optio
 
 def plan_part(
     part: DistinctSegments, options: ReadOptions, *, whole_segments: bool = False
-) -> tuple[list[tuple[Slice, Log]], LogNotes]:
+) -> tuple[list[tuple[SegmentSlice, Log]], LogNotes]:
     """Return the slices of a group of segments without duplicates, each with its log, and notes.
 
     Args:
@@ -210,8 +212,8 @@ def plan_part(
     Raises:
         OptionError: Offsets of the range are lost, or ``read_committed`` is selected for single segments.
     """
-    logs = logs_of(part)
-    options = with_isolation(options, is_whole=part.logs.has_whole_directories)
+    logs = logs_by_partition(part)
+    options = resolve_isolation(options, is_whole=part.logs.has_whole_directories)
     resolved_offsets = resolve_offsets(options, logs)
     if part.logs.has_whole_directories:
         check_loss(resolved_offsets, logs)
@@ -221,7 +223,7 @@ def plan_part(
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
-def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
+def resolve_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
     """Return options with an isolation level. Transactions of single segments are unknown."""
     if options.isolation is not None:
         return options
@@ -230,7 +232,7 @@ def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
 
 def plan_slices(
     segments: list[Segment], options: ReadOptions, logs: Logs, *, whole_segments: bool = False
-) -> tuple[list[Slice], LogNotes]:
+) -> tuple[list[SegmentSlice], LogNotes]:
     """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
     Args:
@@ -239,19 +241,19 @@ def plan_slices(
         logs: Logs of the topic partitions.
         whole_segments: Whether the slices are not narrowed to the batches of the range.
     """
-    states = _transactions(options, logs)
-    notes = _transaction_notes(options, logs, states)
-    slices = prune_segments(segments, replace(options, end=_stable_ends(options, states)))
+    states = _read_transactions(options, logs)
+    notes = _describe_open_transactions(options, logs, states)
+    slices = prune_segments(segments, replace(options, end=_limit_to_stable_offsets(options, states)))
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
         if not whole_segments:
-            slices = [narrow_part for part in slices if (narrow_part := _narrow(part, logs)).size_bytes > 0]
-        slices = _with_aborted(slices, segments, states)
+            slices = [narrow_part for part in slices if (narrow_part := _narrow_slice(part, logs)).size_bytes > 0]
+        slices = _add_aborted_transactions(slices, segments, states)
     return slices, notes
 
 
-def _count_fetched_bytes(part: Slice, entry: Log) -> int:
+def _count_fetched_bytes(part: SegmentSlice, entry: Log) -> int:
     filesystem = entry.filesystem
     if isinstance(filesystem, MergedFileSystem):
         filesystem = filesystem.outer_filesystem(part.segment.path)
@@ -260,7 +262,7 @@ def _count_fetched_bytes(part: Slice, entry: Log) -> int:
     return part.size_bytes
 
 
-def logs_of(part: DistinctSegments) -> Logs:
+def logs_by_partition(part: DistinctSegments) -> Logs:
     """Return the log of each selected topic partition."""
     return {(segment.topic, segment.partition): part.logs.by_directory[segment.directory] for segment in part.segments}
 
@@ -273,16 +275,22 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
             partition.
     """
     find = partial(find_times, logs)
-    starts = offsets_of("start", options.start, logs, find=find, no_match=options.no_match)
-    if isinstance(options.start, AtTime):
-        starts = {name: end_of(logs[name]) if offset == LATEST else offset for name, offset in starts.items()}
-    ends = offsets_of("end", options.end, logs, find=find)
+    starts = resolve_bound("start", options.start, logs, find=find, no_match=options.no_match)
+    if isinstance(options.start, TimeBound):
+        starts = {
+            name: log_end_offset_of(logs[name]) if offset == LATEST else offset for name, offset in starts.items()
+        }
+    ends = resolve_bound("end", options.end, logs, find=find)
 
-    def bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def find_bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         firsts = {name: entry.partition.log_start_offset for name, entry in logs.items()}
-        return firsts, {name: end_of(entry) for name, entry in logs.items()}
+        return firsts, {name: log_end_offset_of(entry) for name, entry in logs.items()}
 
-    return replace(options, start=for_all(options.start, starts, bounds), end=for_all(options.end, ends, bounds))
+    return replace(
+        options,
+        start=limit_common_offsets(options.start, starts, find_bounds),
+        end=limit_common_offsets(options.end, ends, find_bounds),
+    )
 
 
 def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int | None]:
@@ -293,7 +301,7 @@ def find_times(logs: Logs, times: PartitionOffsets) -> dict[TopicPartition, int 
     return {name: None if answer is None else answer.offset for name, answer in answers.items()}
 
 
-def end_of(entry: Log) -> int:
+def log_end_offset_of(entry: Log) -> int:
     """Return the offset after the log's last record."""
     return log_end_offset(entry.filesystem, entry.partition)
 
@@ -304,48 +312,52 @@ def check_loss(options: ReadOptions, logs: Logs) -> None:
     Raises:
         OptionError: Offsets are lost. With ``failOnDataLoss=false`` a warning is logged instead.
     """
-    starts, ends = per_partition("start", options.start, logs), per_partition("end", options.end, logs)
+    starts, ends = expand_bound("start", options.start, logs), expand_bound("end", options.end, logs)
     fail = options.fail_on_data_loss
     for name, entry in logs.items():
         first, last = entry.partition.log_start_offset, max(starts[name], ends[name])
         if 0 <= starts[name] < first:
-            report_loss(below_start(text_of(name), starts[name], first), fail=fail)
-        if last > first and (end := end_of(entry)) < last:
-            report_loss(beyond_end(text_of(name), last, end), fail=fail)
+            report_loss(describe_offset_below_start(format_partition(name), starts[name], first), fail=fail)
+        if last > first and (end := log_end_offset_of(entry)) < last:
+            report_loss(describe_offset_beyond_end(format_partition(name), last, end), fail=fail)
 
 
-def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
+def _read_transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, TransactionState]:
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
     return {name: read_transactions(log.filesystem, log.partition) for name, log in logs.items()}
 
 
-def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:
+def _describe_open_transactions(
+    options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]
+) -> LogNotes:
     findings = tuple(finding for state in states.values() for finding in state.findings)
     if not any(state.open for state in states.values()):
         return LogNotes(findings)
-    starts, ends = per_partition("start", options.start, states), per_partition("end", options.end, states)
+    starts, ends = expand_bound("start", options.start, states), expand_bound("end", options.end, states)
     hidden_records = []
     for name, state in states.items():
-        first, end = options.where.limit_range(max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name])
+        first, end = options.row_filter.limit_range(
+            max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name]
+        )
         hidden_records.append(
             find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end)
         )
     return LogNotes(findings, tuple(record for record in hidden_records if record is not None))
 
 
-def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
+def _limit_to_stable_offsets(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
     """Return the ends of the read, limited to the last stable offsets."""
     if not any(state.open for state in states.values()):
         return options.end
-    ends = per_partition("end", options.end, states)
+    ends = expand_bound("end", options.end, states)
     return {
         name: min(state.last_stable_offset, NO_END if ends[name] == LATEST else ends[name])
         for name, state in states.items()
     }
 
 
-def _narrow(part: Slice, logs: Logs) -> Slice:
+def _narrow_slice(part: SegmentSlice, logs: Logs) -> SegmentSlice:
     """Narrow a slice to the batches of its range. The result may be empty."""
     stored_files = part.segment.stored_files
     if stored_files is None or (part.first_offset == NO_START and part.end_offset == NO_END):
@@ -359,9 +371,9 @@ def _narrow(part: Slice, logs: Logs) -> Slice:
     return replace(part, start=start, end=end)
 
 
-def _with_aborted(
-    slices: list[Slice], segments: list[Segment], states: Mapping[TopicPartition, TransactionState]
-) -> list[Slice]:
+def _add_aborted_transactions(
+    slices: list[SegmentSlice], segments: list[Segment], states: Mapping[TopicPartition, TransactionState]
+) -> list[SegmentSlice]:
     """Return the slices with the aborted transactions that may have batches in their segments."""
     following = {
         (segment.path, segment.start): next_segment.base_offset
@@ -384,7 +396,7 @@ def _with_aborted(
     return slices_with_transactions
 
 
-def _light(part: Slice, options: ReadOptions) -> Slice:
+def _drop_planning_data(part: SegmentSlice, options: ReadOptions) -> SegmentSlice:
     """Return a slice without the data that only planning needs, because it is sent to its task."""
     keep = options.table == "segments"
     return part if keep else replace(part, segment=replace(part.segment, stored_files=None))

@@ -13,13 +13,13 @@ from kafkaframes.records.scan import DAMAGED_END_REASONS, FILE, Chunks
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, Slice
+from kafkaframes.scan.log.planning import Segment, SegmentSlice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
 from kafkaframes.scan.ranges import NO_END, NO_START, offset_of_bound
-from kafkaframes.scan.rows import Counting, check_origin_columns
-from kafkaframes.scan.slices import Source, SourcePlan
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.rows import RecordCounter, check_origin_columns
+from kafkaframes.scan.slices import ScanSource, SourcePlan
+from kafkaframes.scan.where import RowFilter
 from kafkaframes.storage.files.contents import HEAD_BYTES, begins_with_batch, is_segment_name
 from kafkaframes.storage.files.filesystem import VIEW_SEPARATOR, has_magic, plain_path, split_path
 from kafkaframes.storage.files.names import DirectoryName
@@ -37,7 +37,7 @@ from kafkaframes.storage.log.open_segment import DamagedRange
 class LogWork:
     """Slices of segments, in record order."""
 
-    slices: tuple[Slice, ...]
+    slices: tuple[SegmentSlice, ...]
 
     @property
     def size_bytes(self) -> int:
@@ -53,7 +53,7 @@ class LogWork:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSource(Source):
+class LogSource(ScanSource):
     """The records of a log.
 
     Attributes:
@@ -95,16 +95,16 @@ class LogSource(Source):
         """The topics that are selected by name."""
         return tuple(name for name in self.names if not has_magic(name))
 
-    def check_columns(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], row_filter: RowFilter) -> None:
         """Check the column names."""
         check_origin_columns(columns)
 
-    def plan(self, where: Where, *, parts: int) -> SourcePlan:
+    def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """List the segments, resolve start and end to offsets, and split large segments at batches."""
         if self.files:
-            file_slices = [self._whole_file(path, where) for path in self.files]
-            return SourcePlan([LogWork((part,)) for part in file_slices if _may_have_rows(part, where)])
-        options = replace(self.options, where=where)
+            file_slices = [self._slice_of_file(path, row_filter) for path in self.files]
+            return SourcePlan([LogWork((part,)) for part in file_slices if _may_have_rows(part, row_filter)])
+        options = replace(self.options, row_filter=row_filter)
         result = discover_logs(options.paths, storage=options.storage)
         check_topics(self.names, (segment.topic for segment in result.segments))
         plan = plan_discovered(result, options, cores=parts)
@@ -112,7 +112,7 @@ class LogSource(Source):
             [LogWork(slices) for slices in plan.works], (*plan.notes.hidden_records, *plan.notes.findings)
         )
 
-    def _whole_file(self, path: str, where: Where) -> Slice:
+    def _slice_of_file(self, path: str, row_filter: RowFilter) -> SegmentSlice:
         path = to_view_path(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
         if info is None:
@@ -123,8 +123,8 @@ class LogSource(Source):
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
         segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
         start, limit = offset_of_bound(self.options.start), offset_of_bound(self.options.end)
-        first, end = where.limit_range(NO_START if start is None else start, NO_END if limit is None else limit)
-        return Slice(segment, 0, segment.size_bytes, first, end)
+        first, end = row_filter.limit_range(NO_START if start is None else start, NO_END if limit is None else limit)
+        return SegmentSlice(segment, 0, segment.size_bytes, first, end)
 
     def _check_file(self, path: str, size_bytes: int) -> None:
         """Check that a file that is not named as a segment begins with a batch.
@@ -140,27 +140,27 @@ class LogSource(Source):
         if not is_segment:
             raise not_a_segment_error(filesystem, path)
 
-    def read(
-        self, work: LogWork, columns: Sequence[str], conditions_of_scan: Where, errors: list[ReadError]
+    def read_slice(
+        self, work: LogWork, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[ReadError]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of slices, in order."""
-        return read_rows(work.slices, columns, replace(self.options, where=conditions_of_scan), errors)
+        return read_rows(work.slices, columns, replace(self.options, row_filter=conditions_of_scan), errors)
 
-    def count(self, work: LogWork, where: Where) -> int | None:
+    def count_slice(self, work: LogWork, row_filter: RowFilter) -> int | None:
         """Count records by batch headers. Checksums are verified unless ``verify_crc`` is false."""
-        counts = [self._count_slice(part, where) for part in work.slices]
+        counts = [self._count_slice(part, row_filter) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
 
     def has_far_times(self, works: Sequence[LogWork]) -> bool:
         """Return whether batch headers have timestamps out of the range of microseconds."""
         return any(self._has_far_header(part) for work in works for part in work.slices)
 
-    def _has_far_header(self, planned: Slice) -> bool:
+    def _has_far_header(self, planned: SegmentSlice) -> bool:
         with open_slice(planned, self.options) as slice_reader:
             if slice_reader is None:
                 return False
             part = slice_reader.slice
-            for run in slice_reader.runs(self.options.on_damage, lambda gap: None):
+            for run in slice_reader.iterate_runs(self.options.on_damage, lambda gap: None):
                 chunks = Chunks(slice_reader.segment.source, rules=FILE, start=run.start, end=part.end)
                 for chunk in chunks:
                     batches = chunk.batches
@@ -172,15 +172,17 @@ class LogSource(Source):
                 run.end = chunks.end
         return False
 
-    def _count_slice(self, planned_slice: Slice, where: Where) -> int | None:
+    def _count_slice(self, planned_slice: SegmentSlice, row_filter: RowFilter) -> int | None:
         options, gaps = self.options, list[DamagedRange]()
         total = 0
         with open_slice(planned_slice, options) as slice_reader:
             if slice_reader is None:
                 return 0
             part = slice_reader.slice
-            counting = Counting(part.first_offset, part.end_offset, where, options.verify_crc, options.include_control)
-            for run in slice_reader.runs(options.on_damage, gaps.append):
+            counting = RecordCounter(
+                part.first_offset, part.end_offset, row_filter, options.verify_crc, options.include_control
+            )
+            for run in slice_reader.iterate_runs(options.on_damage, gaps.append):
                 chunks = Chunks(
                     slice_reader.segment.source,
                     rules=FILE,
@@ -192,7 +194,7 @@ class LogSource(Source):
                     aborted_transactions = (
                         None if slice_reader.skipped_batches is None else slice_reader.skipped_batches(chunk.batches)
                     )
-                    count = counting.records(chunk.data, chunk.batches, aborted_transactions)
+                    count = counting.count_records(chunk.data, chunk.batches, aborted_transactions)
                     if count is None:
                         return None
                     total += count
@@ -202,14 +204,14 @@ class LogSource(Source):
         return None if gaps else total
 
 
-def _may_have_rows(part: Slice, where: Where) -> bool:
+def _may_have_rows(part: SegmentSlice, row_filter: RowFilter) -> bool:
     topic = part.segment.topic
     if not topic:
-        return where.topics is None and where.partitions is None
-    return where.has_partition(topic, part.segment.partition)
+        return row_filter.topics is None and row_filter.partitions is None
+    return row_filter.has_partition(topic, part.segment.partition)
 
 
-def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> LogSource:
+def create_log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> LogSource:
     """Return the source. If all paths are files, each is read by itself, unless they are replicas of one log.
 
     Args:

@@ -41,15 +41,15 @@ from kafkaframes.records.scan import (
 from kafkaframes.scan.arrow import (
     ARROW_TYPES,
     MAX_INSTANT_MS,
-    TARGET_BYTES,
+    TARGET_BATCH_BYTES,
     arrow_schema,
     check_milliseconds,
-    instants,
     repeat_origin,
+    to_instants,
 )
 from kafkaframes.scan.columns import DECODED_COLUMNS, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, Slice
+from kafkaframes.scan.log.planning import Segment, SegmentSlice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split_path
@@ -63,7 +63,7 @@ _ASSUMED_COMPRESSION_RATIO = (
 )
 
 
-class Scanned:
+class CheckedChunk:
     """The batches of a chunk with their checks. ``selected_rows``: indexes of the batches in the offset range."""
 
     def __init__(self, chunk: Chunk, slice_reader: OpenSlice, options: ReadOptions) -> None:
@@ -79,14 +79,14 @@ class Scanned:
         self.problems = {} if self.valid is None else dict.fromkeys(np.flatnonzero(~self.valid).tolist(), CRC_MISMATCH)
         self._budget = options.budget_bytes
         if options.deep:
-            self._open(chunk)
+            self._decode_chunk(chunk)
         outside = self.batches.column("last_offset") < part.first_offset
         outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= part.end_offset)
         if slice_reader.skipped_batches is not None:
             outside |= slice_reader.skipped_batches(self.batches)
         self.selected_rows: Ints = np.flatnonzero(~outside)
 
-    def _open(self, chunk: Chunk) -> None:
+    def _decode_chunk(self, chunk: Chunk) -> None:
         rows: list[Ints] = [np.empty(0, np.int64)]
         for part in decode.decode_steps(chunk.data, chunk.batches, budget_bytes=self._budget):
             rows.append(part.index.rows)
@@ -107,10 +107,12 @@ class Scanned:
         if self._has_strict_times:
             offsets = self.column("base_offset")
             check_milliseconds(times, lambda row: _describe_timestamp(f"batch at offset {offsets[row]}", self.segment))
-        return instants(times)
+        return to_instants(times)
 
 
-def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_batch_work(
+    work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the slices, in order.
 
     Raises:
@@ -122,7 +124,7 @@ def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: R
 
 
 def _read_slice(
-    planned_slice: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
+    planned_slice: SegmentSlice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     needs_data = options.verify_crc or options.deep
     with open_slice(planned_slice, options) as slice_reader:
@@ -130,35 +132,35 @@ def _read_slice(
             return
         planned_slice = slice_reader.slice
         segment_end: ScanEnd | None = None
-        for run in slice_reader.runs(options.on_damage):
+        for run in slice_reader.iterate_runs(options.on_damage):
             if segment_end is not None:
-                yield _rest(segment_end, planned_slice, schema, end_position=run.start)
+                yield _create_unread_row(segment_end, planned_slice, schema, end_position=run.start)
             source = slice_reader.segment.source
             chunks = Chunks(
                 source,
                 rules=FILE,
                 start=run.start,
                 end=planned_slice.end,
-                chunk_bytes=TARGET_BYTES,
+                chunk_bytes=TARGET_BATCH_BYTES,
                 includes_data=needs_data,
             )
             for chunk in chunks:
-                for part in split_chunk(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    checked_chunk = Scanned(part, slice_reader, options)
-                    arrays = [_array(column, checked_chunk, planned_slice) for column in columns]
+                for part in split_chunk(chunk, _ASSUMED_COMPRESSION_RATIO if options.deep else 1.0, TARGET_BATCH_BYTES):
+                    checked_chunk = CheckedChunk(part, slice_reader, options)
+                    arrays = [_to_array(column, checked_chunk, planned_slice) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             segment_end = run.end = chunks.end
         if segment_end is not None and segment_end.position < planned_slice.end:
-            yield _rest(segment_end, planned_slice, schema, end_position=planned_slice.end)
+            yield _create_unread_row(segment_end, planned_slice, schema, end_position=planned_slice.end)
 
 
-def _array(column: Column, checked_chunk: Scanned, part: Slice) -> pa.Array:
+def _to_array(column: Column, checked_chunk: CheckedChunk, part: SegmentSlice) -> pa.Array:
     if column.name in _COLUMN_FUNCTIONS:
         return _COLUMN_FUNCTIONS[column.name](checked_chunk)
     return repeat_origin(part.segment, column, checked_chunk.selected_rows.size)
 
 
-def _rest(end: ScanEnd, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
+def _create_unread_row(end: ScanEnd, part: SegmentSlice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
     end_values = {
         "topic": part.segment.topic,
         "partition": part.segment.partition,
@@ -171,20 +173,20 @@ def _rest(end: ScanEnd, part: Slice, schema: pa.Schema, *, end_position: int) ->
     return pa.RecordBatch.from_pylist([end_values], schema=schema)
 
 
-def _field(name: str, dtype: Any = np.int64) -> Callable[[Scanned], pa.Array]:
+def _header_field_getter(name: str, dtype: Any = np.int64) -> Callable[[CheckedChunk], pa.Array]:
     return lambda checked_chunk: pa.array(checked_chunk.column(name).astype(dtype))
 
 
-def _flag(bit: int) -> Callable[[Scanned], pa.Array]:
+def _header_flag_getter(bit: int) -> Callable[[CheckedChunk], pa.Array]:
     return lambda checked_chunk: pa.array(checked_chunk.batches.flag(bit)[checked_chunk.selected_rows])
 
 
-def _record_count(checked_chunk: Scanned) -> pa.Array:
+def _count_records(checked_chunk: CheckedChunk) -> pa.Array:
     counts = checked_chunk.column("count")
     return pa.array(counts.astype(np.int32), mask=checked_chunk.column("magic") < 2)
 
 
-def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: Scanned) -> pa.Array:
+def _values_or_nulls(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk: CheckedChunk) -> pa.Array:
     return (
         pa.nulls(checked_chunk.selected_rows.size, kind)
         if values is None
@@ -192,24 +194,24 @@ def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, checked_chunk:
     )
 
 
-_COLUMN_FUNCTIONS: dict[str, Callable[[Scanned], pa.Array]] = {
+_COLUMN_FUNCTIONS: dict[str, Callable[[CheckedChunk], pa.Array]] = {
     "position": lambda checked_chunk: pa.array(checked_chunk.column("position") + checked_chunk.base),
-    "sizeBytes": _field("size"),
-    "magic": _field("magic", np.int8),
+    "sizeBytes": _header_field_getter("size"),
+    "magic": _header_field_getter("magic", np.int8),
     "codec": lambda scanned: codec_array(scanned.column("attributes")).cast(pa.string()),
-    "baseOffset": _field("base_offset"),
-    "lastOffset": _field("last_offset"),
-    "recordCount": _record_count,
-    "readableRecords": lambda scanned: _if_known(scanned.readable, pa.int32(), scanned),
-    "maxTimestamp": Scanned.max_timestamps,
+    "baseOffset": _header_field_getter("base_offset"),
+    "lastOffset": _header_field_getter("last_offset"),
+    "recordCount": _count_records,
+    "readableRecords": lambda scanned: _values_or_nulls(scanned.readable, pa.int32(), scanned),
+    "maxTimestamp": CheckedChunk.max_timestamps,
     "timestampType": lambda scanned: pa.array(timestamp_types(scanned.column("magic"), scanned.column("attributes"))),
-    "producerId": _field("producer_id"),
-    "producerEpoch": _field("producer_epoch", np.int16),
-    "baseSequence": _field("base_sequence", np.int32),
-    "leaderEpoch": _field("leader_epoch", np.int32),
-    "transactional": _flag(TRANSACTIONAL),
-    "control": _flag(CONTROL),
-    "crcOk": lambda scanned: _if_known(scanned.valid, pa.bool_(), scanned),
+    "producerId": _header_field_getter("producer_id"),
+    "producerEpoch": _header_field_getter("producer_epoch", np.int16),
+    "baseSequence": _header_field_getter("base_sequence", np.int32),
+    "leaderEpoch": _header_field_getter("leader_epoch", np.int32),
+    "transactional": _header_flag_getter(TRANSACTIONAL),
+    "control": _header_flag_getter(CONTROL),
+    "crcOk": lambda scanned: _values_or_nulls(scanned.valid, pa.bool_(), scanned),
     "error": lambda scanned: pa.array(
         [scanned.problems.get(row) for row in scanned.selected_rows.tolist()], pa.string()
     ),
@@ -220,13 +222,13 @@ _ROWS_PER_STEP = 1000
 
 
 def read_segment_work(
-    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
+    work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each segment of the slices."""
     schema = arrow_schema(columns)
     rows: list[dict[str, Any]] = []
     for part in work:
-        rows.append(_row(part, options))
+        rows.append(_to_segment_row(part, options))
         if len(rows) == _ROWS_PER_STEP:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
             rows = []
@@ -234,7 +236,7 @@ def read_segment_work(
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _row(part: Slice, options: ReadOptions) -> dict[str, Any]:
+def _to_segment_row(part: SegmentSlice, options: ReadOptions) -> dict[str, Any]:
     segment = part.segment
     row: dict[str, Any] = {
         "topic": segment.topic,
@@ -247,27 +249,30 @@ def _row(part: Slice, options: ReadOptions) -> dict[str, Any]:
     if segment.stored_files is None:
         return row
     modified_ms = segment.stored_files.log.mtime_ms
-    row |= {"modified": None if modified_ms is None else modified_ms * 1000, "beside": _beside(segment.stored_files)}
+    row |= {
+        "modified": None if modified_ms is None else modified_ms * 1000,
+        "beside": _names_of_index_files(segment.stored_files),
+    }
     try:
         with open_segment(filesystem_for(segment.path, options=options.storage), segment.stored_files) as reader:
-            return row | _read(reader, segment, options)
+            return row | _read_segment_fields(reader, segment, options)
     except LogDirError as error:
         return row | {"error": str(error)}
 
 
-def _beside(stored_files: StoredFiles) -> list[str]:
+def _names_of_index_files(stored_files: StoredFiles) -> list[str]:
     files = (stored_files.index, stored_files.time_index, stored_files.txn_index, stored_files.snapshot)
     return [split_path(file.path)[1] for file in files if file is not None]
 
 
-def _read(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
+def _read_segment_fields(reader: SegmentReader, segment: Segment, options: ReadOptions) -> dict[str, Any]:
     first = next(iter(reader.walk_headers()), None)
-    facts: dict[str, Any] = {"nextOffset": reader.next_offset}
+    fields_by_name: dict[str, Any] = {"nextOffset": reader.next_offset}
     if first is not None:
         times = {"firstTimestamp": first.base_timestamp, "maxTimestamp": reader.largest_timestamp}
-        facts |= {name: _microseconds(time_ms, segment, options) for name, time_ms in times.items()}
-        facts |= {"magic": _tinyint(first.magic), "codec": _codec(first)}
-    return facts | (_walk_segment(reader) if options.deep else {})
+        fields_by_name |= {name: _to_microseconds(time_ms, segment, options) for name, time_ms in times.items()}
+        fields_by_name |= {"magic": _tinyint(first.magic), "codec": _codec(first)}
+    return fields_by_name | (_walk_segment(reader) if options.deep else {})
 
 
 def _walk_segment(reader: SegmentReader) -> dict[str, Any]:
@@ -300,7 +305,7 @@ def _describe_timestamp(subject: str, segment: Segment) -> str:
     return f"the {subject} of topic partition {segment.topic}-{segment.partition} has the timestamp"
 
 
-def _microseconds(milliseconds: int, segment: Segment, options: ReadOptions) -> int | None:
+def _to_microseconds(milliseconds: int, segment: Segment, options: ReadOptions) -> int | None:
     """Return microseconds since 1970, or None for -1 (no timestamp) and for a time that microseconds cannot represent.
 
     Raises:
@@ -318,7 +323,7 @@ _REQUIRED_COLUMNS = ("topic", "partition", "offset", "control", "key", "value")
 
 
 def read_internal_work(
-    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
+    work: Iterable[SegmentSlice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the decoded records of the slices, in order.
 
@@ -333,7 +338,8 @@ def read_internal_work(
 
 def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
     internal_records = [
-        _open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
+        _decode_internal_record(*row)
+        for row in zip(*(batch.column(name).to_pylist() for name in _REQUIRED_COLUMNS), strict=True)
     ]
     if on_damage == "fail":
         _raise_decode_error(batch, internal_records)
@@ -355,7 +361,7 @@ def _decode_internal(batch: pa.RecordBatch, columns: Sequence[Column], on_damage
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def _open(
+def _decode_internal_record(
     topic: str, _partition: int, _offset: int, control: bool, key: bytes | None, value: bytes | None
 ) -> InternalRecord:
     return decode_control_record(key, value) if control else decode_record(topic, key, value)

@@ -14,11 +14,18 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.scan.ranges import Name, describe_lost_start, limit_offsets, report_loss, was_cut, was_made_anew
+from kafkaframes.scan.ranges import (
+    Name,
+    describe_lost_start,
+    describe_recreation,
+    describe_truncation,
+    limit_offsets,
+    report_loss,
+)
 from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open_consumer
-from kafkaframes.scan.topic.shares import Range
+from kafkaframes.scan.topic.planning import Offsets, TopicLookups, estimate_density, open_consumer
+from kafkaframes.scan.topic.shares import PartitionRange
 
 Absent = dict[Name, AbsentPartition]
 _LISTING_RETRY_SECONDS: Final = 0.5
@@ -26,7 +33,7 @@ _LISTING_RETRY_SECONDS: Final = 0.5
 _SMALLER_END_TIMEOUT_SECONDS: Final = 5.0
 
 
-class Listing(NamedTuple):
+class TopicListing(NamedTuple):
     """The partitions of a stream's topics in the metadata, and the topic ids, if brokers have them."""
 
     partitions: list[TopicPartition]
@@ -55,16 +62,16 @@ class TopicFollower:
         """Close the connections."""
         self._lookups.close()
 
-    def start(self) -> Offsets:
+    def find_start_offsets(self) -> Offsets:
         """Return the start offsets of the first micro-batch."""
-        result = self._lookups.starts(self._lookups.partitions())
-        return self._lookups.check_kept(result)
+        result = self._lookups.find_start_offsets(self._lookups.find_partitions())
+        return self._lookups.check_retained_offsets(result)
 
-    def ends(self) -> Offsets:
+    def find_end_offsets(self) -> Offsets:
         """Return the current end offset of each partition."""
-        return self._lookups.latest(self._lookups.partitions())
+        return self._lookups.find_latest_offsets(self._lookups.find_partitions())
 
-    def listing(self, *, is_expected: bool = False) -> Listing:
+    def list_partitions(self, *, is_expected: bool = False) -> TopicListing:
         """Return the current metadata. Call it before ``ends``, so that the ends belong to listed topics.
 
         Args:
@@ -73,11 +80,11 @@ class TopicFollower:
         """
         deadline = self._clock() + ConsumerSettings.from_options(self.options.client).default_api_timeout_ms / 1000
         is_expected = is_expected and self.options.fail_on_data_loss
-        while not (partitions := self._lookups.partitions()) and is_expected and self._clock() < deadline:
+        while not (partitions := self._lookups.find_partitions()) and is_expected and self._clock() < deadline:
             self._sleep(_LISTING_RETRY_SECONDS)
-        return Listing(partitions, self._lookups.ids({partition.topic for partition in partitions}))
+        return TopicListing(partitions, self._lookups.find_topic_ids({partition.topic for partition in partitions}))
 
-    def resume(self, start_offsets: StreamOffsets, listing: Listing) -> tuple[Offsets, Absent]:
+    def find_resume_offsets(self, start_offsets: StreamOffsets, listing: TopicListing) -> tuple[Offsets, Absent]:
         """Return the offsets at which a stream continues, and the partitions that are still not listed.
 
         Args:
@@ -87,12 +94,12 @@ class TopicFollower:
         Raises:
             OptionError: A topic was created again, and ``failOnDataLoss`` is set.
         """
-        begins = self.still_there(by_partition(start_offsets.offsets), start_offsets.ids, listing.ids)
+        begins = self.drop_recreated_topics(key_by_partition(start_offsets.offsets), start_offsets.ids, listing.ids)
         listed_partitions, absent = set(listing.partitions), {}
         for name, entry in start_offsets.absent.items():
             partition = TopicPartition(*name)
-            if _is_other(entry.topic_id, listing.ids.get(partition.topic)):
-                problem = was_made_anew(partition.topic, entry.topic_id, listing.ids[partition.topic])
+            if _is_other_topic(entry.topic_id, listing.ids.get(partition.topic)):
+                problem = describe_recreation(partition.topic, entry.topic_id, listing.ids[partition.topic])
                 report_loss(problem, fail=self.options.fail_on_data_loss)
             elif partition in listed_partitions:
                 begins.setdefault(partition, entry.offset)
@@ -100,31 +107,35 @@ class TopicFollower:
                 absent[name] = entry
         return begins, absent
 
-    def start_of_planned_batch(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
+    def find_planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
         """Return the start of each old partition of a planned micro-batch. Exceptions are those of ``resume``."""
-        begins = self.still_there(by_partition(start.offsets), start.ids, end.ids)
+        begins = self.drop_recreated_topics(key_by_partition(start.offsets), start.ids, end.ids)
         for name, entry in start.absent.items():
-            if name in end.offsets and not _is_other(entry.topic_id, end.ids.get(name[0])):
+            if name in end.offsets and not _is_other_topic(entry.topic_id, end.ids.get(name[0])):
                 begins.setdefault(TopicPartition(*name), entry.offset)
         return begins
 
-    def still_there(self, offsets: Offsets, then: Mapping[str, str], now: Mapping[str, str]) -> Offsets:
+    def drop_recreated_topics(
+        self, offsets: Offsets, old_ids: Mapping[str, str], new_ids: Mapping[str, str]
+    ) -> Offsets:
         """Return the offsets without those of recreated topics, which are read from their start.
 
         Args:
             offsets: Offsets of a checkpoint.
-            then: Topic ids in the checkpoint. A topic without an id counts as the same topic.
-            now: Later topic ids.
+            old_ids: Topic ids in the checkpoint. A topic without an id counts as the same topic.
+            new_ids: Later topic ids.
 
         Raises:
             OptionError: A topic was recreated, and ``failOnDataLoss`` is set.
         """
-        anew = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
-        for topic in anew:
-            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
-        return {partition: offset for partition, offset in offsets.items() if partition.topic not in anew}
+        recreated_topics = sorted(
+            topic for topic in old_ids.keys() & new_ids.keys() if old_ids[topic] != new_ids[topic]
+        )
+        for topic in recreated_topics:
+            report_loss(describe_recreation(topic, old_ids[topic], new_ids[topic]), fail=self.options.fail_on_data_loss)
+        return {partition: offset for partition, offset in offsets.items() if partition.topic not in recreated_topics}
 
-    def latest(
+    def find_batch_end(
         self, start: Offsets, *, goal: Offsets | None = None, is_limited: bool = True, is_first: bool = False
     ) -> Offsets:
         """Return the end of the micro-batch that begins at ``start``; ``start`` itself if the stream should wait.
@@ -139,8 +150,8 @@ class TopicFollower:
             OptionError: ``failOnDataLoss`` is set, and a partition is not listed, ends below ``start``, or is new and
                 has lost its first records.
         """
-        ends = self._confirm_ends(start, self.ends() if goal is None else dict(goal))
-        begins = self._begins(start, ends, is_first=is_first)
+        ends = self._confirm_ends(start, self.find_end_offsets() if goal is None else dict(goal))
+        begins = self._find_begin_offsets(start, ends, is_first=is_first)
         waiting = sum(max(end - begins[partition], 0) for partition, end in ends.items())
         if goal is None and is_limited and self._should_wait(waiting):
             return start
@@ -157,7 +168,9 @@ class TopicFollower:
         deadline = self._clock() + _SMALLER_END_TIMEOUT_SECONDS
         ends = dict(ends)
         while smaller := [partition for partition, end in ends.items() if end < start.get(partition, end)]:
-            grown = {one: start[one] for one, end in self._lookups.latest(smaller).items() if end >= start[one]}
+            grown = {
+                one: start[one] for one, end in self._lookups.find_latest_offsets(smaller).items() if end >= start[one]
+            }
             ends |= grown
             if len(grown) < len(smaller):
                 if self._clock() >= deadline:
@@ -165,9 +178,9 @@ class TopicFollower:
                 self._sleep(_LISTING_RETRY_SECONDS)
         return ends
 
-    def _begins(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
+    def _find_begin_offsets(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
         fails = self.options.fail_on_data_loss
-        earliest = self._lookups.earliest([partition for partition in ends if partition not in start])
+        earliest = self._lookups.find_earliest_offsets([partition for partition in ends if partition not in start])
         if not is_first and fails:  # without ``fails``, ``plan`` logs the warning
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in ends if partition in start}, **earliest}
@@ -177,10 +190,12 @@ class TopicFollower:
             *(absent_partition for absent_partition in absent if absent_partition not in self._reported_partitions),
             *truncated_partitions,
         ):
-            problem = was_cut(partition, start.get(partition, begins.get(partition, 0)), ends.get(partition))
+            problem = describe_truncation(
+                partition, start.get(partition, begins.get(partition, 0)), ends.get(partition)
+            )
             report_loss(problem, fail=fails)
         self._reported_partitions = set(absent)
-        return begins | self._lookups.earliest(truncated_partitions)
+        return begins | self._lookups.find_earliest_offsets(truncated_partitions)
 
     def _report_lost_starts(self, earliest: Offsets) -> None:
         for partition, first in earliest.items():
@@ -217,23 +232,23 @@ class TopicFollower:
         if not waiting:
             return limits
         share = max_bytes / len(waiting)
-        with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as look:
+        with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as consumer:
             for partition in waiting:
-                self._density[partition] = density(look, partition, begins[partition]) or self._density.get(
-                    partition, 1.0
-                )
+                self._density[partition] = estimate_density(
+                    consumer, partition, begins[partition]
+                ) or self._density.get(partition, 1.0)
         limited_ends = {
             partition: begins[partition] + max(int(share / self._density[partition]), 1) for partition in waiting
         }
         return {**limits, **{partition: min(limits[partition], limited_ends[partition]) for partition in waiting}}
 
-    def plan(self, start: Offsets, end: Offsets, *, is_first: bool = False) -> list[Range]:
+    def plan_batch(self, start: Offsets, end: Offsets, *, is_first: bool = False) -> list[PartitionRange]:
         """Return the ranges of the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
             OptionError: ``failOnDataLoss`` is set, and a partition ends below its start, or offsets are lost.
         """
-        earliest = self._lookups.earliest([partition for partition in end if partition not in start])
+        earliest = self._lookups.find_earliest_offsets([partition for partition in end if partition not in start])
         if not is_first:
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
@@ -242,25 +257,27 @@ class TopicFollower:
         ]  # recreated or truncated in the meantime; ``latest`` has reported it
         if truncated_partitions and self.options.fail_on_data_loss:
             report_loss(
-                was_cut(truncated_partitions[0], begins[truncated_partitions[0]], end[truncated_partitions[0]]),
+                describe_truncation(
+                    truncated_partitions[0], begins[truncated_partitions[0]], end[truncated_partitions[0]]
+                ),
                 fail=True,
             )
-        begins |= self._lookups.earliest(truncated_partitions)
+        begins |= self._lookups.find_earliest_offsets(truncated_partitions)
         pending = {partition: offset for partition, offset in begins.items() if offset < end[partition]}
-        ends = self._confirm_ends(pending, self._lookups.latest(pending))
-        return self._lookups.ranges({**begins, **self._lookups.check_kept(pending, ends)}, end)
+        ends = self._confirm_ends(pending, self._lookups.find_latest_offsets(pending))
+        return self._lookups.plan_ranges({**begins, **self._lookups.check_retained_offsets(pending, ends)}, end)
 
 
-def by_partition(offsets: Mapping[Name, int]) -> Offsets:
+def key_by_partition(offsets: Mapping[Name, int]) -> Offsets:
     """Return offsets by topic partition."""
     return {TopicPartition(*name): offset for name, offset in offsets.items()}
 
 
-def by_name(offsets: Offsets) -> dict[Name, int]:
-    """Undo ``by_partition``."""
+def key_by_name(offsets: Offsets) -> dict[Name, int]:
+    """Undo ``key_by_partition``."""
     return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
 
 
-def _is_other(topic_id: str, now: str | None) -> bool:
+def _is_other_topic(topic_id: str, current_id: str | None) -> bool:
     """Return whether two ids belong to different topics. An unknown id counts as the same topic."""
-    return bool(topic_id and now) and topic_id != now
+    return bool(topic_id and current_id) and topic_id != current_id

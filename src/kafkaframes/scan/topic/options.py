@@ -9,9 +9,9 @@ from typing import Any
 
 from kafkaframes.client.settings import ConsumerSettings, select_client_options
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtGroup, Bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound, GroupBound
 from kafkaframes.scan.selection import Isolation, Selection
-from kafkaframes.scan.where import NO_CONDITIONS, Where
+from kafkaframes.scan.where import NO_CONDITIONS, RowFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TopicOptions:
         driver_port: Port on which the driver serves these tasks. 0: any free port.
         timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans
             have milliseconds and do not need it.
-        where: Conditions on rows between start and end.
+        row_filter: Conditions on rows between start and end.
     """
 
     client: Mapping[str, Any] = field(repr=False)  # may contain passwords
@@ -46,7 +46,7 @@ class TopicOptions:
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
     partitions: frozenset[int] | None = None
-    start: Bound | AtGroup = EARLIEST
+    start: Bound | GroupBound = EARLIEST
     end: Bound = LATEST
     no_match: str = "error"
     fail_on_data_loss: bool = True
@@ -64,7 +64,7 @@ class TopicOptions:
     driver_host: str | None = None
     driver_port: int = 0
     timestamp_errors: str = "raise"
-    where: Where = NO_CONDITIONS
+    row_filter: RowFilter = NO_CONDITIONS
 
     @property
     def read_committed(self) -> bool:

@@ -19,19 +19,19 @@ from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
     NO_END,
-    AtGroup,
     Bound,
+    GroupBound,
     Name,
     PartitionOffsets,
-    below_start,
-    beyond_end,
     check_partitions,
-    for_all,
-    offsets_of,
+    describe_offset_below_start,
+    describe_offset_beyond_end,
+    limit_common_offsets,
     report_loss,
+    resolve_bound,
 )
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.shares import Bounds, Range, TaskShare, share_out
+from kafkaframes.scan.topic.shares import Bounds, PartitionRange, TaskShare, divide_among_tasks
 
 if TYPE_CHECKING:
     from kafkaframes.client import Consumer
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, int]
 ReportHidden = Callable[["HiddenRecords"], None]
-_SAMPLE_COUNT: Final = 8
+_SAMPLES_PER_RANGE: Final = 8
 _SAMPLE_BYTES: Final = 65_536
 _UNCOMMITTED_SETTINGS: Final = {"isolation.level": "read_uncommitted"}
 _READER_SETTINGS: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
@@ -69,7 +69,7 @@ class TopicLookups:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def partitions(self) -> list[TopicPartition]:
+    def find_partitions(self) -> list[TopicPartition]:
         """Return the partitions that the options select, in order.
 
         Raises:
@@ -97,45 +97,47 @@ class TopicLookups:
         check_partitions(options.partitions, {partition.partition for partition in selected_partitions})
         return selected_partitions
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    def find_earliest_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
         return self._client.beginning_offsets(partitions)
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+    def find_latest_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the end offset of each partition; the last stable offset for ``read_committed``."""
         return self._client.end_offsets(partitions)
 
-    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+    def find_topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the current topic ids. The result is empty if brokers have no topic ids (before Kafka 2.8)."""
         return {topic: str(topic_id) for topic, topic_id in self._client.topic_ids(set(topics)).items()}
 
-    def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
+    def find_start_offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return the start offsets of a query without a checkpoint.
 
         Raises:
             OptionError: The specified offsets are not those of these partitions, or the time is later than all records.
         """
         start = self.options.start
-        if isinstance(start, AtGroup):
-            return self._at_group(start.group_id, partitions)
-        return self._offsets("start", start, partitions, no_match=self.options.no_match)
+        if isinstance(start, GroupBound):
+            return self._fetch_group_offsets(start.group_id, partitions)
+        return self._resolve_offsets("start", start, partitions, no_match=self.options.no_match)
 
-    def ends(self, partitions: Sequence[TopicPartition]) -> Offsets:
+    def find_end_offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return the end offsets of a batch read."""
-        return self._offsets("end", self.options.end, partitions)
+        return self._resolve_offsets("end", self.options.end, partitions)
 
-    def _offsets(
+    def _resolve_offsets(
         self, setting: str, bound: Bound, partitions: Sequence[TopicPartition], *, no_match: str = "latest"
     ) -> Offsets:
         names = [_name_of(partition) for partition in partitions]
-        offsets = offsets_of(setting, bound, names, find=self._at_times, no_match=no_match)
+        offsets = resolve_bound(setting, bound, names, find=self._find_offsets_at_times, no_match=no_match)
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
         first = [partition for partition, offset in by_partition.items() if offset == EARLIEST]
         last = [partition for partition, offset in by_partition.items() if offset == LATEST]
-        named_offsets = {**by_partition, **self.earliest(first), **self.latest(last)}
-        return for_all(bound, named_offsets, lambda: (self.earliest(partitions), self.latest(partitions)))
+        named_offsets = {**by_partition, **self.find_earliest_offsets(first), **self.find_latest_offsets(last)}
+        return limit_common_offsets(
+            bound, named_offsets, lambda: (self.find_earliest_offsets(partitions), self.find_latest_offsets(partitions))
+        )
 
-    def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
+    def _find_offsets_at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
         answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
         return {
             _name_of(partition): None if answer.offset < 0 else answer.offset for partition, answer in answers.items()
@@ -143,27 +145,27 @@ class TopicLookups:
 
     def has_records_from(self, time_ms: int, ends: Offsets) -> bool:
         """Return whether a partition has a record with this or a later timestamp, before its end offset in ``ends``."""
-        offsets = self._at_times({_name_of(partition): time_ms for partition in ends})
+        offsets = self._find_offsets_at_times({_name_of(partition): time_ms for partition in ends})
         return any(offset is not None and offset < ends[TopicPartition(*name)] for name, offset in offsets.items())
 
-    def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
+    def limit_to_times(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return starts moved to the first record in the time range of the options, up to the end offsets."""
-        min_timestamp_ms = self.options.where.timestamps_ms[0]
+        min_timestamp_ms = self.options.row_filter.timestamps_ms[0]
         if min_timestamp_ms is None or not starts:
             return starts
-        firsts = self._at_times({_name_of(partition): min_timestamp_ms for partition in starts})
+        firsts = self._find_offsets_at_times({_name_of(partition): min_timestamp_ms for partition in starts})
         return {
             partition: min(max(start, firsts[_name_of(partition)] or start), ends[partition])
             for partition, start in starts.items()
         }
 
-    def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
+    def _fetch_group_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
             result = consumer.committed(partitions)
         uncommitted_partitions = [partition for partition in partitions if partition not in result]
         return {
             **{partition: answer.offset for partition, answer in result.items()},
-            **self.earliest(uncommitted_partitions),
+            **self.find_earliest_offsets(uncommitted_partitions),
         }
 
     def limit_to_stable(self, bounds: Bounds) -> Bounds:
@@ -173,7 +175,7 @@ class TopicLookups:
         """
         if not self.options.read_committed or self.options.end == LATEST:
             return bounds
-        stable = self.latest(bounds)
+        stable = self.find_latest_offsets(bounds)
         unstable_partitions = [partition for partition, (_, end) in bounds.items() if end > stable[partition]]
         if not unstable_partitions:
             return bounds
@@ -182,17 +184,17 @@ class TopicLookups:
         hidden = [partition for partition, high in high_watermarks.items() if bounds[partition][1] <= high]
         return bounds | {partition: (bounds[partition][0], stable[partition]) for partition in hidden}
 
-    def open_transactions(self, bounds: Bounds) -> list[HiddenRecords]:
+    def find_hidden_records(self, bounds: Bounds) -> list[HiddenRecords]:
         """Return the records in the ranges that open transactions hide from ``read_committed`` readers."""
         from kafkaframes.scan.topic.open_transactions import find_open_transactions
 
         if self.options.client.get("isolation.level") != "read_committed":
             return []
         limits = {
-            partition: self.options.where.limit_range(0, NO_END if self.options.end == LATEST else end)[1]
+            partition: self.options.row_filter.limit_range(0, NO_END if self.options.end == LATEST else end)[1]
             for partition, (_, end) in bounds.items()
         }
-        hidden_records = find_open_transactions(self.latest(bounds), self.options.client)
+        hidden_records = find_open_transactions(self.find_latest_offsets(bounds), self.options.client)
         records_in_range = [
             replace(
                 records, end_offset=min(records.end_offset, limits[TopicPartition(records.topic, records.partition)])
@@ -203,7 +205,7 @@ class TopicLookups:
 
     # ------------------------------------------------------------------------------------------------------- ranges
 
-    def check_kept(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
+    def check_retained_offsets(self, starts: Offsets, ends: Offsets | None = None) -> Offsets:
         """Return starts limited to existing offsets. Report a changed start as an error or a warning.
 
         Args:
@@ -214,55 +216,63 @@ class TopicLookups:
             OptionError: ``failOnDataLoss`` is set, and retention or DeleteRecords removed records of the range, or the
                 partition ends below the start.
         """
-        firsts = self.earliest(starts)
-        ends = self.latest(starts) if ends is None else ends
+        firsts = self.find_earliest_offsets(starts)
+        ends = self.find_latest_offsets(starts) if ends is None else ends
         valid_starts = {}
         for partition, start in starts.items():
             valid_starts[partition] = min(max(start, firsts[partition]), ends[partition])
             if valid_starts[partition] != start:
                 first, end = firsts[partition], ends[partition]
-                problem = below_start(partition, start, first) if start < first else beyond_end(partition, start, end)
+                problem = (
+                    describe_offset_below_start(partition, start, first)
+                    if start < first
+                    else describe_offset_beyond_end(partition, start, end)
+                )
                 report_loss(problem, fail=self.options.fail_on_data_loss)
         return valid_starts
 
-    def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
+    def plan_ranges(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> list[PartitionRange]:
         """Return the ranges of the tasks, split by ``minPartitions`` and ``maxRecordsPerPartition``."""
         offset_ranges = [
-            Range(partition.topic, partition.partition, starts[partition], end)
+            PartitionRange(partition.topic, partition.partition, starts[partition], end)
             for partition, end in sorted(ends.items(), key=lambda item: _name_of(item[0]))
             if starts.get(partition, end) < end
         ]
         max_records = self.options.max_records_per_partition
         if max_records is not None:
             offset_ranges = [
-                part for entry in offset_ranges for part in _evenly(entry, -(-(entry.end - entry.first) // max_records))
+                part
+                for entry in offset_ranges
+                for part in _split_by_offsets(entry, -(-(entry.end - entry.first) // max_records))
             ]
         min_partitions = self.options.min_partitions or 0
         if not offset_ranges or len(offset_ranges) >= min_partitions:
             return offset_ranges
-        weights = {entry: self._bytes_along(entry) for entry in offset_ranges}
+        weights = {entry: self._estimate_bytes(entry) for entry in offset_ranges}
         total = sum(sum(size for _, size in steps) for steps in weights.values()) or 1
-        parts: list[Range] = []
+        parts: list[PartitionRange] = []
         for entry in offset_ranges:
             share = sum(size for _, size in weights[entry]) / total
-            parts += _by_bytes(entry, weights[entry], max(round(share * min_partitions), 1))
+            parts += _split_by_bytes(entry, weights[entry], max(round(share * min_partitions), 1))
         return parts
 
-    def _bytes_along(self, entry: Range) -> list[tuple[int, float]]:
+    def _estimate_bytes(self, entry: PartitionRange) -> list[tuple[int, float]]:
         """Estimate the bytes between sample offsets of a range from the batches that are fetched there."""
-        step = max((entry.end - entry.first) // _SAMPLE_COUNT, 1)
-        marks = list(range(entry.first, entry.end, step))[:_SAMPLE_COUNT]
+        step = max((entry.end - entry.first) // _SAMPLES_PER_RANGE, 1)
+        marks = list(range(entry.first, entry.end, step))[:_SAMPLES_PER_RANGE]
         result = []
         with open_consumer(
             self.options, max_partition_fetch_bytes=_SAMPLE_BYTES, fetch_max_bytes=_SAMPLE_BYTES
-        ) as look:
+        ) as consumer:
             for index, mark in enumerate(marks):
                 end = marks[index + 1] if index + 1 < len(marks) else entry.end
-                result.append((end, (end - mark) * density(look, entry.topic_partition, mark)))
+                result.append((end, (end - mark) * estimate_density(consumer, entry.topic_partition, mark)))
         return result
 
 
-def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> list[Range]:
+def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> list[PartitionRange]:
     """Return the ranges of the tasks. The end of each partition is fixed by this call.
 
     Args:
@@ -274,21 +284,21 @@ def plan_topic(options: TopicOptions, *, report: ReportHidden | None = None) -> 
         OptionError: A partition or offset in the options does not exist, or is lost.
     """
     with TopicLookups(options) as lookups:
-        bounds = _bounds(lookups)
+        bounds = _find_bounds(lookups)
         _report_hidden(lookups, bounds, report)
-        return _ranges(lookups, bounds)
+        return _plan_ranges(lookups, bounds)
 
 
 def _report_hidden(lookups: TopicLookups, bounds: Bounds, report: ReportHidden | None) -> None:
     if report is not None:
-        for hidden in lookups.open_transactions(bounds):
+        for hidden in lookups.find_hidden_records(bounds):
             report(hidden)
 
 
 def resolve_topic(options: TopicOptions) -> Bounds:
     """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:
-        return lookups.limit_to_stable(_bounds(lookups))
+        return lookups.limit_to_stable(_find_bounds(lookups))
 
 
 def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | None = None) -> list[TaskShare]:
@@ -300,31 +310,33 @@ def plan_shares(options: TopicOptions, *, cores: int, report: ReportHidden | Non
         report: As for ``plan_topic``.
     """
     with TopicLookups(options) as lookups:
-        bounds = _bounds(lookups)
+        bounds = _find_bounds(lookups)
         _report_hidden(lookups, bounds, report)
-        return share_out(list(bounds), _ranges(lookups, bounds), cores=cores, can_grow=options.assign is None)
+        return divide_among_tasks(
+            list(bounds), _plan_ranges(lookups, bounds), cores=cores, can_grow=options.assign is None
+        )
 
 
-def _bounds(lookups: TopicLookups) -> Bounds:
-    where, end = lookups.options.where, lookups.options.end
-    all_partitions = lookups.partitions()
+def _find_bounds(lookups: TopicLookups) -> Bounds:
+    row_filter, end = lookups.options.row_filter, lookups.options.end
+    all_partitions = lookups.find_partitions()
     partitions = [
-        partition for partition in all_partitions if where.has_partition(partition.topic, partition.partition)
+        partition for partition in all_partitions if row_filter.has_partition(partition.topic, partition.partition)
     ]
     starts, ends = (
         {partition: bound[partition] for partition in partitions}
-        for bound in (lookups.starts(all_partitions), lookups.ends(all_partitions))
+        for bound in (lookups.find_start_offsets(all_partitions), lookups.find_end_offsets(all_partitions))
     )
     if end != LATEST:  # an end at LATEST below the start is data loss, which check_kept reports
         check_order(starts, ends)
-    starts = lookups.in_time(lookups.check_kept(starts), ends)
-    return {partition: where.limit_range(starts[partition], ends[partition]) for partition in partitions}
+    starts = lookups.limit_to_times(lookups.check_retained_offsets(starts), ends)
+    return {partition: row_filter.limit_range(starts[partition], ends[partition]) for partition in partitions}
 
 
-def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
+def _plan_ranges(lookups: TopicLookups, bounds: Bounds) -> list[PartitionRange]:
     bounds = lookups.limit_to_stable(bounds)
     starts = {partition: first for partition, (first, _) in bounds.items()}
-    return lookups.ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
+    return lookups.plan_ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:
@@ -344,7 +356,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
         )
 
 
-def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
+def estimate_density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
     """Return the bytes per offset at ``offset``; 0 if no batch follows it."""
     from kafkaframes.client.range_reader import fetch_sample
 
@@ -355,26 +367,26 @@ def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float
     return 0.0 if result is None else result.bytes_per_offset
 
 
-def _evenly(entry: Range, parts: int) -> list[Range]:
+def _split_by_offsets(entry: PartitionRange, parts: int) -> list[PartitionRange]:
     """Split a range into parts with about equal numbers of offsets.
 
-    >>> [(part.first, part.end) for part in _evenly(Range("t", 0, 10, 20), 3)]
+    >>> [(part.first, part.end) for part in _split_by_offsets(PartitionRange("t", 0, 10, 20), 3)]
     [(10, 13), (13, 16), (16, 20)]
     """
     edges = [entry.first + (entry.end - entry.first) * index // parts for index in range(parts + 1)]
-    return [Range(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
+    return [PartitionRange(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
 
 
-def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> list[Range]:
+def _split_by_bytes(entry: PartitionRange, along: Sequence[tuple[int, float]], parts: int) -> list[PartitionRange]:
     """Split a range into parts with about equal numbers of bytes.
 
     >>> along = [(10, 900.0), (20, 100.0)]
-    >>> [(part.first, part.end) for part in _by_bytes(Range("t", 0, 0, 20), along, 2)]
+    >>> [(part.first, part.end) for part in _split_by_bytes(PartitionRange("t", 0, 0, 20), along, 2)]
     [(0, 5), (5, 20)]
     """
     total = sum(size for _, size in along)
     if parts < 2 or not total:
-        return _evenly(entry, parts)
+        return _split_by_offsets(entry, parts)
     edges, bytes_before, begin = [entry.first], 0.0, entry.first
     for end, size in along:
         while len(edges) < parts and size and total * len(edges) / parts <= bytes_before + size:
@@ -382,7 +394,7 @@ def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> l
             edges.append(max(edge, edges[-1]))
         bytes_before, begin = bytes_before + size, end
     edges.append(entry.end)
-    return [Range(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
+    return [PartitionRange(entry.topic, entry.partition, first, end) for first, end in pairwise(edges) if first < end]
 
 
 def _name_of(partition: TopicPartition) -> tuple[str, int]:

@@ -17,13 +17,13 @@ from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.client.range_reader import RangeReader
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.memory import Recycler
-from kafkaframes.scan.arrow import Conversion, rebatch
+from kafkaframes.scan.arrow import SparkConversion, rebatch
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.ranges import report_loss
-from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
+from kafkaframes.scan.rows import RowOrigin, columns_to_read, select_rows
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import open_consumer
-from kafkaframes.scan.topic.shares import Range
+from kafkaframes.scan.topic.shares import PartitionRange
 
 _Made = TypeVar("_Made")
 _MAX_IDLE_CONSUMERS: Final = 8
@@ -34,14 +34,14 @@ _MAX_BATCH_BYTES: Final = 4 << 20
 _FETCH_SETTINGS: Final = {"fetch_max_bytes": 4 << 20, "max_partition_fetch_bytes": 2 << 20, "fetch_max_wait_ms": 100}
 
 
-class _Pool:
+class _ConsumerPool:
     """The idle consumers of this process, with their settings."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[tuple[tuple[tuple[str, str], ...], Consumer]] = []
 
-    def take(self, options: TopicOptions) -> Consumer:
+    def take_consumer(self, options: TopicOptions) -> Consumer:
         """Return an idle consumer with these settings, or a new one."""
         key = _settings_of(options)
         with self._lock:
@@ -54,7 +54,7 @@ class _Pool:
         }
         return open_consumer(options, **fetch_settings)
 
-    def give_back(self, options: TopicOptions, consumer: Consumer) -> None:
+    def return_consumer(self, options: TopicOptions, consumer: Consumer) -> None:
         """Keep a consumer for the next task. If there are too many, close the oldest."""
         with self._lock:
             self._idle.append((_settings_of(options), consumer))
@@ -63,7 +63,7 @@ class _Pool:
         for _, old in surplus:
             old.close()
 
-    def close(self, options: TopicOptions) -> None:
+    def close_consumers(self, options: TopicOptions) -> None:
         """Close the idle consumers with these settings."""
         key = _settings_of(options)
         with self._lock:
@@ -77,19 +77,19 @@ def _settings_of(options: TopicOptions) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in options.client.items()))
 
 
-_pool = _Pool()
+_pool = _ConsumerPool()
 
 
-def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
+def read_range(work: PartitionRange, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
     """Yield a range as Arrow batches of about 1 MB with Spark's types. Exceptions are those of ``read_rows``."""
-    conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
+    conversion = SparkConversion(columns, timestamp_errors=options.timestamp_errors)
     origin = RowOrigin(work.topic, work.partition)
-    batches = _batches(work, conversion.sources, options)
-    yield from rebatch(conversion.batch(batch, origin) for batch in batches)
+    batches = _read_batches(work, conversion.sources, options)
+    yield from rebatch(conversion.convert_batch(batch, origin) for batch in batches)
 
 
 def read_rows(
-    work: Range, columns: Sequence[str], options: TopicOptions, errors: list[ReadError]
+    work: PartitionRange, columns: Sequence[str], options: TopicOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a scan, in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``.
 
@@ -98,20 +98,20 @@ def read_rows(
         BrokerError, NetworkError: The partition cannot be read, or no records arrived for ``poll_timeout_ms``.
         CorruptRecordError: A batch is damaged, and ``on_damage`` is ``fail``.
     """
-    where = options.where
-    sources, origin = sources_of(columns, where), RowOrigin(work.topic, work.partition)
-    for batch in _batches(work, sources, options, errors):
-        rows = rows_of(batch, origin, columns, where)
+    row_filter = options.row_filter
+    sources, origin = columns_to_read(columns, row_filter), RowOrigin(work.topic, work.partition)
+    for batch in _read_batches(work, sources, options, errors):
+        rows = select_rows(batch, origin, columns, row_filter)
         if rows is not None:
             yield rows
 
 
-def _batches(
-    work: Range, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
+def _read_batches(
+    work: PartitionRange, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of the records of a range. Rows of a fetch response are decoded before its first is yielded."""
 
-    def read(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
+    def decode_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> Iterator[pa.RecordBatch]:
         record_batches: list[pa.RecordBatch] = []
         size = 0
         batches = fetched_batches.read(
@@ -130,26 +130,26 @@ def _batches(
                 record_batches, size = [], 0
         yield from record_batches
 
-    return read_fetched(work, options, read)
+    return read_fetched(work, options, decode_fetched)
 
 
 def read_fetched(
-    work: Range, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
+    work: PartitionRange, options: TopicOptions, read: Callable[[FetchedBatches, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
     """Yield the results of ``read`` for each fetch response of a range. Exceptions are those of ``read_rows``."""
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
-    def on_loss(problem: str) -> None:
+    def report_lost_records(problem: str) -> None:
         report_loss(f"topic partition {target} {problem}", fail=options.fail_on_data_loss)
 
-    consumer, memory = _pool.take(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
+    consumer, memory = _pool.take_consumer(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
     try:
         range_reader = RangeReader(
             consumer,
             target,
             work.first,
             work.end,
-            on_loss=on_loss,
+            on_loss=report_lost_records,
             silence_ms=at_most,
             silence_setting=_POLL_TIMEOUT_OPTION,
         )
@@ -157,14 +157,14 @@ def read_fetched(
             yield from read(fetched_batches, memory)
     except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})
-        _pool.give_back(options, consumer)
+        _pool.return_consumer(options, consumer)
         raise
     except BaseException:
         consumer.close()
         raise
-    _pool.give_back(options, consumer)
+    _pool.return_consumer(options, consumer)
 
 
-def close_idle(options: TopicOptions) -> None:
+def close_idle_consumers(options: TopicOptions) -> None:
     """Close the idle consumers with these settings."""
-    _pool.close(options)
+    _pool.close_consumers(options)

@@ -19,7 +19,7 @@ Bounds = dict[TopicPartition, tuple[int, int]]  # first offset and exclusive end
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class PartitionRange:
     """A range of offsets in one partition, from ``first`` to ``end`` (exclusive)."""
 
     topic: str
@@ -57,14 +57,14 @@ class RangeShare:
     lower: int | None = None
     upper: int | None = None
 
-    def range_in(self, first: int, end: int) -> Range:
+    def range_in(self, first: int, end: int) -> PartitionRange:
         """Return the offsets of this part between ``first`` and ``end`` (exclusive)."""
         first = first if self.lower is None else max(first, self.lower)
-        return Range(self.topic, self.partition, first, end if self.upper is None else min(end, self.upper))
+        return PartitionRange(self.topic, self.partition, first, end if self.upper is None else min(end, self.upper))
 
 
 @dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitionShare:
     """One task's share of the partitions that were created after the tasks were planned.
 
     Attributes:
@@ -88,9 +88,9 @@ class TaskShare:
     """The partitions, and parts of partitions, that one task reads."""
 
     parts: tuple[RangeShare, ...]
-    new: NewPartitions | None = None
+    new: NewPartitionShare | None = None
 
-    def ranges_in(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+    def select_ranges(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> list[PartitionRange]:
         """Return the non-empty ranges of this task.
 
         Args:
@@ -108,8 +108,8 @@ class TaskShare:
         return [entry for entry in ranges if entry.first < entry.end]
 
 
-def share_out(
-    partitions: Sequence[TopicPartition], ranges: Iterable[Range], *, cores: int, can_grow: bool
+def divide_among_tasks(
+    partitions: Sequence[TopicPartition], ranges: Iterable[PartitionRange], *, cores: int, can_grow: bool
 ) -> list[TaskShare]:
     """Return the shares of all tasks, at least one.
 
@@ -119,7 +119,7 @@ def share_out(
         cores: largest number of tasks that read empty and new partitions.
         can_grow: whether new partitions are read.
     """
-    by_partition: dict[TopicPartition, list[Range]] = {}
+    by_partition: dict[TopicPartition, list[PartitionRange]] = {}
     for entry in ranges:
         by_partition.setdefault(entry.topic_partition, []).append(entry)
     tasks = [[part] for entries in by_partition.values() for part in _to_shares(entries)]
@@ -135,12 +135,12 @@ def share_out(
         counts[partition.topic] = max(counts.get(partition.topic, 0), partition.partition + 1)
     readers_of_new = min(len(tasks), cores) if can_grow else 0
     return [
-        TaskShare(tuple(task), NewPartitions(counts, index, readers_of_new) if index < readers_of_new else None)
+        TaskShare(tuple(task), NewPartitionShare(counts, index, readers_of_new) if index < readers_of_new else None)
         for index, task in enumerate(tasks)
     ]
 
 
-def _to_shares(entries: Sequence[Range]) -> list[RangeShare]:
+def _to_shares(entries: Sequence[PartitionRange]) -> list[RangeShare]:
     """Return the shares of one partition's ranges. The first has no lower bound, and the last has no upper bound."""
     boundaries: list[int | None] = [None, *(entry.first for entry in entries[1:]), None]
     return [

@@ -12,20 +12,20 @@ from kafkaframes.client.fetched_batches import FetchedBatches
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.arrow import MAX_INSTANT_MS
-from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, check_origin_columns
-from kafkaframes.scan.slices import Source, SourcePlan
+from kafkaframes.scan.rows import TOPIC_COLUMNS, RecordCounter, check_origin_columns
+from kafkaframes.scan.slices import ScanSource, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import TopicLookups, plan_topic
-from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
-from kafkaframes.scan.topic.shares import Range
-from kafkaframes.scan.where import Where
+from kafkaframes.scan.topic.reading import close_idle_consumers, read_fetched, read_rows
+from kafkaframes.scan.topic.shares import PartitionRange
+from kafkaframes.scan.where import RowFilter
 
 if TYPE_CHECKING:
     from kafkaframes.storage.log.notes import HiddenRecords
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSource(Source):
+class TopicSource(ScanSource):
     """The records of live topics."""
 
     options: TopicOptions
@@ -44,48 +44,50 @@ class TopicSource(Source):
         """The topics that are selected by name."""
         return tuple(sorted(self.options.subscribe or ()))
 
-    def check_columns(self, columns: Sequence[str], where: Where) -> None:
+    def check_columns(self, columns: Sequence[str], row_filter: RowFilter) -> None:
         """Check the column names."""
         check_origin_columns(columns, origin=TOPIC_COLUMNS)
 
-    def plan(self, where: Where, *, parts: int) -> SourcePlan:
+    def plan_slices(self, row_filter: RowFilter, *, parts: int) -> SourcePlan:
         """Look up the start and end offsets of the partitions, and split large ranges."""
-        options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
+        options = replace(
+            self.options, row_filter=row_filter, min_partitions=parts if parts > 1 else self.options.min_partitions
+        )
         hidden_records: list[HiddenRecords] = []
         ranges = plan_topic(options, report=hidden_records.append)
         return SourcePlan(ranges, tuple(hidden_records))
 
-    def read(
-        self, work: Range, columns: Sequence[str], conditions_of_scan: Where, errors: list[Any]
+    def read_slice(
+        self, work: PartitionRange, columns: Sequence[str], conditions_of_scan: RowFilter, errors: list[Any]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``."""
-        return read_rows(work, columns, replace(self.options, where=conditions_of_scan), errors)
+        return read_rows(work, columns, replace(self.options, row_filter=conditions_of_scan), errors)
 
-    def count(self, work: Range, where: Where) -> int | None:
+    def count_slice(self, work: PartitionRange, row_filter: RowFilter) -> int | None:
         """Count records by batch headers. The batches are still fetched whole."""
-        counting = Counting(work.first, work.end, where, control_records=self.options.include_control)
+        counting = RecordCounter(work.first, work.end, row_filter, control_records=self.options.include_control)
 
-        def counted(fetched_batches: FetchedBatches, memory: Recycler) -> list[int | None]:
+        def count_fetched(fetched_batches: FetchedBatches, memory: Recycler) -> list[int | None]:
             transactions = fetched_batches.transactions
             is_aborted = (
                 transactions.mask_aborted_batches(fetched_batches.batches)
                 if fetched_batches.aborted_transactions
                 else None
             )
-            return [counting.records(as_array(fetched_batches.data), fetched_batches.batches, is_aborted)]
+            return [counting.count_records(as_array(fetched_batches.data), fetched_batches.batches, is_aborted)]
 
         total = 0
-        for count in read_fetched(work, self.options, counted):
+        for count in read_fetched(work, self.options, count_fetched):
             if count is None:
                 return None
             total += count
         return total
 
-    def has_far_times(self, works: Sequence[Range]) -> bool:
+    def has_far_times(self, works: Sequence[PartitionRange]) -> bool:
         """Return whether the time index of the brokers has timestamps after the range of microseconds."""
         with TopicLookups(self.options) as lookups:
             return lookups.has_records_from(MAX_INSTANT_MS + 1, {work.topic_partition: work.end for work in works})
 
     def close(self) -> None:
         """Close the idle connections of earlier reads."""
-        close_idle(self.options)
+        close_idle_consumers(self.options)

@@ -119,7 +119,7 @@ PRIMITIVE_READERS: Final[Mapping[str, Read]] = {
 }
 
 
-def make_fixed_reader(size: int) -> Read:
+def create_fixed_reader(size: int) -> Read:
     """Return a reader of a fixed number of bytes."""
 
     def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:
@@ -131,7 +131,7 @@ def make_fixed_reader(size: int) -> Read:
     return read_fixed
 
 
-def record_reader(steps: Sequence[tuple[str | None, Read]], defaults: Mapping[str, Any]) -> Read:
+def create_record_reader(steps: Sequence[tuple[str | None, Read]], defaults: Mapping[str, Any]) -> Read:
     """Return a reader of a record as a dictionary.
 
     Args:
@@ -161,7 +161,7 @@ def _read_block_header(data: bytes, position: int) -> tuple[int, int]:
     return count, position
 
 
-def array_reader(read: Read, items: AvroType) -> Read:
+def create_array_reader(read: Read, items: AvroType) -> Read:
     """Return a reader of an array.
 
     Args:
@@ -169,7 +169,7 @@ def array_reader(read: Read, items: AvroType) -> Read:
         items: element type in the writer schema.
     """
     if is_empty(items):
-        return fail_with("the writer's schema has an array of values without bytes")
+        return create_failing_reader("the writer's schema has an array of values without bytes")
 
     def read_array(data: bytes, position: int) -> tuple[list[Any], int]:
         result: list[Any] = []
@@ -184,7 +184,7 @@ def array_reader(read: Read, items: AvroType) -> Read:
     return read_array
 
 
-def map_reader(read: Read) -> Read:
+def create_map_reader(read: Read) -> Read:
     """Return a reader of a map as (key, value) pairs, given a reader of its values."""
 
     def read_map(data: bytes, position: int) -> tuple[list[tuple[str, Any]], int]:
@@ -200,21 +200,21 @@ def map_reader(read: Read) -> Read:
     return read_map
 
 
-def fail_with(reason: str) -> Read:
+def create_failing_reader(reason: str) -> Read:
     """Return a reader that rejects every value with a reason."""
 
-    def fail(data: bytes, position: int) -> tuple[Any, int]:
+    def raise_reason(data: bytes, position: int) -> tuple[Any, int]:
         raise BadValueError(reason)
 
-    return fail
+    return raise_reason
 
 
-def refuse_types(writer: AvroType, reader: AvroType) -> Read:
+def create_mismatch_reader(writer: AvroType, reader: AvroType) -> Read:
     """Return a reader that rejects every value, because its type cannot be resolved to the reader's type."""
-    return fail_with(f"written as {describe(writer)}, which cannot be read as {describe(reader)}")
+    return create_failing_reader(f"written as {describe_type(writer)}, which cannot be read as {describe_type(reader)}")
 
 
-def describe(schema: AvroType) -> str:
+def describe_type(schema: AvroType) -> str:
     """Return the name of a type in messages, with its logical type."""
     if schema.unit is not None:
         return f"{schema.kind} ({schema.unit.name})"
@@ -223,7 +223,7 @@ def describe(schema: AvroType) -> str:
     return f"{schema.kind} {schema.name}".rstrip()
 
 
-def convert_with(read: Read, convert: Convert | None) -> Read:
+def create_converting_reader(read: Read, convert: Convert | None) -> Read:
     """Return a reader that also converts the value, or ``read`` itself if ``convert`` is None."""
     if convert is None:
         return read

@@ -85,7 +85,7 @@ def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]
     budget = ColumnBudget("Avro schema")
     names = column_names(field.name for field in record.fields)
     within = (record,)
-    return {field.name: _plan(field.type, field.name, within, budget) for field in record.fields}, names
+    return {field.name: _plan_column(field.type, field.name, within, budget) for field in record.fields}, names
 
 
 def plan_value(schema: AvroType) -> AvroColumn:
@@ -94,10 +94,10 @@ def plan_value(schema: AvroType) -> AvroColumn:
     Raises:
         OptionError: see ``plan_fields``.
     """
-    return _plan(schema, "$", (), ColumnBudget("Avro schema"))
+    return _plan_column(schema, "$", (), ColumnBudget("Avro schema"))
 
 
-def _plan(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: ColumnBudget) -> AvroColumn:
+def _plan_column(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: ColumnBudget) -> AvroColumn:
     if schema.kind != UNION:
         return _plan_branch(schema, schema, path, within, budget)
     branches = [branch for branch in schema.branches if branch.kind != NULL]
@@ -105,7 +105,7 @@ def _plan(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: Col
     if is_nullable and not branches:
         return AvroColumn(SCALAR, pa.string(), AvroType(NULL), {}, {}, True)
     if len(branches) != 1:
-        budget.add(path, "union", len(within))
+        budget.add_column(path, "union", len(within))
         return _text(schema, is_nullable)
     return _plan_branch(branches[0], schema, path, within, budget, is_nullable)
 
@@ -119,12 +119,12 @@ def _plan_branch(
     is_nullable: bool = False,
 ) -> AvroColumn:
     named_type = next((candidate for candidate in (schema, *reversed(within)) if candidate.name), schema)
-    budget.add(path, named_type.label, len(within))
+    budget.add_column(path, named_type.label, len(within))
     if schema.kind == RECORD:
         if schema in within or not schema.fields:
             return _text(union, is_nullable)
         inner = (*within, schema)
-        parts = {field.name: _plan(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
+        parts = {field.name: _plan_column(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
         names = column_names(parts, reserved_names=())
         kind = pa.struct([pa.field(names[name], part.type) for name, part in parts.items()])
         return AvroColumn(STRUCT, kind, schema, parts, names, is_nullable)
@@ -132,7 +132,7 @@ def _plan_branch(
         is_array = schema.kind == ARRAY
         if is_array and is_empty(schema.items):
             raise OptionError(f"Avro schema, {path}: an array of values without bytes is not read")
-        part = _plan(schema.items, f"{path}[]" if is_array else f"{path}{{}}", (*within, schema), budget)
+        part = _plan_column(schema.items, f"{path}[]" if is_array else f"{path}{{}}", (*within, schema), budget)
         kind = pa.list_(pa.field("element", part.type)) if is_array else pa.map_(pa.string(), part.type)
         return AvroColumn(LIST if is_array else ENTRIES, kind, schema, {"": part}, {}, is_nullable)
     if schema.digits is not None:

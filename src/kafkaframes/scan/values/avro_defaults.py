@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkaframes.scan.values.avro_binary import describe, encode_bytes, encode_long
+from kafkaframes.scan.values.avro_binary import describe_type, encode_bytes, encode_long
 from kafkaframes.scan.values.avro_schema import (
     ARRAY,
     BOOLEAN,
@@ -42,9 +42,9 @@ def encode_default(schema: AvroType, value: Json) -> bytes:
     Raises:
         BadValueError: the default is not a value of the type.
     """
-    result = _ENCODERS[schema.kind](schema, value)
+    result = _DEFAULT_ENCODERS[schema.kind](schema, value)
     if result is None:
-        raise BadValueError(f"{value!r} is not of type {describe(schema)}"[:200])
+        raise BadValueError(f"{value!r} is not of type {describe_type(schema)}"[:200])
     return result
 
 
@@ -131,7 +131,7 @@ def _encode_field(schema: AvroType, field: AvroField, value: Mapping[str, Json])
     return encode_default(field.type, entry)
 
 
-_ENCODERS: Final[Mapping[str, Callable[[AvroType, Json], bytes | None]]] = {
+_DEFAULT_ENCODERS: Final[Mapping[str, Callable[[AvroType, Json], bytes | None]]] = {
     UNION: _encode_union,
     NULL: _encode_null,
     BOOLEAN: _encode_boolean,

@@ -1,7 +1,7 @@
 """Resolve Avro values of a writer schema to the columns of a reader schema, by Avro's specification. Pure.
 
-``Resolver`` compiles a writer type and a column to one function from bytes to the column's value. Details that the
-specification does not define are as in Avro's Java library, except for units (``avro_scalars``).
+``ReaderCompiler`` compiles a writer type and a column to one function from bytes to the column's value. Details that
+the specification does not define are as in Avro's Java library, except for units (``avro_scalars``).
 ``tests/interop/test_avro_differential.py`` compares both for random pairs of schemas.
 """
 
@@ -13,26 +13,26 @@ from typing import Any
 from kafkaframes.scan.values.avro_binary import (
     PRIMITIVE_READERS,
     Read,
-    array_reader,
-    convert_with,
-    fail_with,
-    make_fixed_reader,
-    map_reader,
+    create_array_reader,
+    create_converting_reader,
+    create_failing_reader,
+    create_fixed_reader,
+    create_map_reader,
+    create_mismatch_reader,
+    create_record_reader,
     read_bytes,
     read_long,
     read_null,
-    record_reader,
-    refuse_types,
 )
 from kafkaframes.scan.values.avro_columns import ENTRIES, LIST, STRUCT, TEXT, AvroColumn
 from kafkaframes.scan.values.avro_defaults import encode_default
 from kafkaframes.scan.values.avro_scalars import (
-    PROMOTIONS,
-    column_value,
+    TYPE_PROMOTIONS,
+    create_column_conversion,
+    create_scalar_reader,
+    create_text_conversion,
     has_same_name,
-    json_text,
-    scalar_reader,
-    text_value,
+    quote_json_text,
 )
 from kafkaframes.scan.values.avro_schema import (
     ARRAY,
@@ -50,7 +50,7 @@ from kafkaframes.scan.values.avro_schema import (
 from kafkaframes.scan.values.registry import BadValueError
 
 
-class Resolver:
+class ReaderCompiler:
     """Compiles and caches readers for pairs of a writer type and a column."""
 
     def __init__(self) -> None:
@@ -58,93 +58,101 @@ class Resolver:
         self._texts: dict[tuple[AvroType, AvroType], Read | None] = {}
         self._skips: dict[AvroType, Read | None] = {}
 
-    def reader(self, writer: AvroType, column: AvroColumn) -> Read:
+    def get_reader(self, writer: AvroType, column: AvroColumn) -> Read:
         """Return a reader of a column's values, written with the type ``writer``.
 
         If a part cannot be resolved, reading it raises BadValueError, as in Java. An unused branch of a union therefore
         causes no error.
         """
-        return _compile(self._readers, (writer, column), lambda: self._column(writer, column))
+        return _compile(self._readers, (writer, column), lambda: self._create_column_reader(writer, column))
 
-    def skip(self, writer: AvroType) -> Read:
+    def get_skipper(self, writer: AvroType) -> Read:
         """Return a reader that skips a value."""
-        return _compile(self._skips, writer, lambda: self._skip(writer))
+        return _compile(self._skips, writer, lambda: self._create_skipper(writer))
 
-    def record(
+    def create_record_reader(
         self, writer: AvroType, reader: AvroType, parts: Mapping[str, AvroColumn], names: Mapping[str, str]
     ) -> Read:
         """Return a reader of a record as a dictionary by column name."""
         if writer.kind == UNION:
-            return self._branches(writer, lambda branch: self.record(branch, reader, parts, names))
+            return self._create_union_reader(
+                writer, lambda branch: self.create_record_reader(branch, reader, parts, names)
+            )
         if writer.kind != RECORD:
-            return refuse_types(writer, reader)
+            return create_mismatch_reader(writer, reader)
 
-        def part(source: AvroType, field: AvroField) -> Read:
-            return self.reader(source, parts[field.name])
+        def create_part_reader(source: AvroType, field: AvroField) -> Read:
+            return self.get_reader(source, parts[field.name])
 
-        return self._fields(writer, reader, part, {name: names[name] for name in parts})
+        return self._create_fields_reader(writer, reader, create_part_reader, {name: names[name] for name in parts})
 
     # ----------------------------------------------------------------------------------------------------- columns
 
-    def _column(self, writer: AvroType, column: AvroColumn) -> Read:
+    def _create_column_reader(self, writer: AvroType, column: AvroColumn) -> Read:
         if column.form == TEXT:
             text = self._text_reader(writer, column.schema)
-            return convert_with(text, _null_of_text)
+            return create_converting_reader(text, _null_of_text)
         if writer.kind == UNION:
-            return self._branches(writer, lambda branch: self.reader(branch, column))
+            return self._create_union_reader(writer, lambda branch: self.get_reader(branch, column))
         if writer.kind == NULL:
             if column.is_nullable or column.schema.kind == NULL:
                 return read_null
-            return refuse_types(writer, column.schema)
+            return create_mismatch_reader(writer, column.schema)
         if column.form == STRUCT:
-            return self.record(writer, column.schema, column.parts, column.names)
+            return self.create_record_reader(writer, column.schema, column.parts, column.names)
         if column.form == LIST:
             if writer.kind != ARRAY:
-                return refuse_types(writer, column.schema)
-            return array_reader(self.reader(writer.element, column.parts[""]), writer.element)
+                return create_mismatch_reader(writer, column.schema)
+            return create_array_reader(self.get_reader(writer.element, column.parts[""]), writer.element)
         if column.form == ENTRIES:
             if writer.kind != MAP:
-                return refuse_types(writer, column.schema)
-            return map_reader(self.reader(writer.element, column.parts[""]))
-        return scalar_reader(writer, column.schema, column_value)
+                return create_mismatch_reader(writer, column.schema)
+            return create_map_reader(self.get_reader(writer.element, column.parts[""]))
+        return create_scalar_reader(writer, column.schema, create_column_conversion)
 
     # -------------------------------------------------------------------------------------------------------- text
 
     def _text_reader(self, writer: AvroType, reader: AvroType) -> Read:
-        return _compile(self._texts, (writer, reader), lambda: self._text(writer, reader))
+        return _compile(self._texts, (writer, reader), lambda: self._create_text_reader(writer, reader))
 
-    def _text(self, writer: AvroType, reader: AvroType) -> Read:
+    def _create_text_reader(self, writer: AvroType, reader: AvroType) -> Read:
         if writer.kind == UNION:
-            return self._branches(writer, lambda branch: self._text_reader(branch, reader))
+            return self._create_union_reader(writer, lambda branch: self._text_reader(branch, reader))
         if reader.kind == UNION:
             index = self._matching_branch(writer, reader)
-            return refuse_types(writer, reader) if index is None else self._text_reader(writer, reader.branches[index])
+            return (
+                create_mismatch_reader(writer, reader)
+                if index is None
+                else self._text_reader(writer, reader.branches[index])
+            )
         if reader.kind == RECORD:
             if writer.kind != RECORD:
-                return refuse_types(writer, reader)
-            fields = self._fields(
+                return create_mismatch_reader(writer, reader)
+            fields = self._create_fields_reader(
                 writer,
                 reader,
                 lambda source, field: self._text_reader(source, field.type),
                 {field.name: field.name for field in reader.fields},
             )
-            return convert_with(fields, _text_of_fields)
+            return create_converting_reader(fields, _text_of_fields)
         if reader.kind == ARRAY:
             if writer.kind != ARRAY:
-                return refuse_types(writer, reader)
-            read = array_reader(self._text_reader(writer.element, reader.element), writer.element)
-            return convert_with(read, lambda texts: f"[{','.join(texts)}]")
+                return create_mismatch_reader(writer, reader)
+            read = create_array_reader(self._text_reader(writer.element, reader.element), writer.element)
+            return create_converting_reader(read, lambda texts: f"[{','.join(texts)}]")
         if reader.kind == MAP:
             if writer.kind != MAP:
-                return refuse_types(writer, reader)
-            return convert_with(map_reader(self._text_reader(writer.element, reader.element)), _text_of_entries)
+                return create_mismatch_reader(writer, reader)
+            return create_converting_reader(
+                create_map_reader(self._text_reader(writer.element, reader.element)), _text_of_entries
+            )
         if reader.kind == NULL or writer.kind == NULL:
             return (
-                convert_with(read_null, lambda _: "null")
+                create_converting_reader(read_null, lambda _: "null")
                 if reader.kind == writer.kind
-                else refuse_types(writer, reader)
+                else create_mismatch_reader(writer, reader)
             )
-        return scalar_reader(writer, reader, text_value)
+        return create_scalar_reader(writer, reader, create_text_conversion)
 
     def _matching_branch(self, writer: AvroType, reader: AvroType) -> int | None:
         """Return the branch of a reader's union that a type resolves to. The rules have the same order as in Java."""
@@ -161,18 +169,18 @@ class Resolver:
                 structure = index
         if structure is not None:
             return structure
-        promotions = PROMOTIONS.get(writer.kind, frozenset())
+        promotions = TYPE_PROMOTIONS.get(writer.kind, frozenset())
         return next((index for index, branch in enumerate(reader.branches) if branch.kind in promotions), None)
 
     def _can_resolve(self, writer: AvroType, reader: AvroType) -> bool:
         """Return whether a written record has every field of ``reader`` that has no default."""
         return all(
-            field.default is not NO_DEFAULT or _find_source(writer, field) is not None for field in reader.fields
+            field.default is not NO_DEFAULT or _find_writer_field(writer, field) is not None for field in reader.fields
         )
 
     # ------------------------------------------------------------------------------------------------------- parts
 
-    def _branches(self, writer: AvroType, read: Callable[[AvroType], Read]) -> Read:
+    def _create_union_reader(self, writer: AvroType, read: Callable[[AvroType], Read]) -> Read:
         branches = [read(branch) for branch in writer.branches]
         count = len(branches)
 
@@ -184,7 +192,7 @@ class Resolver:
 
         return read_union
 
-    def _fields(
+    def _create_fields_reader(
         self,
         writer: AvroType,
         reader: AvroType,
@@ -195,11 +203,11 @@ class Resolver:
         targets: dict[str, AvroField] = {}
         missing_fields: list[AvroField] = []
         for field in reader.fields:
-            source = _find_source(writer, field)
+            source = _find_writer_field(writer, field)
             if source is None:
                 missing_fields.append(field)
             elif source.name in targets:
-                return fail_with(
+                return create_failing_reader(
                     f"{reader.label}: fields {targets[source.name].name} and {field.name} are both "
                     f"{source.name} of the writer's schema"
                 )
@@ -208,35 +216,37 @@ class Resolver:
         defaults: dict[str, Any] = {}
         for field in missing_fields:
             if field.default is NO_DEFAULT:
-                return fail_with(f"{reader.label}: the writer's schema has no field {field.name}, which has no default")
+                return create_failing_reader(
+                    f"{reader.label}: the writer's schema has no field {field.name}, which has no default"
+                )
             try:
                 data = encode_default(field.type, field.default)
                 defaults[names[field.name]], _ = part(field.type, field)(data, 0)
             except (BadValueError, RecursionError) as error:
-                return fail_with(f"{reader.label}: the default of field {field.name}: {error}")
+                return create_failing_reader(f"{reader.label}: the default of field {field.name}: {error}")
         steps: list[tuple[str | None, Read]] = []
         for field in writer.fields:
             target = targets.get(field.name)
             if target is None:
-                steps.append((None, self.skip(field.type)))
+                steps.append((None, self.get_skipper(field.type)))
             else:
                 steps.append((names[target.name], part(field.type, target)))
-        return record_reader(steps, defaults)
+        return create_record_reader(steps, defaults)
 
-    def _skip(self, writer: AvroType) -> Read:
+    def _create_skipper(self, writer: AvroType) -> Read:
         kind = writer.kind
         if kind == UNION:
-            return self._branches(writer, self.skip)
+            return self._create_union_reader(writer, self.get_skipper)
         if kind == RECORD:
-            return record_reader([(None, self.skip(field.type)) for field in writer.fields], {})
+            return create_record_reader([(None, self.get_skipper(field.type)) for field in writer.fields], {})
         if kind == ARRAY:
-            return array_reader(self.skip(writer.element), writer.element)
+            return create_array_reader(self.get_skipper(writer.element), writer.element)
         if kind == MAP:
-            return map_reader(self.skip(writer.element))
+            return create_map_reader(self.get_skipper(writer.element))
         if kind == NULL:
             return read_null
         if kind == FIXED:
-            return make_fixed_reader(writer.size)
+            return create_fixed_reader(writer.size)
         if kind == STRING:
             return read_bytes
         return read_long if kind == ENUM else PRIMITIVE_READERS[kind]
@@ -264,7 +274,7 @@ def _compile(cache: dict[Any, Read | None], key: object, create: Callable[[], Re
     return result
 
 
-def _find_source(writer: AvroType, field: AvroField) -> AvroField | None:
+def _find_writer_field(writer: AvroType, field: AvroField) -> AvroField | None:
     """Return the writer's field for a reader's field, by its name or an alias; None if it does not exist."""
     by_name = {one.name: one for one in writer.fields}
     for name in (field.name, *field.aliases):
@@ -278,7 +288,7 @@ def _null_of_text(text: str) -> str | None:
 
 
 def _text_of_fields(fields: Mapping[str, str]) -> str:
-    return f"{{{','.join(f'{json_text(name)}:{text}' for name, text in fields.items())}}}"
+    return f"{{{','.join(f'{quote_json_text(name)}:{text}' for name, text in fields.items())}}}"
 
 
 def _text_of_entries(entries: Sequence[tuple[str, str]]) -> str:

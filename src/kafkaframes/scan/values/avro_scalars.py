@@ -1,6 +1,6 @@
 """Readers of Avro numbers, text and bytes, with promotions and conversions between units. Pure.
 
-``scalar_reader`` compiles a reader. Its argument ``finish`` converts to a column's value or to JSON text.
+``create_scalar_reader`` compiles a reader. Its argument ``finish`` converts to a column's value or to JSON text.
 
 If both schemas specify a unit (``timestamp-millis``, ``date``) or a decimal scale, the value is converted. If only the
 reader schema specifies a unit, the number is in this unit.
@@ -19,13 +19,13 @@ from kafkaframes.scan.values.avro_binary import (
     PRIMITIVE_READERS,
     Convert,
     Read,
-    convert_with,
+    create_converting_reader,
+    create_failing_reader,
+    create_fixed_reader,
+    create_mismatch_reader,
     decode_text,
-    fail_with,
-    make_fixed_reader,
     read_bytes,
     read_long,
-    refuse_types,
 )
 from kafkaframes.scan.values.avro_schema import (
     BOOLEAN,
@@ -39,15 +39,15 @@ from kafkaframes.scan.values.avro_schema import (
     STRING,
     AvroType,
     DecimalDigits,
-    Unit,
+    TimeUnit,
 )
-from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
+from kafkaframes.scan.values.instants import format_date, format_instant, format_local
 from kafkaframes.scan.values.registry import BadValueError
 from kafkaframes.wire.integers import MAX_INT32, MAX_INT64
 
 NANOSECONDS_PER_MICROSECOND: Final = 1_000  # nanoseconds
-_EXACT_CONTEXT: Final = Context(prec=10_000)
-PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
+_EXACT_DECIMAL_CONTEXT: Final = Context(prec=10_000)
+TYPE_PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
     INT: frozenset({LONG, FLOAT, DOUBLE}),
     LONG: frozenset({FLOAT, DOUBLE}),
     FLOAT: frozenset({DOUBLE}),
@@ -56,10 +56,10 @@ PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-Finish = Callable[[AvroType, Unit | None, int], Convert | None]
+Finish = Callable[[AvroType, TimeUnit | None, int], Convert | None]
 
 
-def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
+def create_scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
     """Return a reader of a number, text or bytes.
 
     Args:
@@ -70,26 +70,26 @@ def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
     """
     unit, scale = _unit_of(writer, reader), 0
     if isinstance(unit, str):
-        return fail_with(unit)
+        return create_failing_reader(unit)
     if reader.digits is not None:
         scale = (writer.digits or reader.digits).scale
     convert = finish(reader, unit, scale)
     if writer.kind == ENUM:
-        return _enum_reader(writer, reader, convert)
+        return _create_enum_reader(writer, reader, convert)
     if writer.kind == FIXED:
         if reader.kind != FIXED or writer.size != reader.size or not has_same_name(writer, reader):
-            return refuse_types(writer, reader)
-        return convert_with(make_fixed_reader(writer.size), convert)
-    is_promoted = reader.kind in PROMOTIONS.get(writer.kind, frozenset())
+            return create_mismatch_reader(writer, reader)
+        return create_converting_reader(create_fixed_reader(writer.size), convert)
+    is_promoted = reader.kind in TYPE_PROMOTIONS.get(writer.kind, frozenset())
     if writer.kind not in PRIMITIVE_READERS or not (is_promoted or writer.kind == reader.kind):
-        return refuse_types(writer, reader)
+        return create_mismatch_reader(writer, reader)
     read = read_bytes if (writer.kind, reader.kind) == (STRING, BYTES) else PRIMITIVE_READERS[writer.kind]
-    return convert_with(convert_with(read, _promotion(writer, reader)), convert)
+    return create_converting_reader(create_converting_reader(read, _find_promotion(writer, reader)), convert)
 
 
-def _enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) -> Read:
+def _create_enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) -> Read:
     if reader.kind != ENUM or not has_same_name(writer, reader):
-        return refuse_types(writer, reader)
+        return create_mismatch_reader(writer, reader)
     reader_symbols = frozenset(reader.symbols)
     symbols = [symbol if symbol in reader_symbols else reader.default for symbol in writer.symbols]
     results = [symbol if symbol is None or convert is None else convert(symbol) for symbol in symbols]
@@ -105,7 +105,7 @@ def _enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) ->
     return read_enum
 
 
-def _promotion(writer: AvroType, reader: AvroType) -> Convert | None:
+def _find_promotion(writer: AvroType, reader: AvroType) -> Convert | None:
     if writer.kind == BYTES and reader.kind == STRING:
         return decode_text
     if reader.kind == FLOAT and writer.kind in (INT, LONG):
@@ -115,7 +115,7 @@ def _promotion(writer: AvroType, reader: AvroType) -> Convert | None:
     return None
 
 
-def _unit_of(writer: AvroType, reader: AvroType) -> Unit | str | None:
+def _unit_of(writer: AvroType, reader: AvroType) -> TimeUnit | str | None:
     """Return the unit of written numbers, None if the reader has no unit, or an error text if both are incompatible."""
     if reader.unit is None or writer.unit is None:
         return reader.unit
@@ -127,10 +127,10 @@ def _unit_of(writer: AvroType, reader: AvroType) -> Unit | str | None:
     return writer.unit
 
 
-def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
+def create_column_conversion(reader: AvroType, unit: TimeUnit | None, scale: int) -> Convert | None:
     """Return a conversion of a scalar to a column's value (a ``Finish``)."""
     if reader.digits is not None:
-        return _decimal_converter(reader.digits, scale)
+        return _create_decimal_conversion(reader.digits, scale)
     if reader.unit is None or unit is None:
         return None
     name = reader.unit.name
@@ -141,19 +141,19 @@ def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | N
     limit = MAX_INT32 if reader.kind == INT else MAX_INT64
     from_nanoseconds, source = unit.nanoseconds, unit.name
 
-    def convert(value: int) -> int:
+    def convert_number(value: int) -> int:
         result = value * from_nanoseconds // target
         if not -limit - 1 <= result <= limit:
             raise BadValueError(f"{value} ({source}) is beyond the range of its column")
         return result
 
-    return convert
+    return convert_number
 
 
-def _decimal_converter(digits: DecimalDigits, scale: int) -> Convert:
+def _create_decimal_conversion(digits: DecimalDigits, scale: int) -> Convert:
     shift, limit = digits.scale - scale, 10**digits.precision
 
-    def convert(value: bytes) -> Decimal:
+    def convert_decimal(value: bytes) -> Decimal:
         number = int.from_bytes(value, "big", signed=True)
         if shift >= 0:
             number *= 10**shift
@@ -163,18 +163,18 @@ def _decimal_converter(digits: DecimalDigits, scale: int) -> Convert:
                 raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
         if not -limit < number < limit:
             raise BadValueError(f"a decimal of more than {digits.precision} digits")
-        return Decimal(number).scaleb(-digits.scale, _EXACT_CONTEXT)
+        return Decimal(number).scaleb(-digits.scale, _EXACT_DECIMAL_CONTEXT)
 
-    return convert
+    return convert_decimal
 
 
-def text_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
+def create_text_conversion(reader: AvroType, unit: TimeUnit | None, scale: int) -> Convert | None:
     """Return a conversion of a value to JSON text (a ``Finish``)."""
     if reader.digits is not None:
-        to_decimal = _decimal_converter(reader.digits, scale)
+        to_decimal = _create_decimal_conversion(reader.digits, scale)
         return lambda value: format(to_decimal(value), "f")
     if reader.unit is not None and unit is not None and reader.unit.dimension != "time":
-        return _moment_text(reader.unit, unit)
+        return _create_moment_formatter(reader.unit, unit)
     if reader.unit is not None and unit is not None and unit.nanoseconds != reader.unit.nanoseconds:
         ratio = unit.nanoseconds, reader.unit.nanoseconds
         return lambda value: str(value * ratio[0] // ratio[1])
@@ -185,32 +185,32 @@ def text_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | Non
     if reader.kind == BOOLEAN:
         return lambda value: "true" if value else "false"
     if reader.kind in (BYTES, FIXED):  # as in Avro's JSON encoding: code points 0 to 255
-        return lambda value: json_text(value.decode("latin-1"))
-    return json_text
+        return lambda value: quote_json_text(value.decode("latin-1"))
+    return quote_json_text
 
 
-def json_text(value: str) -> str:
+def quote_json_text(value: str) -> str:
     """Return text as a JSON string."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _double_text(value: float) -> str:
-    return repr(value) if value - value == 0 else json_text(str(value))  # JSON has no NaN or infinity
+    return repr(value) if value - value == 0 else quote_json_text(str(value))  # JSON has no NaN or infinity
 
 
 def _float_text(value: float) -> str:
-    return str(np.float32(value)) if value - value == 0 else json_text(str(value))
+    return str(np.float32(value)) if value - value == 0 else quote_json_text(str(value))
 
 
-def _moment_text(reader: Unit, unit: Unit) -> Convert:
-    to_text = {"date": iso_date, "instant": iso_instant, "local": iso_local}[reader.dimension]
+def _create_moment_formatter(reader: TimeUnit, unit: TimeUnit) -> Convert:
+    to_text = {"date": format_date, "instant": format_instant, "local": format_local}[reader.dimension]
     nanoseconds = unit.nanoseconds
 
-    def convert(value: int) -> str:
+    def format_moment(value: int) -> str:
         text = to_text(value * nanoseconds)
         return text if text.lstrip("-").isdecimal() else f'"{text}"'
 
-    return convert
+    return format_moment
 
 
 def has_same_name(writer: AvroType, reader: AvroType) -> bool:

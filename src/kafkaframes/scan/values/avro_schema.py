@@ -28,7 +28,7 @@ class AvroSchemaError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class TimeUnit:
     """The unit of a number.
 
     Attributes:
@@ -43,8 +43,8 @@ class Unit:
 
 
 _NANOSECONDS_PER_SECOND: Final = 1_000_000_000
-_LOGICAL_UNITS: Final[Mapping[tuple[str, str], Unit]] = {
-    (kind, name): Unit(name, dimension, nanoseconds)
+_LOGICAL_UNITS: Final[Mapping[tuple[str, str], TimeUnit]] = {
+    (kind, name): TimeUnit(name, dimension, nanoseconds)
     for kind, name, dimension, nanoseconds in (
         (INT, "date", "date", 86_400 * _NANOSECONDS_PER_SECOND),
         (INT, "time-millis", "time", 1_000_000),
@@ -98,7 +98,7 @@ class AvroType:
     kind: str
     name: str = ""
     aliases: tuple[str, ...] = ()
-    unit: Unit | None = None
+    unit: TimeUnit | None = None
     digits: DecimalDigits | None = None
     fields: list[AvroField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
@@ -126,52 +126,52 @@ def parse_avro_schema(schema: Json) -> AvroType:
         AvroSchemaError: the JSON is not an Avro schema.
     """
     try:
-        return _Parser().parse(schema, "", 0)
+        return _SchemaParser().parse_type(schema, "", 0)
     except RecursionError:
         raise AvroSchemaError("nested too deeply") from None
 
 
-class _Parser:
+class _SchemaParser:
     """Parses one schema, and stores its named types."""
 
     def __init__(self) -> None:
         self._types_by_name: dict[str, AvroType] = {}
         self._primitives = {kind: AvroType(kind) for kind in PRIMITIVE_KINDS}
 
-    def parse(self, schema: Json, namespace: str, depth: int) -> AvroType:
+    def parse_type(self, schema: Json, namespace: str, depth: int) -> AvroType:
         if depth > MAX_NESTING:
             raise AvroSchemaError(f"nested more than {MAX_NESTING} levels")
         if isinstance(schema, str):
-            return self._reference(schema, namespace)
+            return self._find_named_type(schema, namespace)
         if isinstance(schema, list):
-            return self._union(schema, namespace, depth)
+            return self._parse_union(schema, namespace, depth)
         if not isinstance(schema, dict):
             raise AvroSchemaError(f"{_shorten(schema)} is not a type")
-        return self._object(schema, namespace, depth)
+        return self._parse_object(schema, namespace, depth)
 
-    def _union(self, schema: list[Json], namespace: str, depth: int) -> AvroType:
-        branches = tuple(self.parse(branch, namespace, depth + 1) for branch in schema)
+    def _parse_union(self, schema: list[Json], namespace: str, depth: int) -> AvroType:
+        branches = tuple(self.parse_type(branch, namespace, depth + 1) for branch in schema)
         if any(branch.kind == UNION for branch in branches):
             raise AvroSchemaError("a union is directly inside a union")
         return AvroType(UNION, branches=branches)
 
-    def _object(self, schema: Mapping[str, Json], namespace: str, depth: int) -> AvroType:
+    def _parse_object(self, schema: Mapping[str, Json], namespace: str, depth: int) -> AvroType:
         kind = schema.get("type")
         if isinstance(kind, dict | list):  # invalid but common: {"type": {"type": "string"}}
-            return self.parse(kind, namespace, depth + 1)
+            return self.parse_type(kind, namespace, depth + 1)
         if not isinstance(kind, str):
             raise AvroSchemaError(f"{_shorten(schema)} has no type")
         if kind in PRIMITIVE_KINDS:
             return self._logical(AvroType(kind), schema)
         if kind == ARRAY:
-            return AvroType(ARRAY, items=self._part(schema, "items", namespace, depth))
+            return AvroType(ARRAY, items=self._parse_part(schema, "items", namespace, depth))
         if kind == MAP:
-            return AvroType(MAP, items=self._part(schema, "values", namespace, depth))
+            return AvroType(MAP, items=self._parse_part(schema, "values", namespace, depth))
         if kind in (RECORD, "error", ENUM, FIXED):
-            return self._define(schema, RECORD if kind == "error" else kind, namespace, depth)
-        return self._reference(kind, namespace)
+            return self._define_type(schema, RECORD if kind == "error" else kind, namespace, depth)
+        return self._find_named_type(kind, namespace)
 
-    def _reference(self, name: str, namespace: str) -> AvroType:
+    def _find_named_type(self, name: str, namespace: str) -> AvroType:
         if name in self._primitives:
             return self._primitives[name]
         named_type = self._types_by_name.get(_full_name(name, namespace)) or self._types_by_name.get(name)
@@ -179,12 +179,12 @@ class _Parser:
             raise AvroSchemaError(f"unknown type {name!r}")
         return named_type
 
-    def _part(self, schema: Mapping[str, Json], key: str, namespace: str, depth: int) -> AvroType:
+    def _parse_part(self, schema: Mapping[str, Json], key: str, namespace: str, depth: int) -> AvroType:
         if key not in schema:
             raise AvroSchemaError(f"{schema['type']} without {key}")
-        return self.parse(schema[key], namespace, depth + 1)
+        return self.parse_type(schema[key], namespace, depth + 1)
 
-    def _define(self, schema: Mapping[str, Json], kind: str, namespace: str, depth: int) -> AvroType:
+    def _define_type(self, schema: Mapping[str, Json], kind: str, namespace: str, depth: int) -> AvroType:
         short_name = schema.get("name")
         if not isinstance(short_name, str) or not short_name:
             raise AvroSchemaError(f"{kind} without a name")
@@ -192,10 +192,10 @@ class _Parser:
         if name in self._types_by_name:
             raise AvroSchemaError(f"type {name} is defined twice")
         inner = name.rpartition(".")[0]
-        aliases = tuple(_full_name(alias, inner) for alias in _texts(schema, "aliases"))
+        aliases = tuple(_full_name(alias, inner) for alias in _check_text_list(schema, "aliases"))
         result = self._types_by_name[name] = AvroType(kind, name, aliases)
         if kind == ENUM:
-            result.symbols = _texts(schema, "symbols")
+            result.symbols = _check_text_list(schema, "symbols")
             if not result.symbols:
                 raise AvroSchemaError(f"enum {name} without symbols")
             default = schema.get("default")
@@ -207,10 +207,10 @@ class _Parser:
             result.size = size
             self._logical(result, schema)
         else:
-            result.fields = self._fields(schema, name, inner, depth)
+            result.fields = self._parse_fields(schema, name, inner, depth)
         return result
 
-    def _fields(self, schema: Mapping[str, Json], name: str, namespace: str, depth: int) -> list[AvroField]:
+    def _parse_fields(self, schema: Mapping[str, Json], name: str, namespace: str, depth: int) -> list[AvroField]:
         entries = schema.get("fields")
         if not isinstance(entries, list):
             raise AvroSchemaError(f"record {name} without fields")
@@ -222,21 +222,21 @@ class _Parser:
             if entry["name"] in names:
                 raise AvroSchemaError(f"record {name} has the field {entry['name']} twice")
             names.add(entry["name"])
-            kind = self.parse(entry["type"], namespace, depth + 1)
+            kind = self.parse_type(entry["type"], namespace, depth + 1)
             default = entry.get("default", NO_DEFAULT)
-            result.append(AvroField(entry["name"], kind, default, _texts(entry, "aliases")))
+            result.append(AvroField(entry["name"], kind, default, _check_text_list(entry, "aliases")))
         return result
 
     def _logical(self, result: AvroType, schema: Mapping[str, Json]) -> AvroType:
         logical = schema.get("logicalType")
         if logical == "decimal" and result.kind in (BYTES, FIXED):
-            result.digits = _digits(schema, result)
+            result.digits = _parse_decimal_digits(schema, result)
         elif isinstance(logical, str):
             result.unit = _LOGICAL_UNITS.get((result.kind, logical))
         return result
 
 
-def _digits(schema: Mapping[str, Json], kind: AvroType) -> DecimalDigits | None:
+def _parse_decimal_digits(schema: Mapping[str, Json], kind: AvroType) -> DecimalDigits | None:
     precision, scale = _whole(schema.get("precision")), _whole(schema.get("scale", 0))
     if precision is None or scale is None or not 0 <= scale <= precision or precision == 0:
         return None
@@ -253,7 +253,7 @@ def _full_name(name: str, namespace: Json) -> str:
     return f"{namespace}.{name}" if isinstance(namespace, str) and namespace and "." not in name else name
 
 
-def _texts(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
+def _check_text_list(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
     names = schema.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise AvroSchemaError(f"{key} are not a list of names")

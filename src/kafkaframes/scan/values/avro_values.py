@@ -16,12 +16,12 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_binary import Read
 from kafkaframes.scan.values.avro_columns import plan_fields, plan_value
-from kafkaframes.scan.values.avro_resolution import Resolver
+from kafkaframes.scan.values.avro_resolution import ReaderCompiler
 from kafkaframes.scan.values.avro_schema import RECORD, AvroSchemaError, parse_avro_schema
 from kafkaframes.scan.values.columns import Row
 from kafkaframes.scan.values.registry import BadValueError
 
-WHOLE: Final = "value"
+WHOLE_VALUE_COLUMN: Final = "value"
 Schema = Any  # parsed JSON
 SchemaOf = Callable[[bytes], tuple[Schema | None, bytes]]
 
@@ -51,7 +51,7 @@ class AvroDecoder:
             columns = [(self._names[name], part.type) for name, part in self._parts.items()]
         else:
             self._value = plan_value(self._schema)
-            columns = [(WHOLE, self._value.type)]
+            columns = [(WHOLE_VALUE_COLUMN, self._value.type)]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind in columns)
 
     def decode(self, value: bytes) -> Row:
@@ -61,7 +61,7 @@ class AvroDecoder:
             BadValueError: The bytes do not match their schema, or their schema does not resolve to the table's schema.
         """
         writer_schema, payload = self._schema_of(value)
-        read = self._reader(writer_schema)
+        read = self._get_reader(writer_schema)
         if isinstance(read, str):
             raise BadValueError(read)
         try:
@@ -76,15 +76,15 @@ class AvroDecoder:
             raise BadValueError(
                 f"{remaining_bytes} byte{'s follow' if remaining_bytes > 1 else ' follows'} the Avro value"
             )
-        row: Row = result if self._schema.kind == RECORD else {WHOLE: result}
+        row: Row = result if self._schema.kind == RECORD else {WHOLE_VALUE_COLUMN: result}
         return row
 
-    def _reader(self, writer_schema: Schema | None) -> Read | str:
+    def _get_reader(self, writer_schema: Schema | None) -> Read | str:
         """Return a reader of the values of a writer schema, or the reason why the schemas are incompatible."""
         reader = self._readers.get(id(writer_schema))
         if reader is None:
             try:
-                result: Read | str = self._compile(writer_schema)
+                result: Read | str = self._compile_reader(writer_schema)
             except AvroSchemaError as error:
                 result = f"its schema is not an Avro schema: {error}"
             except RecursionError:
@@ -95,8 +95,8 @@ class AvroDecoder:
             )  # the schema is kept, for its id to stay its own
         return reader[1]
 
-    def _compile(self, writer_schema: Schema | None) -> Read:
-        writer, resolver = self._schema if writer_schema is None else parse_avro_schema(writer_schema), Resolver()
+    def _compile_reader(self, writer_schema: Schema | None) -> Read:
+        writer, resolver = self._schema if writer_schema is None else parse_avro_schema(writer_schema), ReaderCompiler()
         if self._schema.kind == RECORD:
-            return resolver.record(writer, self._schema, self._parts, self._names)
-        return resolver.reader(writer, self._value)
+            return resolver.create_record_reader(writer, self._schema, self._parts, self._names)
+        return resolver.get_reader(writer, self._value)

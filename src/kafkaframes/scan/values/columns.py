@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import flag_values, flags
 from kafkaframes.scan.arrow import FAR_TIMESTAMPS_COLUMN
-from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID, BadValueError
+from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID_HEADER, BadValueError
 
 REASON_COLUMN: Final = "reason"
 TOMBSTONE_COLUMN: Final = "tombstone"
@@ -43,7 +43,7 @@ MAX_NESTING_DEPTH: Final = 50
 Row = Mapping[str, Any]
 
 
-class Decoder(Protocol):
+class ValueDecoder(Protocol):
     """A decoder of a value's bytes to columns."""
 
     @property
@@ -68,7 +68,7 @@ class ColumnBudget:
     def __init__(self, kind: str) -> None:
         self._kind, self._columns = kind, 0
 
-    def add(self, path: str, name: str, depth: int) -> None:
+    def add_column(self, path: str, name: str, depth: int) -> None:
         """Count a column.
 
         Args:
@@ -140,7 +140,7 @@ def _is_path_into(name: str, others: Collection[str]) -> bool:
 def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows with the schema id from the headers, if they have one, as a prefix of the value.
 
-    Serializers can write the prefix, byte for byte, to the header ``VALUE_SCHEMA_ID`` instead of the value.
+    Serializers can write the prefix, byte for byte, to the header ``VALUE_SCHEMA_ID_HEADER`` instead of the value.
 
     Args:
         batch: Rows with ``value`` (binary). Without the column ``headers``, they are returned as they are.
@@ -149,19 +149,19 @@ def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     headers, values = batch.column("headers"), batch.column("value")
     keys = pc.struct_field(headers.flatten(), 0)
-    if not len(keys) or not pc.any(pc.equal(keys.cast(pa.string()), VALUE_SCHEMA_ID)).as_py():
+    if not len(keys) or not pc.any(pc.equal(keys.cast(pa.string()), VALUE_SCHEMA_ID_HEADER)).as_py():
         return batch
-    prefixed_values = [_with_prefix(*row) for row in zip(values.to_pylist(), headers.to_pylist(), strict=True)]
+    prefixed_values = [_add_prefix(*row) for row in zip(values.to_pylist(), headers.to_pylist(), strict=True)]
     return batch.set_column(batch.schema.get_field_index("value"), "value", pa.array(prefixed_values, values.type))
 
 
-def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
-    prefix = next((header["value"] for header in headers or () if header["key"] == VALUE_SCHEMA_ID), None)
+def _add_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
+    prefix = next((header["value"] for header in headers or () if header["key"] == VALUE_SCHEMA_ID_HEADER), None)
     return value if value is None or prefix is None else prefix + value
 
 
 def separate_rows(
-    batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool, has_prefix: bool = False
+    batch: pa.RecordBatch, decoder: ValueDecoder | None, *, needs_key: bool, has_prefix: bool = False
 ) -> tuple[pa.RecordBatch, Any]:
     """Decode the column ``value``, and separate valid from invalid rows.
 
@@ -188,14 +188,14 @@ def separate_rows(
     decoded_batch = pa.RecordBatch.from_pydict(columns)
     if not reasons:
         return decoded_batch, None
-    good = np.ones(batch.num_rows, np.bool_)
-    good[list(reasons)] = False
-    bad = batch.filter(flags(~good))
+    valid_rows = np.ones(batch.num_rows, np.bool_)
+    valid_rows[list(reasons)] = False
+    invalid_rows = batch.filter(flags(~valid_rows))
     reason_column = pa.array([reasons[index][:_MAX_REASON_LENGTH] for index in sorted(reasons)], pa.string())
-    return decoded_batch.filter(flags(good)), bad.append_column(REASON_COLUMN, reason_column)
+    return decoded_batch.filter(flags(valid_rows)), invalid_rows.append_column(REASON_COLUMN, reason_column)
 
 
-def decode_to_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
+def decode_to_struct(values: pa.Array, decoder: ValueDecoder) -> tuple[pa.StructArray, dict[int, str]]:
     """Decode a column of values.
 
     Returns:
@@ -211,7 +211,7 @@ def decode_to_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray
     ), reasons
 
 
-def _decode_columns(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
+def _decode_columns(values: pa.Array, decoder: ValueDecoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
     """Return a column for each field. Rows that do not fit are null, and their reasons are added to ``reasons``."""
     at_once = getattr(decoder, "columns", None)  # only the JSON decoder has it
     if at_once is not None and not reasons and (columns := at_once(values)) is not None:
@@ -219,14 +219,14 @@ def _decode_columns(values: pa.Array, decoder: Decoder, reasons: dict[int, str])
         return columns_by_name
     rows = [_decode_row(value, row, decoder, reasons) for row, value in enumerate(values.to_pylist())]
     try:
-        return {field.name: _column(rows, field) for field in decoder.fields}
+        return {field.name: _build_column(rows, field) for field in decoder.fields}
     except _CONVERSION_ERRORS:  # find the rows that cause the error
         for index, row in enumerate(rows):
             rows[index] = row if row is None else _fit_row(row, index, decoder.fields, reasons)
-    return {field.name: _column(rows, field) for field in decoder.fields}
+    return {field.name: _build_column(rows, field) for field in decoder.fields}
 
 
-def _decode_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict[int, str]) -> Row | None:
+def _decode_row(value: bytes | None, index: int, decoder: ValueDecoder, reasons: dict[int, str]) -> Row | None:
     if value is None or index in reasons:
         return None
     try:
@@ -239,13 +239,13 @@ def _decode_row(value: bytes | None, index: int, decoder: Decoder, reasons: dict
 def _fit_row(row: Row, index: int, fields: Sequence[pa.Field], reasons: dict[int, str]) -> Row | None:
     for field in fields:
         try:
-            _column([row], field)
+            _build_column([row], field)
         except _CONVERSION_ERRORS as error:
             reasons[index] = f"{field.name}: {error}"
             return None
     return row
 
 
-def _column(rows: Sequence[Row | None], field: pa.Field) -> pa.Array:
+def _build_column(rows: Sequence[Row | None], field: pa.Field) -> pa.Array:
     name = field.name
     return pa.array([None if row is None else row.get(name) for row in rows], field.type)

@@ -19,10 +19,16 @@ from typing import Any, Final
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.values import registry as registries
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import Decoder
+from kafkaframes.scan.values.columns import ValueDecoder
 from kafkaframes.scan.values.json_values import JsonDecoder
-from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, load_library, message_name
-from kafkaframes.scan.values.registry import BadValueError, RegisteredSchema, Registry, split_indexes, split_prefix
+from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, find_message_name, load_library
+from kafkaframes.scan.values.registry import (
+    BadValueError,
+    RegisteredSchema,
+    SchemaRegistry,
+    split_indexes,
+    split_prefix,
+)
 
 AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
 DECODE_MODES: Final = (JSON, AVRO, PROTOBUF)
@@ -30,7 +36,7 @@ _REGISTRY_KINDS: Final = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingOptions:
     """The decoding options of values.
 
     Attributes:
@@ -56,7 +62,7 @@ class Decoding:
         """Whether each value starts with a schema registry's prefix."""
         return self.registry is not None or bool(self.by_id)
 
-    def decoder(self) -> Decoder:
+    def decoder(self) -> ValueDecoder:
         """Return the decoder. In a process, equal options share one decoder.
 
         Raises:
@@ -67,18 +73,18 @@ class Decoding:
 
 
 @lru_cache(maxsize=8)
-def _decoder(decoding: Decoding) -> Decoder:
+def _decoder(decoding: DecodingOptions) -> ValueDecoder:
     return _DECODER_FACTORIES[decoding.mode](decoding)
 
 
-def subject_schema(url: str, subject: str, mode: str) -> RegisteredSchema:
+def fetch_subject_schema(url: str, subject: str, mode: str) -> RegisteredSchema:
     """Return the newest schema of a table's subject in a registry.
 
     Raises:
         OptionError: The subject does not exist, or its schema has another format.
         NetworkError: The registry does not respond.
     """
-    result = Registry(url).latest(subject)
+    result = SchemaRegistry(url).fetch_latest(subject)
     if result.kind != _REGISTRY_KINDS[mode]:
         raise OptionError(f"`mode` {mode}: the schemas of {subject} are {result.kind}")
     return result
@@ -87,30 +93,30 @@ def subject_schema(url: str, subject: str, mode: str) -> RegisteredSchema:
 class _PrefixParser:
     """A parser of prefixes, which returns the writer schema and the payload of a value."""
 
-    def __init__(self, decoding: Decoding) -> None:
+    def __init__(self, decoding: DecodingOptions) -> None:
         self._decoding = decoding
-        self._registry = None if decoding.registry is None else Registry(decoding.registry)
+        self._registry = None if decoding.registry is None else SchemaRegistry(decoding.registry)
         self._parsed_schemas: dict[Any, Any] = {}
 
-    def payload(self, value: bytes) -> bytes:
+    def strip_prefix(self, value: bytes) -> bytes:
         """Return a value without its prefix, for any schema id."""
         return split_prefix(value)[1] if self._decoding.has_prefix else value
 
-    def avro(self, value: bytes) -> tuple[Any | None, bytes]:
+    def parse_avro_prefix(self, value: bytes) -> tuple[Any | None, bytes]:
         """Return the writer schema of a value (None: the table's schema) and the payload."""
         if not self._decoding.has_prefix:
             return None, value
         number, payload = split_prefix(value)
         if number not in self._parsed_schemas:
-            self._parsed_schemas[number] = self._avro_schema(number)
+            self._parsed_schemas[number] = self._find_avro_schema(number)
         return self._parsed_schemas[number], payload
 
-    def _avro_schema(self, number: int | str) -> Any:
+    def _find_avro_schema(self, number: int | str) -> Any:
         if self._registry is None:
-            return _avro_text(_find_schema(self._decoding, number).decode("utf-8", "replace"))
-        return avro_schema(_by_id(self._registry, number, registries.AVRO))
+            return _parse_avro_text(_find_schema(self._decoding, number).decode("utf-8", "replace"))
+        return inline_avro_schema(_fetch_schema_by_id(self._registry, number, registries.AVRO))
 
-    def protobuf(self, value: bytes, requested: str) -> bytes:
+    def parse_protobuf_prefix(self, value: bytes, requested: str) -> bytes:
         """Return the bytes of a message.
 
         Raises:
@@ -122,46 +128,46 @@ class _PrefixParser:
         indexes, payload = split_indexes(body)
         name = self._parsed_schemas.get((number, indexes))
         if name is None:
-            name = self._parsed_schemas[number, indexes] = message_name(self._protobuf_files(number), indexes)
+            name = self._parsed_schemas[number, indexes] = find_message_name(self._find_protobuf_files(number), indexes)
         if name != requested:
             raise BadValueError(f"a message {name}, the table has {requested}")
         return payload
 
-    def _protobuf_files(self, number: int | str) -> list[bytes]:
+    def _find_protobuf_files(self, number: int | str) -> list[bytes]:
         if self._registry is None:
             return files_of_set(_find_schema(self._decoding, number))
-        return _files_of_registered(_by_id(self._registry, number, registries.PROTOBUF))
+        return _files_of_registered(_fetch_schema_by_id(self._registry, number, registries.PROTOBUF))
 
 
-def _by_id(registry: Registry, number: int | str, kind: str) -> RegisteredSchema:
-    result = registry.by_id(number)
+def _fetch_schema_by_id(registry: SchemaRegistry, number: int | str, kind: str) -> RegisteredSchema:
+    result = registry.fetch_by_id(number)
     if result.kind != kind:
         raise BadValueError(f"schema {number} is {result.kind}, not {kind}")
     return result
 
 
-def _find_schema(decoding: Decoding, number: int | str) -> bytes:
+def _find_schema(decoding: DecodingOptions, number: int | str) -> bytes:
     result = decoding.by_id.get(number) if isinstance(number, int) else None
     if result is None:
         raise BadValueError(f"schema {number} is not among those given")
     return result
 
 
-def _avro_text(text: str) -> Any:
+def _parse_avro_text(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text  # the name of a primitive type is valid without quotes
 
 
-def avro_schema(registered_schema: RegisteredSchema) -> Any:
+def inline_avro_schema(registered_schema: RegisteredSchema) -> Any:
     """Return a registered Avro schema with the schemas that it references inlined.
 
-    >>> avro_schema(RegisteredSchema("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
+    >>> inline_avro_schema(RegisteredSchema("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
     'A'
     """
-    schema = _avro_text(registered_schema.text)
-    names = {name: _avro_text(text) for name, text in registered_schema.references}
+    schema = _parse_avro_text(registered_schema.text)
+    names = {name: _parse_avro_text(text) for name, text in registered_schema.references}
     return _inline_names(schema, names, set()) if names else schema
 
 
@@ -199,10 +205,10 @@ def _files_of_registered(registered_schema: RegisteredSchema) -> list[bytes]:
             ) from error
         entry.name = name or entry.name
         files.append(entry.SerializeToString())
-    return [*_imports(files), *files]
+    return [*_find_google_imports(files), *files]
 
 
-def _imports(files: list[bytes]) -> list[bytes]:
+def _find_google_imports(files: list[bytes]) -> list[bytes]:
     """Return Google's own files that are imported, because registries do not contain them."""
     descriptor_pb2, _, _ = load_library()
     imported_names = {name for file in files for name in descriptor_pb2.FileDescriptorProto.FromString(file).dependency}
@@ -214,7 +220,7 @@ def _imports(files: list[bytes]) -> list[bytes]:
     return result
 
 
-def _json(decoding: Decoding) -> Decoder:
+def _create_json_decoder(decoding: DecodingOptions) -> ValueDecoder:
     text = (
         decoding.registered_schema.text if decoding.registered_schema is not None else (decoding.schema or b"").decode()
     )
@@ -223,12 +229,12 @@ def _json(decoding: Decoding) -> Decoder:
     except (ValueError, RecursionError) as error:
         raise OptionError(f"no JSON Schema: {error}") from None
     decoder = JsonDecoder(
-        schema, other_fields=decoding.other_fields, references=_json_references(decoding.registered_schema)
+        schema, other_fields=decoding.other_fields, references=_parse_json_references(decoding.registered_schema)
     )
     return _PrefixedValueDecoder(decoder, _PrefixParser(decoding), has_prefix=decoding.has_prefix)
 
 
-def _json_references(registered_schema: RegisteredSchema | None) -> dict[str, Any]:
+def _parse_json_references(registered_schema: RegisteredSchema | None) -> dict[str, Any]:
     """Return the schemas that a registered JSON Schema references. References that are not JSON are omitted."""
     result = {}
     for name, text in () if registered_schema is None else registered_schema.references:
@@ -237,28 +243,29 @@ def _json_references(registered_schema: RegisteredSchema | None) -> dict[str, An
     return result
 
 
-def _avro(decoding: Decoding) -> Decoder:
+def _create_avro_decoder(decoding: DecodingOptions) -> ValueDecoder:
     registered_schema = decoding.registered_schema
     text = (decoding.schema or b"").decode("utf-8", "replace")
     return AvroDecoder(
-        _avro_text(text) if registered_schema is None else avro_schema(registered_schema), _PrefixParser(decoding).avro
+        _parse_avro_text(text) if registered_schema is None else inline_avro_schema(registered_schema),
+        _PrefixParser(decoding).parse_avro_prefix,
     )
 
 
-def _protobuf(decoding: Decoding) -> Decoder:
+def _create_protobuf_decoder(decoding: DecodingOptions) -> ValueDecoder:
     registered_schema, frame_reader = decoding.registered_schema, _PrefixParser(decoding)
     files = (
         files_of_set(decoding.schema or b"") if registered_schema is None else _files_of_registered(registered_schema)
     )
-    name = decoding.message or message_name(files, (0,))
-    return ProtobufDecoder(files, name, lambda value: frame_reader.protobuf(value, name))
+    name = decoding.message or find_message_name(files, (0,))
+    return ProtobufDecoder(files, name, lambda value: frame_reader.parse_protobuf_prefix(value, name))
 
 
 class _PrefixedValueDecoder:
     """A decoder of values with a prefix."""
 
     def __init__(self, decoder: JsonDecoder, frame_reader: _PrefixParser, *, has_prefix: bool) -> None:
-        self._decoder, self._payload, self._has_prefix = decoder, frame_reader.payload, has_prefix
+        self._decoder, self._payload, self._has_prefix = decoder, frame_reader.strip_prefix, has_prefix
         self.fields = decoder.fields
 
     def decode(self, value: bytes) -> Any:
@@ -270,4 +277,4 @@ class _PrefixedValueDecoder:
         return None if self._has_prefix else self._decoder.columns(values)
 
 
-_DECODER_FACTORIES: Final = {JSON: _json, AVRO: _avro, PROTOBUF: _protobuf}
+_DECODER_FACTORIES: Final = {JSON: _create_json_decoder, AVRO: _create_avro_decoder, PROTOBUF: _create_protobuf_decoder}

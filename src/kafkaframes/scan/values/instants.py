@@ -20,10 +20,10 @@ _MIN_EPOCH_SECOND: Final = -62_135_596_800  # the year 1
 _MAX_EPOCH_SECOND: Final = 253_402_300_799  # the year 9999
 
 
-def iso_local(nanoseconds: int) -> str:
+def format_local(nanoseconds: int) -> str:
     """Return a date and time without a zone, with 0, 3, 6 or 9 digits of the second as necessary.
 
-    >>> iso_local(1_700_000_000_250_000_000), iso_local(-62_135_596_801 * 10**9)
+    >>> format_local(1_700_000_000_250_000_000), format_local(-62_135_596_801 * 10**9)
     ('2023-11-14T22:13:20.250', '-62135596801000')
     """
     seconds, fraction = divmod(nanoseconds, NANOSECONDS_PER_SECOND)
@@ -38,20 +38,20 @@ def iso_local(nanoseconds: int) -> str:
     return f"{text}.{digits}"
 
 
-def iso_instant(nanoseconds: int) -> str:
+def format_instant(nanoseconds: int) -> str:
     """Return a timestamp in UTC.
 
-    >>> iso_instant(0)
+    >>> format_instant(0)
     '1970-01-01T00:00:00Z'
     """
-    text = iso_local(nanoseconds)
+    text = format_local(nanoseconds)
     return text if text.lstrip("-").isdecimal() else f"{text}Z"
 
 
-def iso_date(nanoseconds: int) -> str:
+def format_date(nanoseconds: int) -> str:
     """Return the date of a timestamp, or the number of days since 1970.
 
-    >>> iso_date(86_400 * 10**9), iso_date(10**6 * 86_400 * 10**9), iso_date(10**7 * 86_400 * 10**9)
+    >>> format_date(86_400 * 10**9), format_date(10**6 * 86_400 * 10**9), format_date(10**7 * 86_400 * 10**9)
     ('1970-01-02', '4707-11-29', '10000000')
     """
     days = nanoseconds // _NANOSECONDS_PER_DAY
@@ -67,10 +67,10 @@ def is_in_calendar(milliseconds: pa.Array) -> pa.Array:
     return pc.fill_null(pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last)), True)
 
 
-def instant_texts(times: pa.Array) -> pa.Array:
+def format_instants(times: pa.Array) -> pa.Array:
     """Return an array of millisecond timestamps as text, in the format of Arrow's CSV writer.
 
-    >>> instant_texts(pa.array([0, 2**62], pa.timestamp("ms", "UTC"))).to_pylist()
+    >>> format_instants(pa.array([0, 2**62], pa.timestamp("ms", "UTC"))).to_pylist()
     ['1970-01-01 00:00:00.000Z', '4611686018427387904']
     """
     milliseconds = times.cast(pa.int64())

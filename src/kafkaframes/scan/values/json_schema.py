@@ -17,7 +17,7 @@ from kafkaframes.scan.values.columns import ColumnBudget
 OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN, NULL = (
     "object", "array", "number", "integer", "string", "boolean", "null",
 )  # fmt: skip
-TEXT: Final = ""  # kind of a part without a single type
+MIXED_KIND: Final = ""  # kind of a part without a single type
 _MAX_REFERENCES: Final = 50  # consecutive references
 
 
@@ -36,7 +36,7 @@ class ColumnSchema:
     items: ColumnSchema | None = None
 
 
-_TEXT_SCHEMA: Final = ColumnSchema(TEXT)
+_MIXED_KIND_SCHEMA: Final = ColumnSchema(MIXED_KIND)
 
 
 def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> ColumnSchema:
@@ -53,10 +53,10 @@ def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> Column
     Raises:
         OptionError: the schema has too many columns or too many levels.
     """
-    return _Simplifier(references).simplify(schema, schema, "$", ())
+    return _SchemaSimplifier(references).simplify(schema, schema, "$", ())
 
 
-class _Simplifier:
+class _SchemaSimplifier:
     """Simplifies one schema.
 
     The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
@@ -73,9 +73,9 @@ class _Simplifier:
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
         schema, root = self._resolve_schema(schema, root)
         if id(schema) in within:
-            return _TEXT_SCHEMA
-        kind = _one_kind(schema)
-        self._budget.add(path, str(schema.get("title") or kind or "any"), len(within))
+            return _MIXED_KIND_SCHEMA
+        kind = _find_single_kind(schema)
+        self._budget.add_column(path, str(schema.get("title") or kind or "any"), len(within))
         inner = (*within, id(schema))
         if kind == ARRAY and isinstance(schema.get("items"), dict):
             return ColumnSchema(ARRAY, items=self.simplify(schema["items"], root, f"{path}[]", inner))
@@ -86,7 +86,7 @@ class _Simplifier:
                 for name, property_schema in properties.items()
             }
             return ColumnSchema(OBJECT, fields)
-        return _TEXT_SCHEMA if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
+        return _MIXED_KIND_SCHEMA if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
 
     def _resolve_schema(self, schema: Any, root: Any) -> tuple[Any, Any]:
         """Return the schema that defines the type of a part, and the document of this schema.
@@ -97,10 +97,10 @@ class _Simplifier:
             if not isinstance(schema, dict):
                 return {}, root
             if isinstance(reference := schema.get("$ref"), str):
-                schema, root = self._follow(reference, root)
+                schema, root = self._follow_reference(reference, root)
             elif "type" in schema:
                 return schema, root
-            elif branches := _branches(schema):
+            elif branches := _find_alternatives(schema):
                 if len(branches) > 1:
                     return self._merge_alternatives(branches, root), root
                 schema = branches[0]
@@ -108,14 +108,14 @@ class _Simplifier:
                 if len(parts) > 1:
                     combination = self._combinations.get(id(parts))
                     if combination is None:
-                        combination = self._combinations[id(parts)] = (parts, self._combine(parts, root))
+                        combination = self._combinations[id(parts)] = (parts, self._combine_all_of(parts, root))
                     return combination[1], root
                 schema = parts[0]
             else:
                 return schema, root
         return {}, root
 
-    def _follow(self, reference: str, root: Any) -> tuple[Any, Any]:
+    def _follow_reference(self, reference: str, root: Any) -> tuple[Any, Any]:
         """Return the schema and the document that a reference names; an empty schema if it does not exist."""
         document, _, pointer = reference.partition("#")
         if document:
@@ -130,13 +130,13 @@ class _Simplifier:
 
     def _merge_alternatives(self, branches: Sequence[Any], root: Any) -> dict[str, Any]:
         """Return one schema for alternatives: their common scalar type, or no type."""
-        kinds = {_one_kind(self._resolve_schema(branch, root)[0]) for branch in branches}
+        kinds = {_find_single_kind(self._resolve_schema(branch, root)[0]) for branch in branches}
         if kinds == {INTEGER, NUMBER}:
             return {"type": NUMBER}
-        (kind,) = kinds if len(kinds) == 1 else (TEXT,)
-        return {} if kind in (TEXT, OBJECT, ARRAY) else {"type": kind}
+        (kind,) = kinds if len(kinds) == 1 else (MIXED_KIND,)
+        return {} if kind in (MIXED_KIND, OBJECT, ARRAY) else {"type": kind}
 
-    def _combine(self, parts: Sequence[Any], root: Any) -> dict[str, Any]:
+    def _combine_all_of(self, parts: Sequence[Any], root: Any) -> dict[str, Any]:
         """Return one schema for the schemas of ``allOf``, with the properties of all."""
         result: dict[str, Any] = {}
         for part in parts:
@@ -166,7 +166,7 @@ def _find_anchor(root: Any, name: str) -> Any:
     )
 
 
-def _branches(schema: Mapping[str, Any]) -> list[Any]:
+def _find_alternatives(schema: Mapping[str, Any]) -> list[Any]:
     """Return the alternatives of a schema except null; an empty list if it has no alternatives."""
     for name in ("oneOf", "anyOf"):
         if isinstance(branches := schema.get(name), list):
@@ -180,18 +180,18 @@ def _is_null(schema: Any) -> bool:
     return schema.get("type") in (NULL, [NULL]) or ("const" in schema and schema["const"] is None)
 
 
-def _one_kind(schema: Any) -> str:
+def _find_single_kind(schema: Any) -> str:
     """Return the only type of a schema except null; an empty string if it has none or several."""
     if not isinstance(schema, dict):
-        return TEXT
+        return MIXED_KIND
     kind = schema.get("type")
     if kind is None:
         return _kind_of_values(schema)
     kinds = {name for name in (kind if isinstance(kind, list) else [kind]) if name != NULL}
     if kinds == {INTEGER, NUMBER}:
         return NUMBER
-    (only,) = kinds if len(kinds) == 1 else (TEXT,)
-    return only if isinstance(only, str) and only in _JSON_TYPES else TEXT
+    (single_kind,) = kinds if len(kinds) == 1 else (MIXED_KIND,)
+    return single_kind if isinstance(single_kind, str) and single_kind in _JSON_TYPES else MIXED_KIND
 
 
 _JSON_TYPES: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
@@ -201,9 +201,13 @@ def _kind_of_values(schema: Mapping[str, Any]) -> str:
     """Return the type of the values in ``const`` or ``enum``."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
-        return TEXT
+        return MIXED_KIND
     types = {type(value) for value in values if value is not None}
     if types == {int, float}:
         return NUMBER
-    (only,) = types if len(types) == 1 else (None,)
-    return {str: STRING, bool: BOOLEAN, int: INTEGER, float: NUMBER}.get(only, TEXT) if only is not None else TEXT
+    (single_kind,) = types if len(types) == 1 else (None,)
+    return (
+        {str: STRING, bool: BOOLEAN, int: INTEGER, float: NUMBER}.get(single_kind, MIXED_KIND)
+        if single_kind is not None
+        else MIXED_KIND
+    )

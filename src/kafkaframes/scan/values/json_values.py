@@ -28,9 +28,9 @@ from kafkaframes.scan.values.columns import MAX_NESTING_DEPTH, RESERVED_COLUMNS,
 from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
 
-OTHER: Final = "other_fields"
-WHOLE: Final = "value"  # the column of values that are not objects
-_INT64_END: Final = 2**63
+OTHER_FIELDS_COLUMN: Final = "other_fields"
+WHOLE_VALUE_COLUMN: Final = "value"  # the column of values that are not objects
+_INT64_LIMIT: Final = 2**63
 Extras = dict[str, Any]
 Reader = Callable[[Any, str, Extras], Any]
 
@@ -52,13 +52,15 @@ class JsonDecoder:
             raise OptionError("a JSON Schema is an object")
         plan = simplify(schema, references or {})
         self._is_object = plan.kind == OBJECT
-        self._readers = _fields_planned(plan) if self._is_object else {WHOLE: _plan_column(plan)}
-        self._names = column_names(self._readers, reserved_names={*RESERVED_COLUMNS, OTHER})
+        self._readers = _fields_planned(plan) if self._is_object else {WHOLE_VALUE_COLUMN: _plan_column(plan)}
+        self._names = column_names(self._readers, reserved_names={*RESERVED_COLUMNS, OTHER_FIELDS_COLUMN})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
         self._is_plain = self._is_object and _is_plain(plan)
-        self.fields: tuple[pa.Field, ...] = (*result, pa.field(OTHER, pa.string())) if other_fields else (*result,)
+        self.fields: tuple[pa.Field, ...] = (
+            (*result, pa.field(OTHER_FIELDS_COLUMN, pa.string())) if other_fields else (*result,)
+        )
 
     def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
         """Return the columns of many values at once; None if a value does not match the schema exactly."""
@@ -68,7 +70,7 @@ class JsonDecoder:
         if arrays is None:
             return None
         columns = dict(zip(self._names.values(), arrays, strict=True))
-        return {**columns, OTHER: pa.nulls(len(values), pa.string())} if self._keeps_other else columns
+        return {**columns, OTHER_FIELDS_COLUMN: pa.nulls(len(values), pa.string())} if self._keeps_other else columns
 
     def decode(self, value: bytes) -> Row:
         """Return the columns of a value.
@@ -78,21 +80,21 @@ class JsonDecoder:
         """
         document = _parse_document(value)
         try:
-            return self._row(document)
+            return self._to_row(document)
         except RecursionError:
             raise BadValueError("no JSON: nested too deeply") from None
 
-    def _row(self, document: Any) -> Row:
+    def _to_row(self, document: Any) -> Row:
         extras: Extras = {}
         if not self._is_object:
-            row = {WHOLE: self._readers[WHOLE][1](document, "$", extras)}
+            row = {WHOLE_VALUE_COLUMN: self._readers[WHOLE_VALUE_COLUMN][1](document, "$", extras)}
         elif not isinstance(document, dict):
             raise BadValueError(f"$: expected an object, found {_name_type(document)}")
         else:
-            row = _fields_of(document, self._readers, "$", extras)
+            row = _read_fields(document, self._readers, "$", extras)
             row = {self._names[name]: value for name, value in row.items()}
         if extras and self._keeps_other:
-            row[OTHER] = _text(extras)
+            row[OTHER_FIELDS_COLUMN] = _to_json_text(extras)
         return row
 
 
@@ -146,16 +148,16 @@ def _is_plain(plan: ColumnSchema) -> bool:
             and all(name == column for name, column in names.items())
             and all(map(_is_plain, plan.properties.values()))
         )
-    return plan.kind in _PLAIN_TYPES
+    return plan.kind in _SCALAR_TYPES
 
 
 def _plan_column(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
-    if plan.kind in _PLAIN_TYPES:
-        return _PLAIN_TYPES[plan.kind]
+    if plan.kind in _SCALAR_TYPES:
+        return _SCALAR_TYPES[plan.kind]
     if plan.kind == ARRAY and plan.items is not None:
-        return _array(*_plan_column(plan.items))
+        return _create_array_reader(*_plan_column(plan.items))
     if plan.kind == OBJECT:
-        return _object(_fields_planned(plan))
+        return _create_object_reader(_fields_planned(plan))
     return pa.string(), _json_text
 
 
@@ -163,7 +165,7 @@ def _fields_planned(plan: ColumnSchema) -> dict[str, tuple[pa.DataType, Reader]]
     return {name: _plan_column(property_plan) for name, property_plan in plan.properties.items()}
 
 
-def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
+def _create_array_reader(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
     def read_array(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
@@ -174,7 +176,7 @@ def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
     return pa.list_(pa.field("element", kind)), read_array
 
 
-def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
+def _create_object_reader(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
     names = column_names(readers, reserved_names=())
 
     def read_object(value: Any, path: str, extras: Extras) -> Any:
@@ -182,12 +184,12 @@ def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataT
             return None
         if not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        return {names[name]: item for name, item in _fields_of(value, readers, path, extras).items()}
+        return {names[name]: item for name, item in _read_fields(value, readers, path, extras).items()}
 
     return pa.struct([pa.field(names[name], kind) for name, (kind, _) in readers.items()]), read_object
 
 
-def _fields_of(
+def _read_fields(
     value: dict[str, Any], readers: Mapping[str, tuple[pa.DataType, Reader]], path: str, extras: Extras
 ) -> dict[str, Any]:
     result = {}
@@ -201,23 +203,23 @@ def _fields_of(
 
 
 def _json_text(value: Any, path: str, extras: Extras) -> Any:
-    return None if value is None else _text(value)
+    return None if value is None else _to_json_text(value)
 
 
-def _text(value: Any) -> str:
+def _to_json_text(value: Any) -> str:
     """Return JSON text in which numbers keep their spelling."""
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_quote_text(name)}:{_text(value[name])}' for name in sorted(value))}}}"
+        return f"{{{','.join(f'{_quote_text(name)}:{_to_json_text(value[name])}' for name in sorted(value))}}}"
     if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(_to_json_text, value))}]"
     if isinstance(value, str):
         return _quote_text(value)
     if isinstance(value, WrittenNumber):
         return value.text
-    return _LITERALS[value] if value is None or isinstance(value, bool) else str(value)
+    return _JSON_LITERALS[value] if value is None or isinstance(value, bool) else str(value)
 
 
-_LITERALS: Final = {None: "null", True: "true", False: "false"}
+_JSON_LITERALS: Final = {None: "null", True: "true", False: "false"}
 
 
 def _quote_text(text: str) -> str:
@@ -233,8 +235,8 @@ _ENCODE_ESCAPED: Final = json.JSONEncoder().encode
 _ENCODE_UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _plain(type_name: str, test: Callable[[Any], Any]) -> Reader:
-    def read(value: Any, path: str, extras: Extras) -> Any:
+def _create_scalar_reader(type_name: str, test: Callable[[Any], Any]) -> Reader:
+    def read_scalar(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
         result = test(value)
@@ -242,17 +244,17 @@ def _plain(type_name: str, test: Callable[[Any], Any]) -> Reader:
             raise _wrong(value, path, type_name)
         return result
 
-    return read
+    return read_scalar
 
 
-def _integer(value: Any) -> int | None:
+def _read_integer(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and -_INT64_END <= value < _INT64_END else None
+    return value if is_whole and -_INT64_LIMIT <= value < _INT64_LIMIT else None
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -262,11 +264,14 @@ def _number(value: Any) -> float | None:
     return result if math.isfinite(result) else None
 
 
-_PLAIN_TYPES: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
-    "string": (pa.string(), _plain("text", lambda value: value if isinstance(value, str) else None)),
-    "integer": (pa.int64(), _plain("an integer of 64 bits", _integer)),
-    "number": (pa.float64(), _plain("a number", _number)),
-    "boolean": (pa.bool_(), _plain("true or false", lambda value: value if isinstance(value, bool) else None)),
+_SCALAR_TYPES: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
+    "string": (pa.string(), _create_scalar_reader("text", lambda value: value if isinstance(value, str) else None)),
+    "integer": (pa.int64(), _create_scalar_reader("an integer of 64 bits", _read_integer)),
+    "number": (pa.float64(), _create_scalar_reader("a number", _read_number)),
+    "boolean": (
+        pa.bool_(),
+        _create_scalar_reader("true or false", lambda value: value if isinstance(value, bool) else None),
+    ),
 }
 
 
@@ -300,7 +305,7 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
         if value is None:
             continue
         try:
-            entry = _schema_of(_parse_document(value), 1)
+            entry = _infer_schema_of(_parse_document(value), 1)
         except BadValueError:
             continue
         result = entry if result is None else _merge_schemas(result, entry)
@@ -310,29 +315,29 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
 
 
 _NULL_SCHEMA: Final[dict[str, Any]] = {"type": "null"}  # only nulls up to now
-_ANY_SCHEMA: Final[dict[str, Any]] = {}  # several types: JSON text
+_MIXED_SCHEMA: Final[dict[str, Any]] = {}  # several types: JSON text
 
 
-def _schema_of(value: Any, depth: int) -> dict[str, Any]:
+def _infer_schema_of(value: Any, depth: int) -> dict[str, Any]:
     if value is None:
         return _NULL_SCHEMA
     if depth > MAX_NESTING_DEPTH:
-        return _ANY_SCHEMA
+        return _MIXED_SCHEMA
     if isinstance(value, dict):
-        fields = {name: _schema_of(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
+        fields = {name: _infer_schema_of(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
         return {"type": "object", "properties": fields}
     if isinstance(value, list):
         items = _NULL_SCHEMA
         for entry in value:
-            items = _merge_schemas(items, _schema_of(entry, depth + 1))
+            items = _merge_schemas(items, _infer_schema_of(entry, depth + 1))
         return {"type": "array", "items": items}
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, int):
-        return {"type": "integer"} if _integer(value) is not None else _ANY_SCHEMA
+        return {"type": "integer"} if _read_integer(value) is not None else _MIXED_SCHEMA
     if isinstance(value, float):
-        return {"type": "number"} if math.isfinite(value) else _ANY_SCHEMA
-    return {"type": "string"} if _is_utf8(value) else _ANY_SCHEMA
+        return {"type": "number"} if math.isfinite(value) else _MIXED_SCHEMA
+    return {"type": "string"} if _is_utf8(value) else _MIXED_SCHEMA
 
 
 def _is_utf8(text: str) -> bool:
@@ -359,7 +364,7 @@ def _merge_schemas(first: dict[str, Any], right: dict[str, Any]) -> dict[str, An
             for name in names
         }
         return {"type": "object", "properties": fields}
-    return _ANY_SCHEMA
+    return _MIXED_SCHEMA
 
 
 VALUE_KEY: Final = "v"

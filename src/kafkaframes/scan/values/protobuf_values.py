@@ -62,18 +62,18 @@ def files_of_set(data: bytes) -> list[bytes]:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(data).file
     except Exception as error:
-        raise OptionError(_NO_DESCRIPTOR_SET) from error
+        raise OptionError(_DESCRIPTOR_SET_ADVICE) from error
     if not files:
-        raise OptionError(_NO_DESCRIPTOR_SET)
+        raise OptionError(_DESCRIPTOR_SET_ADVICE)
     return [file.SerializeToString() for file in files]
 
 
-_NO_DESCRIPTOR_SET: Final = (
+_DESCRIPTOR_SET_ADVICE: Final = (
     "no FileDescriptorSet: protoc --include_imports --descriptor_set_out=FILE a.proto writes one"
 )
 
 
-def message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
+def find_message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
     """Return the full name of the message to which a value's message indexes refer, in the last file.
 
     Raises:
@@ -111,7 +111,7 @@ class ProtobufDecoder:
         try:
             for entry in files:
                 pool.AddSerializedFile(entry)
-            name = message or message_name(files, (0,))
+            name = message or find_message_name(files, (0,))
             descriptor = pool.FindMessageTypeByName(name)
         except BadValueError:
             raise OptionError("the Protobuf file has no message") from None
@@ -124,7 +124,7 @@ class ProtobufDecoder:
         self.message = name
         names = column_names(entry.name for entry in descriptor.fields)
         plan = _MessagePlanner()
-        columns = [(names[entry.name], *plan.field(entry, entry.name, (name,))) for entry in descriptor.fields]
+        columns = [(names[entry.name], *plan.plan_field(entry, entry.name, (name,))) for entry in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
 
@@ -148,7 +148,7 @@ class _MessagePlanner:
     def __init__(self) -> None:
         self._budget = ColumnBudget("Protobuf")
 
-    def field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+    def plan_field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         """Plan the column of a field at ``path``. ``within`` has the names of the messages that contain it."""
         if field.type == _GROUP:
             raise OptionError(f"Protobuf, {path}: a group has no column")
@@ -175,7 +175,7 @@ class _MessagePlanner:
         """Plan the type of one element of a field."""
         descriptor = field.message_type if field.type == _MESSAGE else None
         message_type = field.containing_type if descriptor is None else descriptor
-        self._budget.add(path, message_type.full_name, len(within))
+        self._budget.add_column(path, message_type.full_name, len(within))
         if field.type == _ENUM:
             names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
             return pa.string(), lambda number: names.get(number, str(number))
@@ -183,20 +183,22 @@ class _MessagePlanner:
             kind = _ARROW_TYPES[field.type]
             return _SIGNED_TYPES.get(kind, kind), _same
         if descriptor.full_name == _TIMESTAMP_MESSAGE:
-            return TIMESTAMP_TYPE, _microseconds
+            return TIMESTAMP_TYPE, _to_microseconds
         if descriptor.full_name in _WRAPPER_TYPES:
             kind = _ARROW_TYPES[descriptor.fields_by_name["value"].type]
             return _SIGNED_TYPES.get(kind, kind), lambda message: message.value
         if descriptor.full_name in _JSON_MESSAGES or descriptor.full_name in within:
-            return pa.string(), _json_text
-        return self._struct(descriptor, path, within)
+            return pa.string(), _to_json_text
+        return self._plan_struct(descriptor, path, within)
 
-    def _struct(self, descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+    def _plan_struct(self, descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         if not descriptor.fields:
             return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)
         names = column_names((field.name for field in descriptor.fields), reserved_names=())
-        parts = [(names[field.name], *self.field(field, f"{path}.{field.name}", inner)) for field in descriptor.fields]
+        parts = [
+            (names[field.name], *self.plan_field(field, f"{path}.{field.name}", inner)) for field in descriptor.fields
+        ]
         kind = pa.struct([pa.field(name, field) for name, field, _ in parts])
         return kind, lambda message: {name: take(message) for name, _, take in parts}
 
@@ -205,7 +207,7 @@ def _is_map(field: Any) -> bool:
     return field.type == _MESSAGE and bool(field.message_type.GetOptions().map_entry)
 
 
-def _json_text(message: Any) -> str:
+def _to_json_text(message: Any) -> str:
     """Return a message by Protobuf's JSON mapping, with the names of the .proto fields.
 
     Raises:
@@ -224,7 +226,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _microseconds(instant: Any) -> int:
+def _to_microseconds(instant: Any) -> int:
     if not _MIN_INSTANT_SECONDS <= instant.seconds <= _MAX_INSTANT_SECONDS:
         raise BadValueError(f"{instant.seconds} seconds (Timestamp) are beyond the range of a column")
     return int(instant.seconds * _MICROSECONDS_PER_SECOND + instant.nanos // 1000)

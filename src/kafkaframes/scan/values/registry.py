@@ -18,10 +18,12 @@ from kafkaframes.errors import DecodeError, NetworkError, OptionError, Truncated
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.storage.files.http_client import open_url
 
-PREFIX_SIZE: Final = 5
-GUID_PREFIX_SIZE: Final = 17
-VALUE_SCHEMA_ID: Final = "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
-_MAX_INDEXES: Final = 64  # protoc accepts less nesting
+PREFIX_BYTES: Final = 5
+GUID_PREFIX_BYTES: Final = 17
+VALUE_SCHEMA_ID_HEADER: Final = (
+    "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
+)
+_MAX_MESSAGE_INDEXES: Final = 64  # protoc accepts less nesting
 _MAX_VARINT_BITS: Final = 35
 
 
@@ -40,7 +42,7 @@ def split_prefix(value: bytes) -> tuple[int | str, bytes]:
     Raises:
         BadValueError: The value does not have a valid prefix.
     """
-    size = GUID_PREFIX_SIZE if value[:1] == b"\1" else PREFIX_SIZE
+    size = GUID_PREFIX_BYTES if value[:1] == b"\1" else PREFIX_BYTES
     if len(value) < size:
         raise BadValueError(
             f"{count_text(len(value), 'byte')} {verb_text(len(value))} too few for a schema registry's prefix"
@@ -62,19 +64,19 @@ def split_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
         BadValueError: The indexes are truncated, or there are too many.
     """
     try:
-        count, position = _zigzag(payload, 0)
-        if not 0 <= count <= _MAX_INDEXES:
+        count, position = _read_zigzag(payload, 0)
+        if not 0 <= count <= _MAX_MESSAGE_INDEXES:
             raise BadValueError(f"{count} message indexes")
         indexes = []
         for _ in range(count):
-            index, position = _zigzag(payload, position)
+            index, position = _read_zigzag(payload, position)
             indexes.append(index)
     except DecodeError as error:
         raise BadValueError(f"message indexes: {error}") from None
     return tuple(indexes) or (0,), payload[position:]
 
 
-def _zigzag(buffer: bytes, position: int) -> tuple[int, int]:
+def _read_zigzag(buffer: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(buffer):
@@ -89,7 +91,7 @@ def _zigzag(buffer: bytes, position: int) -> tuple[int, int]:
             raise DecodeError("the varint is longer than 5 bytes", position=position)
 
 
-TIMEOUT_SECONDS: Final = 20.0
+REQUEST_TIMEOUT_SECONDS: Final = 20.0
 _MAX_RESPONSE_BYTES: Final = 16 << 20
 _HTTP_NOT_FOUND: Final = 404
 _MAX_REFERENCES: Final = 1000
@@ -110,7 +112,7 @@ class RegisteredSchema(NamedTuple):
     references: tuple[tuple[str, str], ...] = ()
 
 
-class Registry:
+class SchemaRegistry:
     """A client of a schema registry.
 
     Args:
@@ -120,7 +122,7 @@ class Registry:
         OptionError: The URL is invalid.
     """
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str, *, timeout: float = REQUEST_TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise OptionError(f"`registry` {_hide_password(url)}: must be http://HOST:PORT or https://HOST")
@@ -134,7 +136,7 @@ class Registry:
         )
         self._by_id: dict[int | str, RegisteredSchema | str] = {}
 
-    def by_id(self, schema_id: int | str) -> RegisteredSchema:
+    def fetch_by_id(self, schema_id: int | str) -> RegisteredSchema:
         """Return a schema by its number or its GUID.
 
         Raises:
@@ -144,28 +146,28 @@ class Registry:
         schema = self._by_id.get(schema_id)
         if schema is None:
             path = f"/schemas/{'guids' if isinstance(schema_id, str) else 'ids'}/{schema_id}"
-            answer = self._request(path)
+            answer = self._send_request(path)
             schema = f"the registry knows no schema {schema_id}" if answer is None else self._fetch_references(answer)
             if isinstance(schema, RegisteredSchema) and schema.kind == PROTOBUF:
-                again = self._request(f"{path}?format=serialized") or answer
-                schema = schema._replace(text=str((again or {}).get("schema")))
+                is_retry = self._send_request(f"{path}?format=serialized") or answer
+                schema = schema._replace(text=str((is_retry or {}).get("schema")))
             self._by_id[schema_id] = schema
         if isinstance(schema, str):
             raise BadValueError(schema)
         return schema
 
-    def latest(self, subject: str) -> RegisteredSchema:
+    def fetch_latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject.
 
         Raises:
             OptionError: The subject does not exist.
             NetworkError: As for ``by_id``.
         """
-        answer = self._request(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        answer = self._send_request(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
             raise OptionError(f"the schema registry has no subject {subject}: set `subject`")
         if isinstance(number := answer.get("id"), int):
-            return self.by_id(number)
+            return self.fetch_by_id(number)
         return self._fetch_references(answer)
 
     def _fetch_references(self, answer: dict[str, Any]) -> RegisteredSchema:
@@ -184,7 +186,7 @@ class Registry:
             if name in result or len(result) >= _MAX_REFERENCES:
                 continue
             form = "?format=serialized" if kind == PROTOBUF else ""
-            answer = self._request(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
+            answer = self._send_request(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
             if answer is None:
                 raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
             result[name] = ""  # marks the reference as visited
@@ -192,7 +194,7 @@ class Registry:
             del result[name]
             result[name] = str(answer.get("schema"))
 
-    def _request(self, path: str) -> dict[str, Any] | None:
+    def _send_request(self, path: str) -> dict[str, Any] | None:
         """Return the JSON object of a response; None for 404."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:

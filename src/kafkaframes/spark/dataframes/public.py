@@ -55,9 +55,9 @@ def write_topic(
         BrokerError, NetworkError: The write of a batch failed, and nothing was committed.
         KafkaframesError: The commit of a batch got no response. The message describes the state of the transaction.
     """
-    from kafkaframes.spark.exactly_once.topic_exactly_once import write
+    from kafkaframes.spark.exactly_once.topic_exactly_once import write_frame_exactly_once
 
-    return write(
+    return write_frame_exactly_once(
         frame,
         options,
         checkpoint=checkpoint,
@@ -68,7 +68,7 @@ def write_topic(
     )
 
 
-MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
+WRITE_MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
 
 
 def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **options: Any) -> None:
@@ -88,8 +88,8 @@ def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **opt
     from kafkaframes.jobs.restore.writing import Target
     from kafkaframes.spark.sessions.builder import register
 
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}; expected one of {', '.join(MODES)}")
+    if mode not in WRITE_MODES:
+        raise OptionError(f"unknown mode {mode!r}; expected one of {', '.join(WRITE_MODES)}")
     if mode not in ("append", "overwrite"):
         target = Target.look(path)
         if target.exists and mode == "ignore":
@@ -170,20 +170,20 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kafkaframes.spark.dataframes.scan_tasks import create_slice_reader, spark_schema
+    from kafkaframes.spark.dataframes.scan_tasks import create_slice_reader, to_spark_schema
 
     if spark is None:
         from kafkaframes.spark.sessions.builder import session
 
         spark = session()
     plan = scan.plan(parts=parts or _TASKS_PER_CORE * (os.cpu_count() or 1))
-    schema = spark_schema(plan.schema)
-    rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.apart())]
+    schema = to_spark_schema(plan.schema)
+    rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.split_by_slice())]
     slices = spark.createDataFrame(rows, "number int, slice binary").repartitionByRange(max(len(rows), 1), "number")
     return slices.mapInArrow(create_slice_reader(schema), from_arrow_schema(schema))
 
 
-FORMATS: Final = ("parquet", "delta", "iceberg")
+TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 
 
 def export_topics(
@@ -237,8 +237,8 @@ def export_topics(
     from kafkaframes.spark.progress.checkpoint_files import is_connect
     from kafkaframes.spark.runtime.jobs import create_runner
 
-    if format not in FORMATS:
-        raise OptionError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    if format not in TABLE_FORMATS:
+        raise OptionError(f"unknown format {format!r}; expected one of {', '.join(TABLE_FORMATS)}")
     if is_connect(spark):
         raise OptionError(
             "export_topics requires a classic Spark session, not Spark Connect: run it on the driver, or use "
@@ -258,7 +258,7 @@ def export_topics(
         table_settings(settings, isolation=read.isolation),
         run=create_runner(spark),
     )
-    return _report_export(export.export(live_plan(read), incremental=True), target)
+    return _log_export_result(export.export(live_plan(read), incremental=True), target)
 
 
 _ISOLATION_OPTION: Final = "kafka.isolation.level"
@@ -281,7 +281,7 @@ def _rename_to_client_options(options: Mapping[str, str]) -> dict[str, str]:
     return {_ISOLATION_OPTION if name.lower() == _ISOLATION_OPTION else name: value for name, value in options.items()}
 
 
-def _report_export(outcome: Outcome, target: str) -> JobResult[Any]:
+def _log_export_result(outcome: Outcome, target: str) -> JobResult[Any]:
     from kafkaframes.jobs.job import JobResult
 
     files = sum(1 for result in outcome.results if result.failed is None)

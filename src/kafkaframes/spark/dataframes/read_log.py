@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.where import Instant, milliseconds
+from kafkaframes.scan.where import Instant, to_milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,9 +65,9 @@ class LogQuery:
         """
         query = self
         if start is not None:
-            query = query.option("startingTimestamp", milliseconds(start))
+            query = query.option("startingTimestamp", to_milliseconds(start))
             query = query.option("startingOffsetsByTimestampStrategy", "latest")
-        return query if end is None else query.option("endingTimestamp", milliseconds(end))
+        return query if end is None else query.option("endingTimestamp", to_milliseconds(end))
 
     def offsets(self, start: PerPartition | None = None, end: PerPartition | None = None) -> LogQuery:
         """Return a query of offset ranges, ``{"orders": {0: 23}}``. The end is exclusive; -2 is earliest, -1 latest."""

@@ -61,24 +61,24 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     from kafkaframes.jobs.settings import settings_of
 
     restore_settings = settings_of(RestoreSettings, settings)
-    check_columns(_arrow_schema(df), restore_settings)
+    check_columns(_select_arrow_schema(df), restore_settings)
     target = Path(to).absolute()
     report = RestoreReport(["DataFrame"], str(target), settings_as_json(restore_settings), str(df.semanticHash()))
 
-    def write(directory: Path) -> None:
+    def write_directory(directory: Path) -> None:
         report.partitions += _write_rows(_group_by_partition(df, restore_settings), directory, restore_settings)
         if not report.partitions:
             raise OptionError("nothing to restore: the DataFrame contains no selected rows")
         ids = dict(restore_settings.topic_ids)
         for topic in sorted({partition_report.topic for partition_report in report.partitions}):
             report.topic_ids[topic] = ids.get(topic) or new_id()
-        _write_ids(directory, report)
+        _write_topic_ids(directory, report)
         complete(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
 
-    return run_once(report, write)
+    return run_once(report, write_directory)
 
 
-def _arrow_schema(df: DataFrame) -> pa.Schema:
+def _select_arrow_schema(df: DataFrame) -> pa.Schema:
     """Return the Arrow schema of the frame's columns that are read."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
@@ -121,7 +121,7 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
     from kafkaframes.jobs.restore.partition import RestoredPartition
 
     with _compat.restore_package_errors():
-        attempts = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
+        attempts = rows.mapInArrow(_WriteTask(str(directory), settings), "attempt string, report string").collect()
     reports = []
     for row in attempts:
         report = RestoredPartition.from_json(json.loads(row["report"]))
@@ -131,7 +131,7 @@ def _write_rows(rows: DataFrame, directory: Path, settings: RestoreSettings) -> 
 
 
 @dataclass(frozen=True)
-class _Write:
+class _WriteTask:
     """The function of a write task: writes one partition after the other, each in offset order."""
 
     directory: str
@@ -149,7 +149,7 @@ class _Write:
         writer: RowsWriter | None = None
         directory = Path()
 
-        def finish(rows_writer: RowsWriter) -> pa.RecordBatch:
+        def finish_partition(rows_writer: RowsWriter) -> pa.RecordBatch:
             report = json.dumps(rows_writer.close().as_json())
             return pa.RecordBatch.from_pydict({"attempt": [str(directory)], "report": [report]})
 
@@ -158,7 +158,7 @@ class _Write:
                 for source, rows in _split_at_partition_changes(batches):
                     if source != current:
                         if writer is not None:
-                            yield finish(writer)
+                            yield finish_partition(writer)
                             attempts.close()
                         target = TopicPartition(self.settings.new_name(source.topic), source.partition)
                         check_topic_name(target.topic)
@@ -167,7 +167,7 @@ class _Write:
                     if writer is not None:
                         writer.add(rows)
                 if writer is not None:
-                    yield finish(writer)
+                    yield finish_partition(writer)
                     writer = None
             finally:
                 if writer is not None:
@@ -196,7 +196,7 @@ def _split_at_partition_changes(batches: Iterator[pa.RecordBatch]) -> Iterator[t
             yield TopicPartition(topics[start].as_py(), numbers[start].as_py()), batch.slice(start, stop - start)
 
 
-def _write_ids(directory: Path, report: RestoreReport) -> None:
+def _write_topic_ids(directory: Path, report: RestoreReport) -> None:
     from kafkaframes.jobs.restore.cluster import write_all
     from kafkaframes.storage.files import names
     from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from kafkaframes.records.makers import TIMESTAMP_TYPE
-from kafkaframes.scan.arrow import INSTANT_TYPE, check_instants, instants_of, rebatch
+from kafkaframes.scan.arrow import INSTANT_TYPE, check_instants, rebatch, to_instant_array
 from kafkaframes.scan.rows import TIMESTAMP_COLUMN
-from kafkaframes.scan.slices import Running, ScanPlan
+from kafkaframes.scan.slices import ScanPlan, ScanProgress
 from kafkaframes.spark.runtime.worker import freeze_imports
 
 log = logging.getLogger("kafkaframes.spark")
 
 
-def spark_schema(schema: pa.Schema) -> pa.Schema:
+def to_spark_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with Spark's types: instants in microseconds, and no dictionaries."""
-    return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
+    return pa.schema([pa.field(field.name, _to_spark_type(field.type)) for field in schema])
 
 
-def _spark_type(kind: pa.DataType) -> pa.DataType:
+def _to_spark_type(kind: pa.DataType) -> pa.DataType:
     if kind == TIMESTAMP_TYPE:
         return INSTANT_TYPE
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -31,18 +31,18 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
 def create_slice_reader(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which converts rows with the column ``slice`` to the rows of these slices."""
 
-    def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for raw in batch.column("slice").to_pylist():
                 yield from rebatch(_read_slice(pickle.loads(raw), schema))
         freeze_imports()
 
-    return rows_of
+    return read_slices
 
 
 def _read_slice(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    running = Running([])
-    for batch in plan.rows(running):
+    running = ScanProgress([])
+    for batch in plan.read_rows(running):
         yield convert_batch(batch, schema)
     for error in running.errors:
         log.warning("%s", error)
@@ -59,7 +59,7 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if TIMESTAMP_COLUMN in batch.schema.names and batch.schema.field(TIMESTAMP_COLUMN).type == TIMESTAMP_TYPE:
         check_instants(batch, remedy="Select the other columns of the scan")
     arrays = [
-        instants_of(column)
+        to_instant_array(column)
         if column.type == TIMESTAMP_TYPE
         else column
         if column.type == field.type

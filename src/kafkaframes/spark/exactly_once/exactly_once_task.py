@@ -26,8 +26,8 @@ from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.runtime.worker import freeze_imports
 
-COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
-_SCHEMA: Final = pa.schema(
+RESULT_COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
+_RESULT_SCHEMA: Final = pa.schema(
     {"topic": "string", "partition": "int32", "records": "int64", "failure": "string", "is_lost": "bool"}
 )
 Rows = Iterator[pa.RecordBatch]
@@ -56,7 +56,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
     the task, and the repetition would be rejected.
     """
 
-    def write(rows: Rows) -> Rows:
+    def write_partition(rows: Rows) -> Rows:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -71,13 +71,13 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
             results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]
         else:
             results = [
-                {"topic": topic_partition.topic, "partition": topic_partition.partition, "records": n}
-                for topic_partition, n in counts.items()
+                {"topic": topic_partition.topic, "partition": topic_partition.partition, "records": count}
+                for topic_partition, count in counts.items()
             ]
         freeze_imports()
-        yield pa.RecordBatch.from_pylist(results, schema=_SCHEMA)
+        yield pa.RecordBatch.from_pylist(results, schema=_RESULT_SCHEMA)
 
-    return write
+    return write_partition
 
 
 def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
@@ -107,7 +107,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         for parts in _create_packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:
                 under_way.result()
-            under_way = pool.submit(_send, producer, leases, parts)
+            under_way = pool.submit(_send_batches, producer, leases, parts)
             for part in parts:
                 counts[part.topic_partition] = counts.get(part.topic_partition, 0) + part.records
         if under_way is not None:
@@ -116,7 +116,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
     return counts
 
 
-def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
+def _send_batches(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
     """Send finished batches to each partition as soon as this task has its lease."""
     waiting = {part.topic_partition: part for part in parts}
     write_counts: list[TopicPartition] = []
@@ -137,9 +137,9 @@ def _create_packer(options: TopicWriteOptions, producer: Producer, task: int) ->
     form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
     partition_counts: dict[str, int] = {}
 
-    def count_of(topic: str) -> int:
+    def partition_count_of(topic: str) -> int:
         if topic not in partition_counts:
             partition_counts[topic] = len(producer.partitions_for(topic))  # this request may create the topic
         return partition_counts[topic]
 
-    return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)
+    return Packer(options.topic, partition_count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

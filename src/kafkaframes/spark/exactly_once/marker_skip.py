@@ -30,37 +30,37 @@ _STATEFUL_PATTERN: Final = re.compile(
 class WritableFiles(CheckpointFiles, Protocol):
     """The files of a writable checkpoint."""
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file, and replace an existing one."""
 
-    def names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> list[str]:
         """Return the file names in a directory; empty if it does not exist."""
 
 
 def query_id_of(files: CheckpointFiles) -> str | None:
     """Return the query id of a checkpoint; None if the checkpoint does not exist."""
-    text = files.read("metadata")
+    text = files.read_text("metadata")
     return None if text is None else str(json.loads(text)["id"])
 
 
-def next_batch(files: WritableFiles, target: str) -> StreamBatch:
+def find_next_batch(files: WritableFiles, target: str) -> StreamBatch:
     """Return the micro-batch with which a query continues: a planned one, or the next one."""
     planned_batch = _newest(files, "offsets")
     number = planned_batch if planned_batch > _newest(files, "commits") else planned_batch + 1
-    begins, ends = offsets_in(files.read, number)
+    begins, ends = offsets_in(files.read_text, number)
     return StreamBatch(query_id_of(files) or "", number, files.path, target, begins, ends)
 
 
-def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
+def skip_to_marker(files: WritableFiles, mark: StreamBatch) -> None:
     """Rewrite a checkpoint so that its query continues after a marker.
 
     Raises:
         OptionError: The marker does not contain offsets, or the query has state that would miss rows.
     """
-    batch = next_batch(files, mark.sink)
+    batch = find_next_batch(files, mark.sink)
     if conflict(mark, batch) is None:
         return
-    if files.names("state"):
+    if files.list_names("state"):
         raise OptionError(
             f"onForeignMarker=skip: the query has state in {files.path}, which would miss rows; {_OTHER_REMEDIES}"
         )
@@ -74,12 +74,12 @@ def skip_to(files: WritableFiles, mark: StreamBatch) -> None:
                 f"onForeignMarker=skip: some sources of the query have no topic offsets; {_OTHER_REMEDIES}"
             )
         text = "\n".join((_LOG_VERSION, _offsets_of_batch(files, planned_batch), *mark.ends))
-        if number and files.read(f"offsets/{number - 1}") is None:  # Spark also reads the previous batch
-            files.write(f"offsets/{number - 1}", text)
-        files.write(f"offsets/{number}", text)
-    files.write(f"commits/{number}", _COMMIT_CONTENT)
+        if number and files.read_text(f"offsets/{number - 1}") is None:  # Spark also reads the previous batch
+            files.write_text(f"offsets/{number - 1}", text)
+        files.write_text(f"offsets/{number}", text)
+    files.write_text(f"commits/{number}", _COMMIT_CONTENT)
     if batch.query_id != mark.query_id:
-        files.write("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
+        files.write_text("metadata", json.dumps({"id": mark.query_id}, separators=(",", ":")))
     log.warning("%s continues after micro-batch %s of query %s", files.path, mark.batch_id, mark.query_id)
 
 
@@ -100,9 +100,9 @@ def check_stateless(frame: DataFrame) -> None:
 
 
 def _offsets_of_batch(files: CheckpointFiles, planned_batch: int) -> str:
-    lines = (files.read(f"offsets/{planned_batch}") or "").splitlines()
+    lines = (files.read_text(f"offsets/{planned_batch}") or "").splitlines()
     return lines[1] if len(lines) > 1 else _OFFSET_METADATA
 
 
 def _newest(files: WritableFiles, folder: str) -> int:
-    return max((int(name) for name in files.names(folder) if name.isdecimal()), default=-1)
+    return max((int(name) for name in files.list_names(folder) if name.isdecimal()), default=-1)

@@ -32,8 +32,8 @@ from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.exactly_once.exactly_once_task import COLUMNS, TaskArguments, create_task_function
-from kafkaframes.spark.exactly_once.marker_skip import check_stateless, next_batch, skip_to
+from kafkaframes.spark.exactly_once.exactly_once_task import RESULT_COLUMNS, TaskArguments, create_task_function
+from kafkaframes.spark.exactly_once.marker_skip import check_stateless, find_next_batch, skip_to_marker
 from kafkaframes.spark.options.schemas import column_types
 from kafkaframes.spark.options.topic_options import (
     SPECULATION_SETTING,
@@ -45,10 +45,10 @@ from kafkaframes.spark.progress.checkpoint_files import (
     CheckpointFiles,
     HadoopFiles,
     checkpoint_files,
+    create_query_id_lookup,
     is_connect,
-    query_id_lookup,
 )
-from kafkaframes.spark.sinks.topic_writer import columns_to_write, first_failure
+from kafkaframes.spark.sinks.topic_writer import find_first_failure, select_columns_to_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +69,7 @@ _LOST_PROCESS_TEXTS: Final = (
 )
 
 
-def write(
+def write_frame_exactly_once(
     frame: DataFrame,
     options: Mapping[str, str],
     *,
@@ -82,16 +82,16 @@ def write(
     """Write a DataFrame as ``kafkaframes.spark.write_topic`` does."""
     write_options = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(write_options)
-    frame = frame.select(*columns_to_write(column_types(frame.schema), write_options))
+    frame = frame.select(*select_columns_to_write(column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
-        write_frame(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
+        write_in_transaction(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
         return None
     if checkpoint is None:
         raise OptionError("a stream requires the argument checkpoint")
     if write_options.on_foreign_marker == "skip":
         _skip_to_marker(frame, write_options, checkpoint)
-    name, id_of_query = query_id_lookup(frame.sparkSession, query_name)
+    name, id_of_query = create_query_id_lookup(frame.sparkSession, query_name)
     write_batch = _create_batch_writer(write_options, id_of_query, checkpoint)
     writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     if name is not None:
@@ -109,31 +109,31 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
         )
     check_stateless(frame)
     files = HadoopFiles(frame.sparkSession, checkpoint)
-    batch = next_batch(files, target_of(options))
+    batch = find_next_batch(files, target_of(options))
     transactional_id = transactional_id_of(options, batch.query_id)
     with open_producer(options, transactional_id=transactional_id):  # aborts an open transaction of an earlier run
         pass
     make_topic(options)
     marker = marker_for(read_markers(options), transactional_id, batch)
     if marker is not None:
-        skip_to(files, marker.batch)
+        skip_to_marker(files, marker.batch)
 
 
 def _create_batch_writer(
     options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
 ) -> Callable[[DataFrame, int], None]:
-    queries: list[Query] = []  # created by the first batch, because Spark Connect pickles the function
+    queries: list[QueryBatches] = []  # created by the first batch, because Spark Connect pickles the function
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         if not queries:
-            queries.append(Query(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
+            queries.append(QueryBatches(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
         queries[0].write(batch, batch_id)
 
     return write_batch
 
 
-class Query:
+class QueryBatches:
     """The micro-batches of a run of a query, as in its checkpoint."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
@@ -144,27 +144,27 @@ class Query:
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch unless it was committed before."""
         files = self._files
-        batch = plan_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
-        write_frame(self._sink, frame, batch)
+        batch = plan_batch(self._sink.options, self._query_id, batch_id, files.path, files.read_text)
+        write_in_transaction(self._sink, frame, batch)
 
 
-def write_frame(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None:
+def write_in_transaction(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None:
     """Write a batch in one transaction, and repeat it after lost tasks. ``batch`` is None for a write without a marker.
 
     Raises:
         KafkaframesError: The batch does not match the marker of the previous batch, or a task failed.
     """
-    for tries in range(1, _MAX_ATTEMPTS):
+    for attempts in range(1, _MAX_ATTEMPTS):
         try:
-            sink.write(batch, partial(send, frame, sink, is_written_anew=tries > 1))
+            sink.write(batch, partial(send_rows, frame, sink, is_retry=attempts > 1))
         except LostTaskError as error:
             log.warning("%s is written again: %s", sink.name_of(batch), error)
         else:
             return
-    sink.write(batch, partial(send, frame, sink, is_written_anew=True))
+    sink.write(batch, partial(send_rows, frame, sink, is_retry=True))
 
 
-def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: bool) -> Sent:
+def send_rows(frame: DataFrame, sink: Sink, producer: Producer, *, is_retry: bool) -> Sent:
     """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
 
     Raises:
@@ -173,20 +173,20 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
     """
     ledger = Ledger(now_ms)
     shared_producer = sink.share_transaction(producer, ledger)
-    listen, host = _driver_address(frame.sparkSession)
+    listen, host = _find_driver_address(frame.sparkSession)
     with (
         LeaseServer(lambda _: shared_producer, listen=listen, host=host, port=sink.options.driver_port) as server,
         _limit_arrow_batches(frame),
     ):
-        work = TaskArguments(sink.options, server.address, {}, is_written_anew)
+        work = TaskArguments(sink.options, server.address, {}, is_retry)
         try:
-            results = frame.mapInArrow(create_task_function(work), COLUMNS).collect()
+            results = frame.mapInArrow(create_task_function(work), RESULT_COLUMNS).collect()
         except Exception as error:  # the class depends on the type of the session
             if any(text in str(error) for text in _LOST_PROCESS_TEXTS):
                 ledger.check()
                 raise LostTaskError(f"a worker or an executor was lost: {error}") from error
             raise
-    if (failure := first_failure((row.is_lost, row.failure) for row in results)) is not None:
+    if (failure := find_first_failure((row.is_lost, row.failure) for row in results)) is not None:
         if isinstance(failure, LostTaskError):
             ledger.check()
         raise failure
@@ -197,7 +197,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
     return Sent.of(ledger, reported_counts)
 
 
-def _driver_address(spark: Any) -> tuple[str, str]:
+def _find_driver_address(spark: Any) -> tuple[str, str]:
     """Return the listen address of the driver, and the host name under which tasks reach it.
 
     These are ``spark.driver.bindAddress`` and ``spark.driver.host``; with ``local`` tasks, this machine's address.

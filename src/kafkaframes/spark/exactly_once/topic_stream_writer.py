@@ -25,7 +25,12 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.options.topic_options import SPECULATION_SETTING, check_exactly_once, check_speculation
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import freeze_imports, hide_tracebacks
-from kafkaframes.spark.sinks.topic_writer import TopicTaskWriter, columns_to_write, first_failure, prepare_rows
+from kafkaframes.spark.sinks.topic_writer import (
+    TopicTaskWriter,
+    find_first_failure,
+    prepare_rows,
+    select_columns_to_write,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +41,7 @@ class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
 
 
 @dataclass
-class TaskWrote(WriterCommitMessage):
+class TaskWriteResult(WriterCommitMessage):
     """The record counts of a task attempt, or its error in the form of ``exactly_once_task.writing``."""
 
     attempt: str
@@ -60,7 +65,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 "delivery=exactly-once needs the checkpoint's path as the sink's option checkpointLocation: a setting "
                 "of the session does not reach it"
             )
-        columns_to_write(types, options)
+        select_columns_to_write(types, options)
         self._options = options
         self._attempt = uuid.uuid4().hex
         self._process = TransactionProcess(options, _qualify_path(checkpoint))
@@ -73,7 +78,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         context, query_id, number = micro_batch_of_task()
         batch = {"attempt": self._attempt, "query": query_id, "batch": number}
         rows = prepare_rows(iterator, self._options)
-        wrote = TaskWrote(self._attempt)
+        wrote = TaskWriteResult(self._attempt)
         try:
             check_speculation(context.getLocalProperty(SPECULATION_SETTING))
             counts = write_rows(TaskArguments(self._options, self._address, batch), context.partitionId(), rows)
@@ -90,8 +95,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Commit the transaction with the rows of all tasks."""
-        wrote = [message for message in messages if isinstance(message, TaskWrote)]
-        failure = first_failure((each.is_lost, each.failure) for each in wrote)
+        wrote = [message for message in messages if isinstance(message, TaskWriteResult)]
+        failure = find_first_failure((each.is_lost, each.failure) for each in wrote)
         if failure is not None:
             self._process.abort(wrote[0].attempt)
             raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
@@ -103,7 +108,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Abort the transaction."""
-        self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWrote)), ""))
+        self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWriteResult)), ""))
 
 
 def _qualify_path(checkpoint: str) -> str:

@@ -61,7 +61,7 @@ def decode_message(
     return _apply_arrow_udf(
         col,
         lambda data: message(name, specs=specs).decode_columns(data, version, mode=mode),
-        _request_type(cls, version),
+        _type_of_request(cls, version),
     )
 
 
@@ -76,7 +76,7 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
     """
     from kafkaframes.protocol.messages import message
 
-    _request_type(message(name, specs=specs), version)
+    _type_of_request(message(name, specs=specs), version)
     return _apply_arrow_udf(col, lambda rows: message(name, specs=specs).encode_columns(rows, version), pa.binary())
 
 
@@ -119,7 +119,7 @@ def decode_request(
         OptionError: The API, version or mode does not exist, or only one of API and version is given.
     """
     if api_key is None and api_version is None:
-        return _apply_arrow_udf(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
+        return _apply_arrow_udf(col, lambda data: _decode_any_requests(data, mode), REQUEST_TYPE)
     if api_key is None or api_version is None:
         raise OptionError("decode_request requires both an API key and a version, or neither")
     from kafkaframes.protocol.messages.framed import request_columns
@@ -129,13 +129,13 @@ def decode_request(
     return _apply_arrow_udf(col, lambda data: request_columns(data, key, version, mode=mode), type_)
 
 
-def _any_requests(data: pa.Array, mode: str) -> pa.StructArray:
+def _decode_any_requests(data: pa.Array, mode: str) -> pa.StructArray:
     return pa.array(
-        [None if request is None else _request_row(request, mode) for request in data.to_pylist()], REQUEST_TYPE
+        [None if request is None else _decode_request(request, mode) for request in data.to_pylist()], REQUEST_TYPE
     )
 
 
-def _request_row(data: bytes, mode: str) -> dict[str, Any]:
+def _decode_request(data: bytes, mode: str) -> dict[str, Any]:
     from kafkaframes.protocol.messages import headers
 
     try:
@@ -155,7 +155,7 @@ def _request_row(data: bytes, mode: str) -> dict[str, Any]:
     return row
 
 
-def _request_type(cls: Any, version: int) -> pa.DataType:
+def _type_of_request(cls: Any, version: int) -> pa.DataType:
     try:
         return cls.decode_columns([], version).type
     except DecodeError as error:
@@ -174,11 +174,14 @@ def _apply_arrow_udf(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array],
 
     target_type = _replace_fixed_binary(type_)
 
-    def run(data: pa.Array) -> pa.Array:
+    def convert_values(data: pa.Array) -> pa.Array:
         return convert(data).cast(target_type)
 
-    run.__annotations__ = {"data": pa.Array, "return": pa.Array}  # types, because the worker does not resolve names
-    return arrow_udf(run, returnType=from_arrow_type(target_type))(col)
+    convert_values.__annotations__ = {
+        "data": pa.Array,
+        "return": pa.Array,
+    }  # types, because the worker does not resolve names
+    return arrow_udf(convert_values, returnType=from_arrow_type(target_type))(col)
 
 
 def _replace_fixed_binary(type_: pa.DataType) -> pa.DataType:

@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     ColumnOrName: TypeAlias = Column | str
 
 
-class _Header(NamedTuple):
+class _RegistryHeader(NamedTuple):
     """The header of a registry: its first bytes, and the length of the id that follows them."""
 
     first: bytes
     id_bytes: int
 
 
-REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
+HEADER_BY_REGISTRY: Final = {
+    "confluent": _RegistryHeader(b"\0", 4),
+    "apicurio": _RegistryHeader(b"\0", 8),
+    "glue": _RegistryHeader(b"\3\0", 16),
+}
 _MAX_ONE_BYTE_INDEX: Final = 0x7F  # largest index that is encoded in one byte
-_MAX_DEPTH: Final = 3
+_MAX_MESSAGE_INDEXES: Final = 3
 
 
 def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
@@ -52,7 +56,7 @@ def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
     from pyspark.sql import functions
 
     header = _find_header(registry)
-    number = functions.hex(functions.substring(_binary_column(value), len(header.first) + 1, header.id_bytes))
+    number = functions.hex(functions.substring(_to_binary_column(value), len(header.first) + 1, header.id_bytes))
     if registry == "glue":
         pattern = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
         id_column = functions.regexp_replace(functions.lower(number), pattern, "$1-$2-$3-$4-$5")
@@ -77,28 +81,28 @@ def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool 
 
     header = _find_header(registry)
     size = len(header.first) + header.id_bytes
-    encoded_payload = functions.substring(_binary_column(value), size + 1, MAX_INT32)
+    encoded_payload = functions.substring(_to_binary_column(value), size + 1, MAX_INT32)
     return functions.when(
         _has_header(value, header), _drop_message_indexes(encoded_payload) if protobuf else encoded_payload
     )
 
 
-def _find_header(registry: str) -> _Header:
-    if registry not in REGISTRIES:
-        raise OptionError(f"unknown schema registry {registry!r}; expected one of {', '.join(REGISTRIES)}")
-    return REGISTRIES[registry]
+def _find_header(registry: str) -> _RegistryHeader:
+    if registry not in HEADER_BY_REGISTRY:
+        raise OptionError(f"unknown schema registry {registry!r}; expected one of {', '.join(HEADER_BY_REGISTRY)}")
+    return HEADER_BY_REGISTRY[registry]
 
 
-def _binary_column(value: ColumnOrName) -> Column:
+def _to_binary_column(value: ColumnOrName) -> Column:
     from pyspark.sql import functions
 
     return functions.col(value) if isinstance(value, str) else value
 
 
-def _has_header(value: ColumnOrName, header: _Header) -> Column:
+def _has_header(value: ColumnOrName, header: _RegistryHeader) -> Column:
     from pyspark.sql import functions
 
-    column = _binary_column(value)
+    column = _to_binary_column(value)
     is_long = functions.octet_length(column) >= len(header.first) + header.id_bytes
     return is_long & (functions.substring(column, 1, len(header.first)) == functions.lit(header.first))
 
@@ -107,13 +111,13 @@ def _drop_message_indexes(encoded_payload: Column) -> Column:
     """Return the bytes after the index count (a zigzag varint, so twice the count) and its indexes of one byte each."""
     from pyspark.sql import functions
 
-    def byte(position: int) -> Column:
+    def byte_at(position: int) -> Column:
         return functions.conv(functions.hex(functions.substring(encoded_payload, position, 1)), 16, 10).cast("int")
 
-    id_column = functions.when(byte(1) == 0, functions.substring(encoded_payload, 2, MAX_INT32))
-    for count in range(1, _MAX_DEPTH + 1):
-        are_short = byte(1) == 2 * count
+    id_column = functions.when(byte_at(1) == 0, functions.substring(encoded_payload, 2, MAX_INT32))
+    for count in range(1, _MAX_MESSAGE_INDEXES + 1):
+        are_short = byte_at(1) == 2 * count
         for index in range(count):
-            are_short &= byte(2 + index) <= _MAX_ONE_BYTE_INDEX
+            are_short &= byte_at(2 + index) <= _MAX_ONE_BYTE_INDEX
         id_column = id_column.when(are_short, functions.substring(encoded_payload, 2 + count, MAX_INT32))
     return id_column

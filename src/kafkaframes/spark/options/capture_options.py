@@ -10,7 +10,7 @@ from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.scan.capture import SourceOptions
+from kafkaframes.scan.capture import CaptureReadOptions
 from kafkaframes.spark.options.option_values import (
     Option,
     boolean,
@@ -99,7 +99,7 @@ OPTIONS: Final = (
 _OPTION_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 
-def capture_options(options: Mapping[str, str]) -> SourceOptions:
+def capture_options(options: Mapping[str, str]) -> CaptureReadOptions:
     """Parse options, regardless of the letter case of their names.
 
     >>> capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
@@ -117,4 +117,4 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
     read.select_columns()
     paths = load_paths(by_name, source="kafka-capture", example="/captures/x.pcap")
-    return SourceOptions(paths=paths, read=read, **of_files)
+    return CaptureReadOptions(paths=paths, read=read, **of_files)

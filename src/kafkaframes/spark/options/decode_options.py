@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.columns import Column, ddl
+from kafkaframes.scan.columns import Column, format_ddl
 from kafkaframes.spark.options.option_values import Option, boolean, choice_parser, field_values
 
 if TYPE_CHECKING:
@@ -104,12 +104,12 @@ def split_options(
 
 
 def _decoding(mode: str, choice: dict[str, Any], subscribed: str) -> ValueDecoding:
-    from kafkaframes.scan.decoded import SchemaChoice, ValueDecoding
+    from kafkaframes.scan.decoded import SchemaArguments, ValueDecoding
 
     raises = choice.pop("errors", "null") == "raise"
     topics = [name.strip() for name in subscribed.split(",") if name.strip()]
-    schema = SchemaChoice(**{"other_fields": False, **choice})
-    return ValueDecoding(schema.decoding(mode, topics=topics, sample=list), raises=raises)
+    schema = SchemaArguments(**{"other_fields": False, **choice})
+    return ValueDecoding(schema.create_decoding(mode, topics=topics, sample=list), raises=raises)
 
 
 def refuse_decoding(names: Iterable[str]) -> None:
@@ -131,12 +131,12 @@ def refuse_decoding(names: Iterable[str]) -> None:
 def ddl_of_decoded(columns: tuple[Column, ...], values: DecodedValues | None, comment: str) -> str:
     """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
     if values is None or VALUE_COLUMN not in [column.name for column in columns]:
-        return ddl(columns, comment)
+        return format_ddl(columns, comment)
     import pyarrow as pa
 
     kind = _ddl_type(pa.struct(values.decoding.decoding.decoder().fields))
     new_columns = [Column(VALUE_COLUMN, kind, "") if column.name == VALUE_COLUMN else column for column in columns]
-    return ddl([*new_columns, Column(ERROR_COLUMN, "string", "")], comment)
+    return format_ddl([*new_columns, Column(ERROR_COLUMN, "string", "")], comment)
 
 
 def _ddl_type(kind: pa.DataType) -> str:
@@ -190,6 +190,6 @@ def decode_rows(batches: Iterable[pa.RecordBatch], values: DecodedValues | None)
 
     schema = values.schema
     for batch in batches:
-        new_columns = values.decoding.batch(batch, schema.names)
+        new_columns = values.decoding.decode_batch(batch, schema.names)
         columns = [column.cast(field.type) for column, field in zip(new_columns.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

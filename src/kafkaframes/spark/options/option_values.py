@@ -14,7 +14,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import redact_value
 from kafkaframes.records.reasons import SPARK_MODES
-from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
+from kafkaframes.scan.ranges import EARLIEST, LATEST, PartitionOffsets, TimeBound
 from kafkaframes.storage.files.units import parse_time
 
 
@@ -198,7 +198,7 @@ def select_bounds_by_precedence(values: dict[str, Any]) -> None:
         by_partition = values.pop(f"{limit}_times", None)
         time = values.pop(f"{limit}_time", by_partition)
         if time is not None:
-            values[limit] = AtTime(time)
+            values[limit] = TimeBound(time)
 
 
 def describe_unknown_option(

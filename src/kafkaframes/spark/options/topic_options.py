@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafkaframes.client.properties import java_properties, kafka_name_of, log_ignored, map_options, use_kafka_names
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings, setting_names
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.ranges import LATEST, AtGroup, PartitionOffsets, check_batch_start
+from kafkaframes.scan.ranges import LATEST, GroupBound, PartitionOffsets, check_batch_start
 from kafkaframes.scan.topic.options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.options.decode_options import DECODE_ROWS, refuse_decoding
 from kafkaframes.spark.options.log_options import OPTIONS as LOG_OPTIONS
@@ -144,12 +144,12 @@ def check_speculation(value: str | None) -> None:
         )
 
 
-def _parse_start(text: str) -> int | PartitionOffsets | AtGroup:
+def _parse_start(text: str) -> int | PartitionOffsets | GroupBound:
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:
             raise ValueError("must be the name of a group: group:NAME")
-        return AtGroup(name)
+        return GroupBound(name)
     return starting_value(text)
 
 

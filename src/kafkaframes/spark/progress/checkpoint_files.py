@@ -26,7 +26,7 @@ class CheckpointFiles(Protocol):
 
     path: str
 
-    def read(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """Return a file's text; None if it does not exist."""
 
 
@@ -44,7 +44,7 @@ class HadoopFiles:
         self._store = top.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self.path: str = self._store.makeQualified(top).toString()
 
-    def read(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """Return a file's text; None if it does not exist."""
         path = self._path(f"{self.path}/{name}")
         if not self._store.exists(path):
@@ -55,7 +55,7 @@ class HadoopFiles:
         finally:
             stream.close()
 
-    def write(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file, in place of one that is there."""
         stream = self._store.create(self._path(f"{self.path}/{name}"), True)
         try:
@@ -63,7 +63,7 @@ class HadoopFiles:
         finally:
             stream.close()
 
-    def names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str) -> list[str]:
         """Return the names in a folder; empty if it does not exist."""
         path = self._path(f"{self.path}/{folder}")
         if not self._store.exists(path):
@@ -81,7 +81,7 @@ class ConnectFiles:
         self._spark = spark
         self.path = checkpoint.rstrip("/")
 
-    def read(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """Return a file's text.
 
         Raises:
@@ -102,7 +102,7 @@ def is_connect(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple[str | None, Callable[[Any], str]]:
+def create_query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple[str | None, Callable[[Any], str]]:
     """Return the name that the query must have, and a function that finds its id from the session of a batch.
 
     Args:
@@ -115,19 +115,19 @@ def query_id_lookup(spark: SparkSession, query_name: str | None) -> tuple[str | 
     session_id = spark.session_id
     known_files: list[str] = []
 
-    def ask(spark: Any) -> str:
+    def look_up_query_id(spark: Any) -> str:
         if not known_files:
-            known_files.append(_query_id_of_name(session_id, name))
+            known_files.append(_find_query_id(session_id, name))
         return known_files[0]
 
-    return name, ask
+    return name, look_up_query_id
 
 
 def _query_id_of_thread(spark: Any) -> str:
     return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
-def _query_id_of_name(session_id: str, name: str) -> str:
+def _find_query_id(session_id: str, name: str) -> str:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     url = f"{os.environ[_LOCAL_CONNECT_VARIABLE]};session_id={session_id}"

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from kafkaframes.client import Admin, Consumer
 from kafkaframes.client.settings import select_client_options
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.spark.progress.topic_progress import SAMPLE_BYTES, TopicProgress, estimate_lags, progress_of
+from kafkaframes.spark.progress.topic_progress import SAMPLE_FETCH_BYTES, TopicProgress, estimate_lags, parse_progress
 
 log = logging.getLogger("kafkaframes.spark")
 _CLOSE_TIMEOUT_SECONDS: Final = 10.0
@@ -94,7 +94,7 @@ class TopicListener(StreamingQueryListener):
             self._consumer.close()
 
     def _process_progress(self, text: str) -> None:
-        progress = progress_of(text)
+        progress = parse_progress(text)
         if progress is None:
             return
         if self._group_id is not None:
@@ -117,6 +117,6 @@ class TopicListener(StreamingQueryListener):
     def _estimate_lag(self, progress: TopicProgress) -> dict[str, Any]:
         if self._consumer is None:
             reader = {"enable.auto.commit": False, "auto.offset.reset": "none"}
-            sizes = {"max.partition.fetch.bytes": SAMPLE_BYTES, "fetch.max.bytes": SAMPLE_BYTES}
+            sizes = {"max.partition.fetch.bytes": SAMPLE_FETCH_BYTES, "fetch.max.bytes": SAMPLE_FETCH_BYTES}
             self._consumer = Consumer(**{**self._client, **reader, **sizes})
         return dict(estimate_lags(progress, self._consumer))

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from kafkaframes.broker.network.http_server import HttpServer, PlainTextResponse, Route
 from kafkaframes.broker.network.metrics import CONTENT_TYPE, format_labels, format_metric
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, progress_of
+from kafkaframes.spark.progress.topic_progress import PartitionLag, TopicProgress, parse_progress
 
 log = logging.getLogger("kafkaframes.spark")
 _METRIC_PREFIX: Final = "kafkaframes_spark_"
@@ -34,7 +34,7 @@ def serve_metrics(spark: SparkSession, host: str, port: int) -> None:
     """
     if (host, port) not in _METRICS_BY_ADDRESS:
         _METRICS_BY_ADDRESS[host, port] = TopicMetrics(host, port)
-    _METRICS_BY_ADDRESS[host, port].listen(spark)
+    _METRICS_BY_ADDRESS[host, port].listen_to_queries(spark)
 
 
 class TopicMetrics(StreamingQueryListener):
@@ -49,7 +49,7 @@ class TopicMetrics(StreamingQueryListener):
             raise OptionError(f"metrics cannot be served on {host}:{port}: {error.strerror or error}") from None
         log.info("lag of streams on %s/metrics", self._server.url)
 
-    def listen(self, spark: SparkSession) -> None:
+    def listen_to_queries(self, spark: SparkSession) -> None:
         """Listen to the queries of a session, once for each Spark application."""
         application = spark.conf.get("spark.app.id")
         if application != self._application:
@@ -62,7 +62,7 @@ class TopicMetrics(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Store the progress of a micro-batch."""
-        progress = progress_of(event.progress.json)
+        progress = parse_progress(event.progress.json)
         if progress is not None:
             self._latest[progress.run_id] = progress, time.time()
 

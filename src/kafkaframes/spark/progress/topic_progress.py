@@ -17,9 +17,9 @@ from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.range_reader import PartitionSample, fetch_sample
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import offsets_of
-from kafkaframes.scan.ranges import flat
+from kafkaframes.scan.ranges import flatten_topics
 
-SAMPLE_BYTES = 1 << 16
+SAMPLE_FETCH_BYTES = 1 << 16
 _SAMPLE_WAIT_MS = 3_000
 
 
@@ -92,12 +92,12 @@ class TopicProgress:
         return result
 
 
-def progress_of(text: str) -> TopicProgress | None:
+def parse_progress(text: str) -> TopicProgress | None:
     """Parse Spark's progress. Return None if none of its sources has offsets of topics.
 
     >>> source = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 7}}, "numInputRows": 5}
     >>> said = {"id": "q", "runId": "r", "name": None, "batchId": 3, "numInputRows": 5, "sources": [source]}
-    >>> progress_of(json.dumps(said)).offsets_behind
+    >>> parse_progress(json.dumps(said)).offsets_behind
     2
     """
     offsets_json = json.loads(text)
@@ -118,7 +118,7 @@ def _parse_lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag
 
 def _parse_offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; an empty dict if a source's offsets have another form."""
-    return flat(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
+    return flatten_topics(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
 
 
 def estimate_lags(

@@ -51,12 +51,12 @@ def require_pyspark(feature: str) -> tuple[int, int]:
     return version
 
 
-def fit_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
+def supported_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     """Return the Java versions that this Spark runs on; an unknown (newer) Spark is taken as the newest known.
 
-    >>> fit_java_versions((4, 0))
+    >>> supported_java_versions((4, 0))
     (17, 21)
-    >>> fit_java_versions((4, 9)) == fit_java_versions((4, 3))
+    >>> supported_java_versions((4, 9)) == supported_java_versions((4, 3))
     True
     """
     return SUPPORTED_JAVA.get(spark or NEWEST_SPARK, SUPPORTED_JAVA[NEWEST_SPARK])

@@ -83,7 +83,7 @@ def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None =
         size_of: Function that returns the size of a small task. Adjacent tasks are then combined to one Spark task.
     """
 
-    def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    def run_tasks(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         total_bytes = None if size_of is None else sum(map(size_of, tasks))
         answers = list(run_on_spark(spark, partial(_run_task, function), tasks, total_bytes=total_bytes))
         for answer in answers:
@@ -91,17 +91,17 @@ def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None =
                 raise answer
         return answers
 
-    return run
+    return run_tasks
 
 
-def make_split(spark: SparkSession) -> Split:
+def create_split(spark: SparkSession) -> Split:
     """Return the function with which compaction divides large partitions."""
     from kafkaframes.jobs.compact.staged_compaction import Split
 
-    return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
+    return Split(secret=create_secret(), workers=spark.sparkContext.defaultParallelism)
 
 
-def new_secret() -> tuple[int, int]:
+def create_secret() -> tuple[int, int]:
     """Return two random signed integers of 64 bits, the key of a compaction's digests."""
     return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
 

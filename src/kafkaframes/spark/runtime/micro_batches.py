@@ -49,7 +49,7 @@ class FirstBatch:
         self._begin: dict[str, Any] | None = None
         self._has_looked = False
 
-    def begin(self, find: Callable[[], Nested]) -> dict[str, Any]:
+    def find_start(self, find: Callable[[], Nested]) -> dict[str, Any]:
         """Return the start of a query without a checkpoint.
 
         Args:
@@ -60,15 +60,15 @@ class FirstBatch:
             self._begin = _copy_offsets(find())
         return _copy_offsets(self._begin)
 
-    def note_look_up(self) -> None:
+    def record_look_up(self) -> None:
         """Record that this run has looked for new rows. Later micro-batches are planned by this run."""
         self._has_looked = True
 
-    def is_at(self, start: Nested) -> bool:
+    def is_first_batch(self, start: Nested) -> bool:
         """Return whether the micro-batch that begins at ``start`` is the query's first one."""
         return self._begin is not None and _index_by_partition(start) == _index_by_partition(self._begin)
 
-    def check(self, start: Nested, end: Nested) -> None:
+    def check_batch(self, start: Nested, end: Nested) -> None:
         """Reject a first micro-batch of an earlier run that ends at or before its start.
 
         In the first run of a query such a micro-batch is valid: Spark plans it even if there are no rows. The check
@@ -83,8 +83,10 @@ class FirstBatch:
         if self._has_looked or self._begin is None or _index_by_partition(start) != _index_by_partition(self._begin):
             return
         begins, ends = _index_by_partition(start), _index_by_partition(end)
-        stretches = [ends[partition] - begins[partition] for partition in ends.keys() & begins.keys()]
-        if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
+        are_ranges_nonempty = [ends[partition] - begins[partition] for partition in ends.keys() & begins.keys()]
+        if not are_ranges_nonempty or (
+            min(are_ranges_nonempty) >= 0 and (max(are_ranges_nonempty) > 0 or ends.keys() > begins.keys())
+        ):
             return
         raise OptionError(
             f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run. Its start is "
@@ -103,7 +105,7 @@ def _copy_offsets(offsets: Nested) -> dict[str, Any]:
     return {topic: dict(numbers) for topic, numbers in offsets.items()}
 
 
-def read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:
+def create_read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:
     """Return the options' limit as Spark's type. If there are two limits, return that of offsets.
 
     Spark passes it back to ``latestOffset``, which uses the options, and only checks whether it is a limit.

@@ -59,20 +59,20 @@ def hide_tracebacks(cls: _Class) -> _Class:
 
 def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def translated(*values: Any, **keywords: Any) -> Any:
+    def call_translated(*values: Any, **keywords: Any) -> Any:
         with _translate_errors():
             return method(*values, **keywords)
 
-    return translated
+    return call_translated
 
 
 def _wrap_generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     @wraps(method)
-    def translated(*values: Any, **keywords: Any) -> Iterator[Any]:
+    def iterate_translated(*values: Any, **keywords: Any) -> Iterator[Any]:
         with _translate_errors():
             yield from method(*values, **keywords)
 
-    return translated
+    return iterate_translated
 
 
 @contextmanager

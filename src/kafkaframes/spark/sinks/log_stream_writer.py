@@ -32,10 +32,10 @@ from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sinks.log_writer import (
     STAGING_DIRECTORY,
-    TaskRuns,
+    TaskRunResult,
     check_files_visible,
+    create_topic_id,
     inspect_target,
-    new_topic_id,
     run_in_threads,
     sort_by_task,
     write_runs,
@@ -69,7 +69,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         directory = self._staging_path(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.name_path_in_errors(directory):
             directory.mkdir(parents=True)
-        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
+        return TaskRunResult(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Append all runs to the log unless they are in it. The runs of a partition are in task order."""
@@ -78,7 +78,9 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         if runs or (self.overwrite and tasks):
             check_files_visible(runs)
             batch = self._identify_batch(tasks[0].query_id, batchId)
-            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, run_in_threads, batch).commit(runs)
+            RunCommitter(self.target, self.settings, self.overwrite, create_topic_id, run_in_threads, batch).commit(
+                runs
+            )
         self._remove_task_files(tasks, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
@@ -100,7 +102,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         top = Path(self.target.path)
         return top.with_name(f"{top.name}{STAGING_DIRECTORY}-stream-{self._query}-{batch_id}")
 
-    def _remove_task_files(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
+    def _remove_task_files(self, tasks: Iterable[TaskRunResult], batch_id: int) -> None:
         """Remove the files of all attempts of this batch and of earlier ones, including those unknown to Spark.
 
         Without the option ``checkpointLocation``, two queries that write to one path share a staging directory. The

@@ -37,7 +37,7 @@ STAGING_DIRECTORY = ".kafkaframes-staging"
 
 
 @dataclass
-class TaskRuns(WriterCommitMessage):
+class TaskRunResult(WriterCommitMessage):
     """The result of a write task, and for a stream, the id of its query."""
 
     task: int
@@ -64,14 +64,14 @@ class KafkaLogWriter(DataSourceArrowWriter):
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
         with atomic.name_path_in_errors(directory):
             directory.mkdir()
-        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number))
+        return TaskRunResult(number, write_runs(iterator, directory, self.settings, task=number))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append all runs to the log. The runs of a partition are in task order."""
         runs = [run for entry in sort_by_task(messages) for run in entry.runs]
         try:
             check_files_visible(runs)
-            RunCommitter(self.target, self.settings, self.overwrite, new_topic_id, run_in_threads).commit(runs)
+            RunCommitter(self.target, self.settings, self.overwrite, create_topic_id, run_in_threads).commit(runs)
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -91,9 +91,9 @@ def inspect_target(
     return target, settings
 
 
-def sort_by_task(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
+def sort_by_task(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRunResult]:
     """Return the results of the tasks in task order."""
-    return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
+    return sorted((entry for entry in messages if isinstance(entry, TaskRunResult)), key=lambda entry: entry.task)
 
 
 def write_runs(
@@ -139,6 +139,6 @@ def run_in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list
         return list(pool.map(function, tasks))
 
 
-def new_topic_id() -> str:
+def create_topic_id() -> str:
     """Return a random topic id: 22 characters of URL-safe base64."""
     return uuid_to_text(uuid.uuid4())

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaframes.spark")
 _READER_COLUMNS: Final = frozenset(column.name for column in RECORD_COLUMNS)
-_SEND_BYTES: Final = 8 << 20  # size of rows that are sent together
-_MAX_PENDING: Final = 2  # in addition to the rows that are being collected
+_BYTES_PER_SEND: Final = 8 << 20  # size of rows that are sent together
+_MAX_PENDING_SENDS: Final = 2  # in addition to the rows that are being collected
 
 
 @dataclass
-class TaskSent(WriterCommitMessage):
+class TaskSendResult(WriterCommitMessage):
     """The result of a write task: the number of records in each topic partition."""
 
     task: int
     counts: dict[tuple[str, int], int]
 
 
-def columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
+def select_columns_to_write(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
     """Return the columns that become records, before tasks start.
 
     Other columns are ignored, as in Spark's sink. The names of those that no reader returns are logged once.
@@ -83,7 +83,7 @@ class TopicTaskWriter:
     """A writer of a batch or a stream. As in Spark's sink, commit does nothing, and abort does not remove records."""
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
-        columns_to_write(types, options)
+        select_columns_to_write(types, options)
         if "transactional.id" in options.client:
             raise OptionError("option kafka.transactional.id: transactions require delivery=exactly-once")
         self.options = options
@@ -91,7 +91,7 @@ class TopicTaskWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task, and wait for the acknowledgements of the brokers."""
         context = TaskContext.get()
-        task_sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        task_sent = TaskSendResult(context.partitionId() if context else 0, send_rows(self.options, iterator))
         freeze_imports()
         return task_sent
 
@@ -105,7 +105,7 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
         super().__init__(options, types)
 
 
-def first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
+def find_first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
     """Return the first error of the tasks; errors of a task itself take precedence over lost tasks.
 
     Args:
@@ -120,10 +120,10 @@ def first_failure(reported_errors: Iterable[tuple[bool | None, str | None]]) -> 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
     """Send rows to their topics, and return the number of records in each topic partition."""
     with open_producer(options) as producer:
-        return send_all(producer, options, rows)
+        return send_through_producer(producer, options, rows)
 
 
-def send_all(
+def send_through_producer(
     producer: Producer, options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]
 ) -> dict[tuple[str, int], int]:
     """Send rows through a producer, and return the number of records in each topic partition.
@@ -133,12 +133,12 @@ def send_all(
     from kafkaframes.jobs.write_topic.packing import gather_batches
 
     counts: dict[tuple[str, int], int] = {}
-    under_way: deque[Future[pa.Table]] = deque()
-    for batch in gather_batches(prepare_rows(rows, options), _SEND_BYTES):
-        under_way.append(producer.queue_arrow(batch, topic=options.topic))
-        while len(under_way) > _MAX_PENDING:
-            _count_records(under_way.popleft().result(), counts)
-    for request in under_way:
+    pending_sends: deque[Future[pa.Table]] = deque()
+    for batch in gather_batches(prepare_rows(rows, options), _BYTES_PER_SEND):
+        pending_sends.append(producer.queue_arrow(batch, topic=options.topic))
+        while len(pending_sends) > _MAX_PENDING_SENDS:
+            _count_records(pending_sends.popleft().result(), counts)
+    for request in pending_sends:
         _count_records(request.result(), counts)
     return counts
 
@@ -151,10 +151,10 @@ def _count_records(rows: pa.Table, counts: dict[tuple[str, int], int]) -> None:
 
 def prepare_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
     """Yield the columns to write, in the types that the producer accepts."""
-    return (_columns_of_batch(batch, options) for batch in rows if batch.num_rows)
+    return (_select_columns(batch, options) for batch in rows if batch.num_rows)
 
 
-def _columns_of_batch(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     import pyarrow as pa
 
     from kafkaframes.jobs.write_topic.packing import check_partitions, check_topics
@@ -164,7 +164,7 @@ def _columns_of_batch(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.R
         column = batch.column(name)
         if pa.types.is_null(column.type) or not _is_written(name, options):
             continue
-        arrays.append(_milliseconds(column) if name == "timestamp" else column)
+        arrays.append(_to_milliseconds(column) if name == "timestamp" else column)
         names.append(name)
     if "topic" in names:
         check_topics(batch.column("topic"))
@@ -173,7 +173,7 @@ def _columns_of_batch(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.R
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _milliseconds(column: pa.Array) -> pa.Array:
+def _to_milliseconds(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -31,7 +31,7 @@ from kafkaframes.jobs.driver_process.address import Address
 
 if TYPE_CHECKING:
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.scan.topic.shares import Range, TaskShare
+    from kafkaframes.scan.topic.shares import PartitionRange, TaskShare
 
 log = logging.getLogger("kafkaframes.spark")
 LOOPBACK: Final = "127.0.0.1"
@@ -44,7 +44,7 @@ _MAX_SNAPSHOT_AGE_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredWork:
+class DeferredOffsetWork:
     """The share of one task, and the address of the process that resolves its offsets.
 
     Attributes:
@@ -61,7 +61,7 @@ class DeferredWork:
     local: Address
     remote: Address | None
 
-    def resolve(self, options: TopicOptions) -> list[Range]:
+    def resolve_ranges(self, options: TopicOptions) -> list[PartitionRange]:
         """Return the offset ranges that this task reads in the current query execution.
 
         Raises:
@@ -92,7 +92,9 @@ class DeferredWork:
                 "load() the topic again for newer records",
                 answer["ageSeconds"],
             )
-        return self.share.ranges_in({TopicPartition(name, number): (s, e) for name, number, s, e in answer["bounds"]})
+        return self.share.select_ranges(
+            {TopicPartition(name, number): (s, e) for name, number, s, e in answer["bounds"]}
+        )
 
     def _addresses(self, properties: Mapping[str, str | None], driver_host: str | None) -> Iterator[Address]:
         """Yield the addresses at which the process may be reached, according to the task's Spark settings."""
@@ -132,36 +134,36 @@ def _query_first_reachable(addresses: Sequence[Address], question: Mapping[str, 
     )
 
 
-def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWork]:
+def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredOffsetWork]:
     """Return the work of tasks with offsets that are resolved when they run. Start the process if it does not run.
 
     Raises:
         KafkaframesError: the process cannot be started, or cannot listen on driverHost or driverPort.
     """
-    host = options.driver_host or _address_of_this_machine()
-    pid = _spark_process()
-    path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identity_of(pid))
+    host = options.driver_host or _find_own_address()
+    pid = _find_jvm_process()
+    path = control.socket_path("offsets", __file__, Path(__file__).stat().st_mtime_ns, *identity_of_process(pid))
     question = {"watch": pid, "host": host, "port": options.driver_port, "required": options.driver_host is not None}
     answer = control.ask_or_start(
         path, question, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
     )
     secret = bytes.fromhex(answer["secret"])
     remote = None if answer["port"] is None else Address(host, answer["port"], secret)
-    local, plan, digest = Address(LOOPBACK, answer["loopbackPort"], secret), uuid.uuid4().hex, digest_of(options)
-    return [DeferredWork(share, plan, digest, local, remote) for share in shares]
+    local, plan, digest = Address(LOOPBACK, answer["loopbackPort"], secret), uuid.uuid4().hex, digest_options(options)
+    return [DeferredOffsetWork(share, plan, digest, local, remote) for share in shares]
 
 
-def digest_of(options: TopicOptions) -> str:
+def digest_options(options: TopicOptions) -> str:
     """Return a hash of the options that select partitions and offsets. It does not reveal secrets."""
     pattern = None if options.subscribe_pattern is None else options.subscribe_pattern.pattern
     values = (
         sorted(options.client.items(), key=str), sorted(options.subscribe or ()), pattern, options.assign,
-        options.start, options.end, options.no_match, options.fail_on_data_loss, options.where,
+        options.start, options.end, options.no_match, options.fail_on_data_loss, options.row_filter,
     )  # fmt: skip
     return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
-def _address_of_this_machine() -> str:
+def _find_own_address() -> str:
     """Return the default listen address of Spark's driver."""
     address = os.environ.get("SPARK_LOCAL_IP") or os.environ.get("SPARK_LOCAL_HOSTNAME")
     if address:
@@ -180,11 +182,11 @@ def _address_of_this_machine() -> str:
             return LOOPBACK
 
 
-def _spark_process() -> int:
+def _find_jvm_process() -> int:
     """Return the process id of Spark's JVM, which is the first ancestor of this process that is not Python."""
-    pid, name = os.getppid(), _name_and_parent(os.getpid())[0]
+    pid, name = os.getppid(), _read_process_info(os.getpid())[0]
     for _ in range(3):  # PySpark's daemon forks the planner process
-        parent_name, parent = _name_and_parent(pid)
+        parent_name, parent = _read_process_info(pid)
         if parent_name != name and not parent_name.startswith("python"):
             break
         if parent <= 1:
@@ -193,7 +195,7 @@ def _spark_process() -> int:
     return pid
 
 
-def _name_and_parent(pid: int) -> tuple[str, int]:
+def _read_process_info(pid: int) -> tuple[str, int]:
     stat = Path(f"/proc/{pid}/stat")
     try:
         if stat.exists():
@@ -209,7 +211,7 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
         return "", 0
 
 
-def identity_of(pid: int) -> tuple[int, str]:
+def identity_of_process(pid: int) -> tuple[int, str]:
     """Return the id and the start time of a process. The start time is empty if the system does not report it."""
     try:
         return pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from kafkaframes.spark.runtime.micro_batches import FirstBatch, read_limit
+from kafkaframes.spark.runtime.micro_batches import FirstBatch, create_read_limit
 from kafkaframes.spark.runtime.worker import hide_tracebacks
 from kafkaframes.spark.sources.tasks import TaskReader
 
@@ -34,26 +34,26 @@ class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTrig
         self.goal: Nested | None = None  # end of the run for Trigger.AvailableNow
         self.first = FirstBatch()
 
-    def start(self) -> Nested:
+    def find_start(self) -> Nested:
         """Return the current start of a query without a checkpoint."""
         raise NotImplementedError
 
-    def ends(self) -> Nested:
+    def find_ends(self) -> Nested:
         """Return the current end offsets."""
         raise NotImplementedError
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return the start of a query without a checkpoint. Repeated calls return the same offsets."""
-        return self.first.begin(self.start)
+        return self.first.find_start(self.find_start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the options' limit for a micro-batch."""
-        return read_limit(self.options)
+        return create_read_limit(self.options)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the current end offsets for the query's progress."""
-        return self.ends() if self.goal is None else self.goal
+        return self.find_ends() if self.goal is None else self.goal
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of this run. Later records are read by the next run."""
-        self.goal = self.ends()
+        self.goal = self.find_ends()

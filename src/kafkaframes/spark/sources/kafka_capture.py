@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkaframes.scan.capture import CaptureWork, SourceOptions
+    from kafkaframes.scan.capture import CaptureReadOptions, CaptureWork
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -67,18 +67,18 @@ class KafkaCaptureDataSource(DataSource):
             raise OptionError(f"table={options.read.table} is for batch reads; a stream reads calls or records")
         return KafkaCaptureStreamReader(options)
 
-    def _select_columns(self, schema: StructType) -> SourceOptions:
+    def _select_columns(self, schema: StructType) -> CaptureReadOptions:
         options = _parse_options(resolve_read_options(self.name(), self._options, schema))
         return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 
-def _parse_options(options: Mapping[str, str]) -> SourceOptions:
+def _parse_options(options: Mapping[str, str]) -> CaptureReadOptions:
     from kafkaframes.spark.options.capture_options import capture_options
 
     return capture_options(options)
 
 
-def _plan_partitions(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
+def _plan_partitions(files: Sequence[str], options: CaptureReadOptions) -> list[InputPartition]:
     from kafkaframes.scan.capture import plan_works
 
     return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
@@ -88,7 +88,7 @@ def _plan_partitions(files: Sequence[str], options: SourceOptions) -> list[Input
 class _CaptureReader:
     """The part of a reader that runs in workers, for batches and streams."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: CaptureReadOptions) -> None:
         self.options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -132,7 +132,7 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         from kafkaframes.scan.log.resolve import plan_log
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
-        if (hint := large_read_hint(self.options, plan)) is not None:
+        if (hint := describe_large_read(self.options, plan)) is not None:
             log.warning("%s", hint)
         for note in plan.notes:
             log.warning("%s", note)
@@ -143,7 +143,7 @@ MIN_LARGE_READ_BYTES = 1 << 30  # a smaller read takes no longer than a user tak
 _BYTES_PER_GIB = 1 << 30
 
 
-def large_read_hint(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARGE_READ_BYTES) -> str | None:
+def describe_large_read(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = MIN_LARGE_READ_BYTES) -> str | None:
     """Return the message for a large read that no option limits; None for other reads.
 
     Args:

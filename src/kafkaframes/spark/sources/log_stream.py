@@ -14,9 +14,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.scan.log.following import Follower
+from kafkaframes.scan.log.following import LogFollower
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import Nested, flat, nest_by_topic
+from kafkaframes.scan.ranges import Nested, flatten_topics, nest_by_topic
 from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.spark.options.decode_options import DecodedValues
 from kafkaframes.spark.runtime.worker import hide_tracebacks
@@ -32,27 +32,27 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: DecodedValues | None = None) -> None:
         super().__init__(options, columns, values)
-        self.follower = Follower(options).check_options()
+        self.follower = LogFollower(options).check_options()
 
-    def start(self) -> Nested:
+    def find_start(self) -> Nested:
         """Return the start offsets of the options."""
-        return self.follower.start().to_json()
+        return self.follower.find_start_offsets().to_json()
 
-    def ends(self) -> Nested:
+    def find_ends(self) -> Nested:
         """Return the current end offsets of the log."""
-        return nest_by_topic(self.follower.ends())
+        return nest_by_topic(self.follower.find_end_offsets())
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch."""
-        self.first.note_look_up()
+        self.first.record_look_up()
         is_limited = not isinstance(limit, ReadAllAvailable)
         start_offsets = StreamOffsets.from_json(start)
         result = self.follower.next_offsets(
             start_offsets,
-            ends=None if self.goal is None else flat(self.goal),
+            ends=None if self.goal is None else flatten_topics(self.goal),
             max_offsets=self.options.max_offsets_per_trigger if is_limited else None,
             max_bytes=self.options.max_bytes_per_trigger if is_limited else None,
-            is_first=self.first.is_at(start),
+            is_first=self.first.is_first_batch(start),
         )
         is_same = (
             result.offsets == start_offsets.offsets
@@ -63,7 +63,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""
-        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
+        self.first.check_batch(start, end)  # Spark repeats a micro-batch that an earlier run planned
         start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        plan = self.follower.plan(start_offsets, end_offsets, cores=os.cpu_count() or 1)
+        plan = self.follower.plan_batch(start_offsets, end_offsets, cores=os.cpu_count() or 1)
         return [InputPartition(work) for work in plan.works]

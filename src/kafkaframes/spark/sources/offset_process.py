@@ -32,7 +32,7 @@ from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import resolve_topic
 from kafkaframes.scan.topic.shares import Bounds
 from kafkaframes.spark.runtime.worker import rename_to_options
-from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identity_of
+from kafkaframes.spark.sources.execution_offsets import LOOPBACK, identity_of_process
 
 log = logging.getLogger("kafkaframes.spark")
 MAX_CACHE_BYTES: Final = 64 << 20
@@ -51,7 +51,7 @@ class _CachedBounds(NamedTuple):
         return len(self.bounds) + _ENTRY_OVERHEAD_BYTES
 
 
-class ExecutionMemory:
+class ExecutionOffsetCache:
     """An LRU cache of the offsets of query executions."""
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class ExecutionMemory:
         self._last_evicted_execution = -1
         self._evicted_plans: set[str] = set()
 
-    def find(self, key: Key) -> tuple[list[list[Any]], float] | None:
+    def find_offsets(self, key: Key) -> tuple[list[list[Any]], float] | None:
         """Return the offsets of an execution and their age in seconds; None if the execution is new.
 
         Raises:
@@ -80,7 +80,7 @@ class ExecutionMemory:
             )
         return None
 
-    def add(self, key: Key, bounds: Bounds) -> None:
+    def add_offsets(self, key: Key, bounds: Bounds) -> None:
         """Store the offsets of an execution."""
         rows = [[partition.topic, partition.partition, first, end] for partition, (first, end) in bounds.items()]
         entry = _CachedBounds(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
@@ -107,7 +107,7 @@ class OffsetService:
         self, resolve: Callable[[TopicOptions], Bounds] = resolve_topic, max_bytes: int = MAX_CACHE_BYTES
     ) -> None:
         self._resolve = resolve
-        self._memory = ExecutionMemory(max_bytes)
+        self._memory = ExecutionOffsetCache(max_bytes)
         self._pending: dict[Key, asyncio.Task[None]] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._loop = LoopThread("kafkaframes offsets")
@@ -115,7 +115,7 @@ class OffsetService:
         self._servers: dict[tuple[str, int], tuple[TaskServer, int]] = {}
         self._watched_queries: set[tuple[int, str]] = set()
         self._ends_not_before = time.monotonic() + FIRST_REQUEST_TIMEOUT_SECONDS
-        self._listen(LOOPBACK, 0)
+        self._start_server(LOOPBACK, 0)
 
     def end(self) -> None:
         """Stop listening."""
@@ -134,11 +134,11 @@ class OffsetService:
             KafkaframesError: this process cannot listen on the specified host or port.
         """
         with self._lock:
-            self._watched_queries.add(identity_of(question["watch"]))
+            self._watched_queries.add(identity_of_process(question["watch"]))
             self._ends_not_before = time.monotonic()
             host, port = question["host"], question["port"]
             try:
-                number: int | None = self._listen(host, port)
+                number: int | None = self._start_server(host, port)
             except KafkaframesError:
                 if question["required"] or port:
                     raise
@@ -150,17 +150,17 @@ class OffsetService:
         """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its question."""
         with self._lock:
             self._watched_queries = {
-                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identity_of(jvm[0]) == jvm
+                jvm for jvm in self._watched_queries if is_running(jvm[0]) and identity_of_process(jvm[0]) == jvm
             }
             return not self._watched_queries and time.monotonic() > self._ends_not_before
 
-    def _listen(self, host: str, port: int) -> int:
+    def _start_server(self, host: str, port: int) -> int:
         if (host, port) not in self._servers:
-            server = TaskServer(self._loop, self._serve, self._secret)
+            server = TaskServer(self._loop, self._serve_connection, self._secret)
             self._servers[host, port] = server, server.open(host, port)
         return self._servers[host, port][1]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(GREETING_TIMEOUT_S):
             question = json.loads(await reader.readline())
         work = asyncio.create_task(self._answer_task(question))
@@ -176,12 +176,12 @@ class OffsetService:
         execution, options = question["execution"], question["options"]
         key: Key = (question["plan"] if execution is None else int(execution), question["digest"])
         try:
-            answer = self._memory.find(key)
+            answer = self._memory.find_offsets(key)
             if answer is None:
                 if key not in self._pending:
-                    self._pending[key] = asyncio.create_task(self._look_up(key, base64.b64decode(options)))
+                    self._pending[key] = asyncio.create_task(self._look_up_offsets(key, base64.b64decode(options)))
                 await asyncio.shield(self._pending[key])
-                answer = self._memory.find(key)
+                answer = self._memory.find_offsets(key)
             assert answer is not None
             return {"bounds": answer[0], "ageSeconds": answer[1]}
         except KafkaframesError as error:
@@ -191,15 +191,15 @@ class OffsetService:
             log.exception("the offset lookup failed")
             return {"failed": repr(error)}
 
-    async def _look_up(self, key: Key, options: bytes) -> None:
+    async def _look_up_offsets(self, key: Key, options: bytes) -> None:
         """Look offsets up for the first task of an execution. A failure is not stored, so Spark can retry."""
         try:
-            self._memory.add(key, await asyncio.to_thread(self._resolve, pickle.loads(options)))
+            self._memory.add_offsets(key, await asyncio.to_thread(self._resolve, pickle.loads(options)))
         finally:
             del self._pending[key]
 
 
-def main() -> None:
+def run_process() -> None:
     """Run the process."""
     (path,) = sys.argv[1:]
     try:
@@ -211,4 +211,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_process()

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.scan.log.options import ReadOptions
-    from kafkaframes.scan.log.planning import Slice
+    from kafkaframes.scan.log.planning import SegmentSlice
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.scan.topic.shares import Range
-    from kafkaframes.spark.sources.execution_offsets import DeferredWork
+    from kafkaframes.scan.topic.shares import PartitionRange
+    from kafkaframes.spark.sources.execution_offsets import DeferredOffsetWork
 
 # Layout of the rows -> name of the function that reads a task's work. Only workers import it.
 _READER_FUNCTIONS = {
@@ -30,7 +30,9 @@ _READER_FUNCTIONS = {
 }
 
 
-def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_table(
+    work: Sequence[SegmentSlice], columns: Sequence[Column], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task as Arrow batches of about 1 MB, with the columns of the options' table."""
     from kafkaframes.scan.arrow import rebatch
 
@@ -40,7 +42,7 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
 
 
 def read_topic(
-    work: DeferredWork | Range | None, columns: Sequence[Column], options: TopicOptions
+    work: DeferredOffsetWork | PartitionRange | None, columns: Sequence[Column], options: TopicOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task.
 
@@ -50,11 +52,11 @@ def read_topic(
         options: Options of the read.
     """
     from kafkaframes.scan.topic.reading import read_range
-    from kafkaframes.spark.sources.execution_offsets import DeferredWork
+    from kafkaframes.spark.sources.execution_offsets import DeferredOffsetWork
 
     if work is None:
         return
-    for entry in work.resolve(options) if isinstance(work, DeferredWork) else [work]:
+    for entry in work.resolve_ranges(options) if isinstance(work, DeferredOffsetWork) else [work]:
         yield from read_range(entry, columns, options)
     freeze_imports()
 

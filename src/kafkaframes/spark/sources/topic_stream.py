@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from kafkaframes.scan.ranges import Nested
 from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
-from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by_partition
+from kafkaframes.scan.topic.following import TopicFollower, TopicListing, key_by_name, key_by_partition
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
 from kafkaframes.spark.runtime.worker import hide_tracebacks
@@ -33,60 +33,64 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
         return {name: value for name, value in self.__dict__.items() if name != "follower"}
 
     @cached_property
-    def follower(self) -> TopicFollower:
+    def get_follower(self) -> TopicFollower:
         """The planner of the stream, which exists only in the planner process."""
         return TopicFollower(self.options)
 
-    def start(self) -> Nested:
+    def find_start(self) -> Nested:
         """Return the start offsets of the options, with the topic ids."""
-        ids = self.follower.listing().ids
-        return StreamOffsets(by_name(self.follower.start()), ids).to_json()
+        ids = self.get_follower.list_partitions().ids
+        return StreamOffsets(key_by_name(self.get_follower.find_start_offsets()), ids).to_json()
 
-    def ends(self) -> Nested:
+    def find_ends(self) -> Nested:
         """Return the current end offsets of the topics."""
-        return StreamOffsets(by_name(self.follower.ends())).to_json()
+        return StreamOffsets(key_by_name(self.get_follower.find_end_offsets())).to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch; ``start`` itself if no partition has new offsets.
 
         Thus, neither missing topics in the metadata nor a checkpoint without topic ids causes a micro-batch.
         """
-        self.first.note_look_up()
+        self.first.record_look_up()
         has_min_offsets = self.options.min_offsets_per_trigger is not None
         is_limited = has_min_offsets or not isinstance(limit, ReadAllAvailable)
         start_offsets = StreamOffsets.from_json(start)
-        listing = self.follower.listing(is_expected=bool(start_offsets.offsets))
-        begins, absent = self.follower.resume(start_offsets, listing)
-        goal = self._goal_of(listing)
-        ends = self.follower.latest(begins, goal=goal, is_limited=is_limited, is_first=self.first.is_at(start))
+        listing = self.get_follower.list_partitions(is_expected=bool(start_offsets.offsets))
+        begins, absent = self.get_follower.find_resume_offsets(start_offsets, listing)
+        goal = self._end_of_available_run(listing)
+        ends = self.get_follower.find_batch_end(
+            begins, goal=goal, is_limited=is_limited, is_first=self.first.is_first_batch(start)
+        )
         if all(begins.get(partition) == end for partition, end in ends.items()):
             return dict(start)
         for partition, offset in begins.items():
             if partition not in ends:
                 topic_id = start_offsets.ids.get(partition.topic, listing.ids.get(partition.topic, ""))
                 absent[partition.topic, partition.partition] = AbsentPartition(topic_id, offset)
-        return StreamOffsets(by_name(ends), listing.ids, absent).to_json()
+        return StreamOffsets(key_by_name(ends), listing.ids, absent).to_json()
 
-    def _goal_of(self, listing: Listing) -> Offsets | None:
+    def _end_of_available_run(self, listing: TopicListing) -> Offsets | None:
         """Return the end of this AvailableNow run in the listed partitions; None for other triggers."""
         if self.goal is None:
             return None
         if not self.goal and listing.partitions:  # brokers listed no partitions when the run began
-            self.goal = self.ends()
-        offsets, goal_offsets = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
+            self.goal = self.find_ends()
+        offsets, goal_offsets = key_by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
         return {partition: offset for partition, offset in offsets.items() if partition in goal_offsets}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch."""
-        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
+        self.first.check_batch(start, end)  # Spark repeats a micro-batch that an earlier run planned
         start_offsets, end_offsets = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
-        begins = self.follower.start_of_planned_batch(start_offsets, end_offsets)
-        listing = self.follower.listing(is_expected=bool(end_offsets.offsets))
-        ends = self.follower.still_there(by_partition(end_offsets.offsets), end_offsets.ids, listing.ids)
-        works = self.follower.plan(begins, ends, is_first=self.first.is_at(start))
+        begins = self.get_follower.find_planned_start(start_offsets, end_offsets)
+        listing = self.get_follower.list_partitions(is_expected=bool(end_offsets.offsets))
+        ends = self.get_follower.drop_recreated_topics(
+            key_by_partition(end_offsets.offsets), end_offsets.ids, listing.ids
+        )
+        works = self.get_follower.plan_batch(begins, ends, is_first=self.first.is_first_batch(start))
         return [InputPartition(work) for work in works]
 
     def stop(self) -> None:
         """Close the connections."""
         if "follower" in self.__dict__:
-            self.follower.close()
+            self.get_follower.close()
