@@ -24,7 +24,7 @@ from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, log_bound, offset_of_bound, time_of_bound
+from kafkaframes.scan.ranges import EARLIEST, LATEST, NO_END, offset_of_bound, time_of_bound, to_log_bound
 from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 from kafkaframes.storage.log.discover import describe_file
 

@@ -271,7 +271,7 @@ class RangeSettings(PartitionSettings):
 def to_stored_limit(limit: Bound) -> Any:
     """Return the start or end of a range as a JSON value, for a job's report.
 
-    >>> to_stored_limit(AtTime(86400000)), to_stored_limit({("orders", 0): 5})
+    >>> to_stored_limit(TimeBound(86400000)), to_stored_limit({("orders", 0): 5})
     ({'time': 86400000}, {'orders': {'0': 5}})
     """
     if isinstance(limit, TimeBound):

@@ -30,7 +30,7 @@ class CaptureReadOptions:
 
     Attributes:
         paths: Captures or request logs: files, directories or patterns.
-        read_slice: Options of the capture reader.
+        read: Options of the capture reader.
         min_partitions: Minimum number of tasks. None: according to the size of the files, at most one per core.
         quiet_seconds: Seconds without a write after which a stream reads the newest file.
         max_files: Largest number of files in a micro-batch.

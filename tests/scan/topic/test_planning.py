@@ -63,7 +63,10 @@ def test_starts_are_offsets_or_times_and_all_partitions_must_be_named(filled_top
     with lookups(
         filled_topic, startingTimestamp=str(NOON_MS + 50_000), endingTimestamp=str(NOON_MS + 60_500)
     ) as lookups_used:
-        assert (lookups_used.find_start_offsets([ZERO]), lookups_used.find_end_offsets([ZERO, ONE])) == ({ZERO: 50}, {ZERO: 61, ONE: 0})
+        assert (lookups_used.find_start_offsets([ZERO]), lookups_used.find_end_offsets([ZERO, ONE])) == (
+            {ZERO: 50},
+            {ZERO: 61, ONE: 0},
+        )
         with pytest.raises(OptionError, match="start_time`: planned-1 has no record at or after the time"):
             lookups_used.find_start_offsets([ZERO, ONE])
 

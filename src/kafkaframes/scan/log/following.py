@@ -158,10 +158,8 @@ class LogFollower:
             if name not in start and begin > 0 and not is_first:
                 report_loss(describe_lost_start(format_partition(name), begin), fail=self.options.fail_on_data_loss)
         # With given ends, an open transaction may still hold back a partition at its end, which is logged as well.
-        cached_fingerprints = {
-            name: log for name, log in logs.items() if ends is None or begins[name] == ends.get(name)
-        }
-        own_ends = {name: self._find_end_offset(log, begins[name]) for name, log in cached_fingerprints.items()}
+        examined_logs = {name: log for name, log in logs.items() if ends is None or begins[name] == ends.get(name)}
+        own_ends = {name: self._find_end_offset(log, begins[name]) for name, log in examined_logs.items()}
         result = own_ends if ends is None else ends
         self._check_log_ends(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
@@ -415,7 +413,7 @@ class AppendedRowReader:
         topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
         columns: Columns of the rows, as for ``kafkaframes.scan_log``.
         where: Conditions on rows.
-        find_start_offsets: First offset of each partition, or a time for the first record.
+        start: First offset of each partition, or a time for the first record.
         storage: Options of the file system.
 
     Attributes:

@@ -179,7 +179,9 @@ class OpenSlice:
             return row_filter.mask_batches_without_rows if row_filter.has_times else skipped_batches
         return lambda batches: skipped_batches(batches) | row_filter.mask_batches_without_rows(batches)
 
-    def iterate_runs(self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None) -> Iterator[ReadableRun]:
+    def iterate_runs(
+        self, on_damage: str, on_gap: Callable[[DamagedRange], None] | None = None
+    ) -> Iterator[ReadableRun]:
         """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
 
         After each run, batches that were replaced with those of other replicas are logged.
@@ -193,7 +195,9 @@ class OpenSlice:
             log.warning("%s: %s", self.segment.path, gap)
 
         end = self.slice.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
-        for run in self.segment.read_runs(start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or log_gap):
+        for run in self.segment.read_runs(
+            start=self.slice.start, end=end, on_damage=on_damage, on_gap=on_gap or log_gap
+        ):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed_ranges:
