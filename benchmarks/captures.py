@@ -109,9 +109,9 @@ def by_dpkt(path: Path) -> int:
 
 def measure(path: Path) -> list[tuple[str, float, str]]:
     """Return (what, MB/s, remark) for one capture."""
-    from kafkaframes.jobs.analyze.proposals import Question
+    from kafkaframes.jobs.analyze.proposals import ProposalSettings
     from kafkaframes.jobs.analyze.traffic import TrafficTask
-    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 
     name = str(path)
     megabytes = path.stat().st_size / 1e6
@@ -125,7 +125,9 @@ def measure(path: Path) -> list[tuple[str, float, str]]:
             "spec propose kip-636",
             lambda: sum(
                 weight.messages
-                for group, weight in weigh(Weighing(TrafficTask((name,)), Question("kip-636"))).weights.items()
+                for group, weight in weigh_share(
+                    WeighingTask(TrafficTask((name,)), ProposalSettings("kip-636"))
+                ).weights.items()
                 if group.kind != "raised"
             ),
         ),

@@ -220,11 +220,11 @@ def weighing(folder: Path) -> Iterator[Row]:
 
 def weigh_proposal(path: str, name: str) -> object:
     """Weigh a proposal on one capture."""
-    from kafkaframes.jobs.analyze.proposals import Question
+    from kafkaframes.jobs.analyze.proposals import ProposalSettings
     from kafkaframes.jobs.analyze.traffic import TrafficTask
-    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 
-    return weigh(Weighing(TrafficTask((path,)), Question(name)))
+    return weigh_share(WeighingTask(TrafficTask((path,)), ProposalSettings(name)))
 
 
 def starting(folder: Path) -> Iterator[Row]:

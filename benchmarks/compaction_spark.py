@@ -1,8 +1,8 @@
 """Is one large partition compacted faster by Spark's workers than by one process, with the same result and less memory?
 
 The log of ``cleaner.py``: every key twice, far apart. Wall seconds, session start and a first job aside. "in memory":
-one process that keeps the keys in memory; "in steps": one process that goes the bounded way (``Split``), by files;
-"Spark": the same steps shared out. The files of all three are compared byte for byte.
+one process that keeps the keys in memory; "in steps": one process that goes the bounded way (``SplitSettings``), by
+files; "Spark": the same steps shared out. The files of all three are compared byte for byte.
 
 ``--memory`` runs the two ways of one process each in a process of its own and prints their peaks instead; with
 ``--keys`` the log has so many records, each with another key of 100 bytes.
@@ -31,14 +31,14 @@ import pyarrow as pa
 import kafkaframes
 from cleaner import write_log
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import Split
+from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.spark.runtime import jobs
 from kafkaframes.storage.cleaner import CleanerSettings
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)
 ALONE: dict[str, dict[str, Any]] = {
     "in memory": {},
-    "in steps": {"work_split": Split(secret=(0x5EED, -0x5EED), above_bytes=0)},
+    "in steps": {"work_split": SplitSettings(secret=(0x5EED, -0x5EED), above_bytes=0)},
 }
 RECORDS_OF_A_SEGMENT = 500_000
 

@@ -114,7 +114,7 @@ NOT_EXPORTED = {
     "jobs.report.copies.CopyReport": _PART,
     "jobs.report.measure.DamagedBatch": _PART,
     "jobs.report.model.DirectoryReport": _PART,
-    "jobs.report.model.NotRead": _PART,
+    "jobs.report.model.UnreadFile": _PART,
     "jobs.report.model.PartitionReport": _PART,
     "jobs.report.model.ProducerReport": _PART,
     "jobs.report.model.SizeReport": _PART,

@@ -9,7 +9,7 @@ from tests.jobs.test_checkpoint import CONNECTOR, checkpoint, first_in_flight  #
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.jobs.checkpoint import read_checkpoint, starting_offsets
+from kafkaframes.jobs.checkpoint import list_starting_offsets, read_checkpoint
 
 
 def call(*arguments: str) -> str:
@@ -25,7 +25,7 @@ def test_where_a_query_stands(checkpoint):  # noqa: F811
     assert state.operators == ("stateStoreSave",)
     assert state.sources[0].planned_offsets == state.sources[0].committed_offsets == {"in": {"0": 21, "1": 29}}
     assert state.sources[0].begins == {"in": {"0": 0, "1": 0}}
-    assert starting_offsets(state) == {}
+    assert list_starting_offsets(state) == {}
     result = call("show", str(checkpoint))
     assert "micro-batch 0 done" in result
     assert 'source 0: up to {"in": {"0": 21, "1": 29}}' in result
@@ -33,7 +33,7 @@ def test_where_a_query_stands(checkpoint):  # noqa: F811
 
 
 def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):  # noqa: F811
-    assert read_checkpoint(first_in_flight).first_is_in_flight
+    assert read_checkpoint(first_in_flight).is_first_batch_in_flight
     assert 'give startingOffsets={"in": {"0": 0, "1": 0}}' in call("show", str(first_in_flight))
     assert json.loads(call("show", str(first_in_flight), "--json"))["done"] == -1
 

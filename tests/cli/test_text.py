@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.cli.main import cli
-from kafkaframes.cli.text import records_out, time_text
+from kafkaframes.cli.text import format_time, records_out
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 
@@ -82,7 +82,7 @@ def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
     ("timestamp", "text"), [(-1, "–"), (None, "–"), (0, "1970-01-01 00:00:00"), (2**62, f"{2**62} ms")]
 )
 def test_times_no_calendar_has_are_numbers(timestamp, text):
-    assert time_text(timestamp) == text
+    assert format_time(timestamp) == text
 
 
 def on_a_terminal(monkeypatch, call):

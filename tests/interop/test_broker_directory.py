@@ -19,7 +19,7 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Producer
-from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.checkpoints import read_meta_properties
 from kafkaframes.storage.files.names import TopicPartition
@@ -159,7 +159,7 @@ def layouts(data: Path) -> list[TopicLayout]:
 def make_known(data: Path) -> None:
     meta = read_meta_properties((data / "meta.properties").read_bytes())
     node = DirectoryNode(node_id=1, cluster_id=meta.values["cluster.id"], directory_id=meta.values["directory.id"])
-    raw = bootstrap_checkpoint(layouts(data), node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
+    raw = build_bootstrap_checkpoint(layouts(data), node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
 
 

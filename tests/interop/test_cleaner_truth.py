@@ -17,7 +17,7 @@ from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segment
 from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.log.discover import discover
@@ -29,7 +29,7 @@ LOGS = int(os.environ.get("KAFKAFRAMES_CLEANER_LOGS", "40"))
 SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")
 ROUNDS = 3
 MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1), (1, 2))
-SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
+SPLIT = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
 WAIT = {"wait": 60_000}  # files that a broker deletes a minute later are gone
 
 

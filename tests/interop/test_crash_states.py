@@ -26,7 +26,7 @@ from tests.interop.made_up_damage import bases, file_of
 from tests.interop.made_up_logs import Writer
 
 import kafkaframes
-from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.storage.files.checkpoints import MetaProperties, write_meta_properties
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
@@ -244,7 +244,7 @@ def write_directory(data: Path) -> None:
             (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
             layouts.append(TopicLayout(topic, topic_id, {0: 50}, {"retention.ms": "-1"}))
     node = DirectoryNode(node_id=1, cluster_id=CLUSTER_ID, directory_id=DIRECTORY_ID)
-    raw = bootstrap_checkpoint(layouts, node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
+    raw = build_bootstrap_checkpoint(layouts, node, now_ms=int(time.time() * 1000), next_producer_id=100_000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
 
 

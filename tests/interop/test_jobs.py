@@ -19,7 +19,14 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.jobs.restore.cluster import DirectoryNode, Ends, TopicLayout, checkpoint_files, node_files, write_all
+from kafkaframes.jobs.restore.cluster import (
+    DirectoryNode,
+    LogOffsets,
+    TopicLayout,
+    build_checkpoint_files,
+    build_node_files,
+    write_files,
+)
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
@@ -93,7 +100,7 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
             name = TopicPartition(f"{job}.{one.topic}", one.partition)
             shutil.copytree(one.directory, data / str(name))
             end = read_transactions(LocalFileSystem(), one).log_end_offset
-            logs[name] = Ends(one.log_start_offset, one.segments[0].base_offset, end)
+            logs[name] = LogOffsets(one.log_start_offset, one.segments[0].base_offset, end)
             latest = max((epoch.leader_epoch for epoch in one.leader_epochs or ()), default=0)
             epochs.setdefault(name.topic, {})[name.partition] = latest
     layouts = []
@@ -105,8 +112,8 @@ def assemble_node(results: dict[str, Path], data: Path) -> None:
         of = {partition: known_leaders.get(partition, 0) for partition in range(max(known_leaders) + 1)}
         layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
     node = DirectoryNode(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
-    write_all(data, checkpoint_files(logs))
-    write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
+    write_files(data, build_checkpoint_files(logs))
+    write_files(data, build_node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
 
 
 def is_told(topic: str) -> bool:

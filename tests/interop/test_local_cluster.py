@@ -20,12 +20,12 @@ JOB = """
     from kafkaframes.storage.cleaner import CleanerSettings
     from kafkaframes.jobs.compact.compaction import compact
     from kafkaframes.errors import LogDirError
-    from kafkaframes.jobs.compact.stages import JudgeTask, RewriteTask, WalkTask
+    from kafkaframes.jobs.compact.stages import JudgeTask, SecondPassTask, FirstPassTask
     from kafkaframes.spark.runtime import jobs
 
     @dataclass(frozen=True)
     class KillsItsExecutorOnce:
-        task: WalkTask | JudgeTask | RewriteTask
+        task: FirstPassTask | JudgeTask | SecondPassTask
         size_bytes: int = 0
 
         def execute(self):
@@ -94,7 +94,7 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
         check=False,
     )
     assert process.returncode == 0, process.stderr[-3000:]
-    assert "killed ['DivideTask', 'WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in process.stdout
+    assert "killed ['DivideTask', 'FirstPassTask', 'JudgeTask', 'SecondPassTask'] rows 1000" in process.stdout
     assert "Lost executor" in process.stderr + process.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}

@@ -14,12 +14,12 @@ from tests.storage.log.test_overflow import FAR, LIMIT, one
 
 from kafkaframes.jobs.restore.cluster import (
     DirectoryNode,
-    Ends,
+    LogOffsets,
     TopicLayout,
-    bootstrap_checkpoint,
-    checkpoint_files,
-    node_files,
-    write_all,
+    build_bootstrap_checkpoint,
+    build_checkpoint_files,
+    build_node_files,
+    write_files,
 )
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
@@ -84,7 +84,7 @@ def write_logs(data: Path) -> dict[str, str]:
     manager.abandon()
     layouts = [TopicLayout(name, topic_id, {0: 0}, {"retention.ms": "-1"}) for name, topic_id in ids.items()]
     node = DirectoryNode(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
-    raw = bootstrap_checkpoint(layouts, node, now_ms=now_ms, next_producer_id=1000)
+    raw = build_bootstrap_checkpoint(layouts, node, now_ms=now_ms, next_producer_id=1000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
     return ids
 
@@ -168,11 +168,11 @@ def write_compacted(data: Path) -> None:
             for kind, content in (("log", batches), ("index", b""), ("timeindex", b"")):
                 (path / segment_file_name(base, kind)).write_bytes(content)
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-        ends[TopicPartition(topic, 0)] = Ends(0, 0, ACTIVE + 1)
+        ends[TopicPartition(topic, 0)] = LogOffsets(0, 0, ACTIVE + 1)
         layouts.append(TopicLayout(topic, topic_id, {0: 0}, OF_CLEANER))
     node = DirectoryNode(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
-    write_all(data, checkpoint_files(ends))
-    write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000)))
+    write_files(data, build_checkpoint_files(ends))
+    write_files(data, build_node_files(node, layouts, now_ms=int(time.time() * 1000)))
 
 
 def logs_of(data: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from tests.interop import brokers
 from tests.interop.brokers import errors_in, read
 from tests.storage.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.checkpoints import MetaProperties
 from kafkaframes.storage.files.names import TopicPartition
@@ -68,7 +68,7 @@ def write_bootstrap(path: Path) -> None:
         TopicLayout(name, topic_id, dict.fromkeys(range(count), 2)) for name, (topic_id, count) in TOPICS.items()
     ]
     node = DirectoryNode(node_id=1, cluster_id=CLUSTER_ID, directory_id=DIRECTORY_ID)
-    raw = bootstrap_checkpoint(layouts, node, now_ms=now_ms(), next_producer_id=1000)
+    raw = build_bootstrap_checkpoint(layouts, node, now_ms=now_ms(), next_producer_id=1000)
     (path / "bootstrap.checkpoint").write_bytes(raw)
 
 

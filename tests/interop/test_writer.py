@@ -16,14 +16,14 @@ from tests.interop import brokers
 from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
-from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
 from kafkaframes.spark.sinks.log_writer import create_topic_id
 
 APPENDED = 3
 
 
 def write(path: Path, staging: Path, *, count: int, **options) -> None:
-    target = Target.look(str(path))
+    target = TargetState.inspect_target(str(path))
     settings = WriteSettings(now_ms=1_700_000_000_000, topic="t", partitions=target.counts, **options)
     runs = []
     for task in range(2):
@@ -31,7 +31,7 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
         directory.mkdir(parents=True)
         writer = RunWriter(directory, settings, task=task)
         keys = [b"%d" % number for number in range(count)]
-        writer.add(pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())}))
+        writer.add_rows(pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())}))
         runs += writer.finish()
     RunCommitter(target, settings, False, create_topic_id, map).commit(runs)
 

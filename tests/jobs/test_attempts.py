@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import Split
+from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.export.planning import plan_export
 from kafkaframes.jobs.export.run import export
@@ -31,7 +31,7 @@ from kafkaframes.storage.files import atomic
 NOW_MS = 1_700_000_000_000
 PARTITIONS, SEGMENTS, RECORDS = 2, 3, 40
 CLEANER = CleanerSettings(now_ms=NOW_MS, segment_bytes=600)
-STAGED = Split(secret=(1, 2), above_bytes=0, chunk_bytes=400, run_entries=20, judge_entries=20, here_bytes=0)
+STAGED = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=400, run_entries=20, judge_entries=20, here_bytes=0)
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.job import json_object, shares
+from kafkaframes.jobs.job import parse_json_object, split_by_cost
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans())), st.integers(1, 40))
 def test_shares_are_all_items_in_order_and_cost_no_more_than_is_allowed(items, most):
-    runs = list(shares(items, most, lambda item: item[0], apart=lambda before, after: before[1] != after[1]))
+    runs = list(
+        split_by_cost(items, most, lambda item: item[0], is_separate=lambda before, after: before[1] != after[1])
+    )
     assert [item for run in runs for item in run] == items
     for run in runs:
         assert len(run) == 1 or sum(cost for cost, _ in run) <= most
@@ -22,8 +24,8 @@ def test_shares_are_all_items_in_order_and_cost_no_more_than_is_allowed(items, m
 
 @given(st.one_of(st.text(), st.binary(), st.builds(json.dumps, st.one_of(st.integers(), st.lists(st.text())))))
 def test_a_text_that_is_no_json_object_is_an_empty_one(text):
-    assert json_object(text) == {}
+    assert parse_json_object(text) == {}
 
 
 def test_a_json_object_is_what_it_says():
-    assert json_object(b'{"run": "a", "offsets": {}}') == {"run": "a", "offsets": {}}
+    assert parse_json_object(b'{"run": "a", "offsets": {}}') == {"run": "a", "offsets": {}}

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kafkaframes.jobs.micro_batch import StreamBatch, conflict, mark_for, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, find_mark, read_batch_offsets
 
 
 def line(**offsets: int) -> str:
@@ -42,15 +42,15 @@ def change_mark(**values) -> StreamBatch:
 def test_what_fits_a_mark(values, reason):
     stored_mark = StreamBatch.from_json("q", json.loads(json.dumps(MARK.as_json())))
     assert stored_mark == MARK
-    actual_reason = conflict(stored_mark, change_mark(**values))
+    actual_reason = explain_conflict(stored_mark, change_mark(**values))
     assert actual_reason is reason is None or re.search(reason, actual_reason)
 
 
 def test_a_mark_of_a_number_alone_fits_what_comes_behind_it():
     old = StreamBatch.from_json("q", {"batchId": 4, "openMs": 3})
-    assert conflict(old, change_mark(batch_id=5)) is None
-    assert "of kafkaframes 0.1.0" in conflict(old, MARK)
-    assert "was written after it" in conflict(old, change_mark(batch_id=3))
+    assert explain_conflict(old, change_mark(batch_id=5)) is None
+    assert "of kafkaframes 0.1.0" in explain_conflict(old, MARK)
+    assert "was written after it" in explain_conflict(old, change_mark(batch_id=3))
 
 
 def test_offsets_of_very_many_partitions_are_noted_as_digests():
@@ -58,8 +58,8 @@ def test_offsets_of_very_many_partitions_are_noted_as_digests():
     large = change_mark(begins=(line(p0=1),), ends=(many,))
     stored_mark = StreamBatch.from_json("q", large.as_json())
     assert len(json.dumps(large.as_json())) < 1_000
-    assert conflict(stored_mark, large) is None
-    assert "ends elsewhere" in conflict(
+    assert explain_conflict(stored_mark, large) is None
+    assert "ends elsewhere" in explain_conflict(
         stored_mark, change_mark(begins=(line(p0=1),), ends=(many.replace("1000000000", "7", 1),))
     )
 
@@ -67,17 +67,17 @@ def test_offsets_of_very_many_partitions_are_noted_as_digests():
 def test_the_mark_of_the_same_checkpoint_counts_where_the_query_has_none():
     other = change_mark(query_id="x", checkpoint="/d")
     new = change_mark(query_id="new", batch_id=0)
-    assert mark_for(new, {"q": MARK, "x": other}) == MARK
-    assert mark_for(new, {"q": MARK, "new": new}) == new
-    assert mark_for(change_mark(query_id="new", checkpoint=""), {"q": MARK}) is None
-    assert mark_for(change_mark(query_id="new", sink="b"), {"q": MARK}) is None
+    assert find_mark(new, {"q": MARK, "x": other}) == MARK
+    assert find_mark(new, {"q": MARK, "new": new}) == new
+    assert find_mark(change_mark(query_id="new", checkpoint=""), {"q": MARK}) is None
+    assert find_mark(change_mark(query_id="new", sink="b"), {"q": MARK}) is None
 
 
 def test_offsets_are_those_of_the_checkpoint_however_they_are_spaced():
     files = {"offsets/0": "v1\n{}\n-", "offsets/1": 'v1\n{"conf": {}}\n{"in": {"1": 2, "0": 1}}\n-\n'}
-    assert offsets_in(files.get, 0) == (None, ("-",))
-    assert offsets_in(files.get, 1) == (("-",), ('{"in":{"0":1,"1":2}}', "-"))
-    assert offsets_in(files.get, 2) == (('{"in":{"0":1,"1":2}}', "-"), None)
+    assert read_batch_offsets(files.get, 0) == (None, ("-",))
+    assert read_batch_offsets(files.get, 1) == (("-",), ('{"in":{"0":1,"1":2}}', "-"))
+    assert read_batch_offsets(files.get, 2) == (('{"in":{"0":1,"1":2}}', "-"), None)
 
 
 @pytest.mark.parametrize("stored_value", [None, "7", [], {}, {"batchId": "7"}, {"batchId": 7, "ends": [5]}])

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.micro_batch import all_offsets_of, offsets_of
+from kafkaframes.jobs.micro_batch import parse_all_offsets, parse_offsets
 from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 
@@ -43,9 +43,9 @@ def test_every_offset_comes_back(listed_offsets, topic_ids, absent, last_records
     )
     offsets_json = json.loads(json.dumps(at.to_json()))
     assert StreamOffsets.from_json(offsets_json) == at
-    assert (offsets_of(json.dumps(offsets_json)) or {}) == StreamOffsets(listed_offsets).to_json()
+    assert (parse_offsets(json.dumps(offsets_json)) or {}) == StreamOffsets(listed_offsets).to_json()
     all_offsets = {**{name: entry.offset for name, entry in at.absent.items()}, **listed_offsets}
-    assert (all_offsets_of(json.dumps(offsets_json)) or {}) == StreamOffsets(all_offsets).to_json()
+    assert (parse_all_offsets(json.dumps(offsets_json)) or {}) == StreamOffsets(all_offsets).to_json()
 
 
 def test_brokers_without_ids_and_entries_of_others():
@@ -55,4 +55,4 @@ def test_brokers_without_ids_and_entries_of_others():
     assert StreamOffsets.from_json({"t@a/x=1,2=,=3": {}, "u@b": {"0": 5}}).absent == {}
     assert StreamOffsets.from_json({"t@/0:1:x:3:4:ab,0:1,0:1:2:3:4": {}}).fingerprints == {}
     for line in ("-", "[]", "7", '{"log": "x@y"}', '{"a@b": 5}', '{"a@b": {"x": "y"}}'):
-        assert all_offsets_of(line) is None
+        assert parse_all_offsets(line) is None

@@ -22,8 +22,8 @@ from kafkaframes.client.shared_transaction import add_partitions, share_transact
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
 from kafkaframes.spark.exactly_once import topic_exactly_once
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, create_task_function, write_rows
 from kafkaframes.spark.options.topic_options import topic_write_options
@@ -66,10 +66,10 @@ def thirds(count):
 def transaction(options):
     """Begin one as the driver does; give the producer, the ledger and what tasks are given."""
     producer = Producer(**options.client, transactional_id=options.topic)
-    ledger = Ledger(sink.now_ms)
+    ledger = LeaseLedger(sink.current_time_ms)
     with producer:
         producer.begin_transaction()
-        shared_work = Shared(ledger, partial(add_partitions, producer), options.topic, share_transaction(producer))
+        shared_work = SharedTransaction(ledger, partial(add_partitions, producer), options.topic, share_transaction(producer))
         with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             yield producer, ledger, TaskArguments(options, server.address, {})
 
@@ -81,7 +81,7 @@ def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_
         with ThreadPoolExecutor(4) as pool:
             futures = [pool.submit(write_rows, work, task, iter(batches)) for task, batches in batches_by_task.items()]
         counts = sum((Counter(future.result()) for future in futures), Counter())
-        assert ledger.settle(counts) == 800
+        assert ledger.verify_acknowledged(counts) == 800
         producer.commit_transaction()
     committed_rows = read_committed(options)
     assert sorted(value for _, value in committed_rows) == sorted(
@@ -114,7 +114,7 @@ def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
     with pytest.raises(
         KafkaframesError, match=r"task 0 was lost while it wrote to .*: it is not known how much was written"
     ):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
     write_again(options)
 
 
@@ -122,7 +122,7 @@ def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
     """As when the driver is gone, and another has begun: what is late gets into no transaction."""
     with transaction(options) as (_, _, work):
         write_rows(work, 0, iter([rows(0, 0)]))
-        new_sink(options)._fence_off()
+        new_sink(options)._fence_writer()
         with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH|INVALID_TXN_STATE"):
             write_rows(work, 1, iter([rows(1, 0)]))
     write_again(options)
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
             thread.name for thread in remaining_threads if not thread.name.startswith("asyncio_")
         ]  # the broker's own
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 def test_a_task_without_rows_asks_nobody(options):
@@ -155,18 +155,18 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
 
     def send(producer):
         share_transaction(producer)
-        return sink.Sent(0, sink.now_ms())
+        return sink.SentRecords(0, sink.current_time_ms())
 
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
-        one.write(batch(batch_id), send)
+        one.write_batch(batch(batch_id), send)
     assert len(reads) == 1
-    other.write(batch(3), send)
-    one.write(batch(4), send)
+    other.write_batch(batch(3), send)
+    one.write_batch(batch(4), send)
     assert len(reads) == 3
-    one.write(batch(4), send)  # was committed, and is not written again
+    one.write_batch(batch(4), send)  # was committed, and is not written again
     assert len(reads) == 3
-    one.write(batch(5), send)  # the time before has used up an epoch: somebody else may have been there
+    one.write_batch(batch(5), send)  # the time before has used up an epoch: somebody else may have been there
     assert len(reads) == 4
 
 
@@ -175,14 +175,14 @@ def batch(number):
 
 
 def new_sink(options):
-    return sink.Sink(options, options.topic, times=TransactionTime())
+    return sink.TopicSink(options, options.topic, times=TransactionTimeouts())
 
 
 def write_again(options):
     """Write a batch as the next attempt does; see that it alone is there."""
     with transaction(options) as (producer, ledger, work):
         counts = write_rows(work, 0, iter([rows(9, 0)]))
-        ledger.settle(counts)
+        ledger.verify_acknowledged(counts)
         producer.commit_transaction()
     assert sorted(value for _, value in read_committed(options)) == sorted(b"9-%d" % n for n in range(40))
     assert set(counts) == {TopicPartition(options.topic, n) for n in range(3)}
@@ -241,4 +241,4 @@ def test_what_a_task_cannot_write_is_its_result(options):
         assert "has no partition 7" in result["failure"]
         assert not result["is_lost"]
         with pytest.raises(KafkaframesError, match="task 0 was lost before"):
-            ledger.settle({})
+            ledger.verify_acknowledged({})

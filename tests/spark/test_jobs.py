@@ -9,7 +9,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact, prove_gone
-from kafkaframes.jobs.compact.stages import RewriteTask
+from kafkaframes.jobs.compact.stages import SecondPassTask
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
@@ -102,7 +102,9 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
     work_split = replace(create_split(spark), above_bytes=0, here_bytes=0)
 
     def deadly(function, tasks):
-        return create_runner(spark)(function, [Deadly() if isinstance(task, RewriteTask) else task for task in tasks])
+        return create_runner(spark)(
+            function, [Deadly() if isinstance(task, SecondPassTask) else task for task in tasks]
+        )
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
         compact(source, tmp_path / "out", settings, run=deadly, work_split=work_split)

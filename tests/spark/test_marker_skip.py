@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.micro_batch import StreamBatch, conflict
+from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict
 from kafkaframes.spark.exactly_once.marker_skip import find_next_batch, skip_to_marker
 
 TARGET = "sink, topic out"
@@ -57,11 +57,11 @@ def checkpoint(*ends: int, done_count: int, query: str = "q") -> Files:
 )
 def test_a_checkpoint_that_does_not_fit_goes_on_behind_the_marker(files, marker, next_number):
     files = Files(files)
-    assert conflict(marker, find_next_batch(files, TARGET)) is not None
+    assert explain_conflict(marker, find_next_batch(files, TARGET)) is not None
     skip_to_marker(files, marker)
     after = find_next_batch(files, TARGET)
     assert (after.query_id, after.batch_id, after.begins, after.ends) == ("q", next_number, marker.ends, None)
-    assert conflict(marker, after) is None
+    assert explain_conflict(marker, after) is None
     assert f"offsets/{next_number - 2}" in files or next_number == 1
     before = dict(files)
     skip_to_marker(files, marker)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.jobs.analyze.outcome import merge_outcomes
-from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask, measure_records
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.spark.runtime.jobs import run_on_spark
 
 DATA = Path(__file__).parent.parent / "data"
@@ -32,8 +32,8 @@ def test_shares_measured_by_workers_are_the_whole(spark):
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["kip-636", "tag-header"])
 def test_shares_weighed_by_workers_are_the_whole(spark, name):
-    question = Question(name, by=("client",))
-    work = [Weighing(TrafficTask(FILES, share, 2), question) for share in range(2)]
-    whole = weigh(Weighing(TrafficTask(FILES), question))
+    question = ProposalSettings(name, by=("client",))
+    work = [WeighingTask(TrafficTask(FILES, share, 2), question) for share in range(2)]
+    whole = weigh_share(WeighingTask(TrafficTask(FILES), question))
     assert len(whole.weights) > 40
-    assert merge_outcomes(run_on_spark(spark, weigh, work)) == whole
+    assert merge_outcomes(run_on_spark(spark, weigh_share, work)) == whole

@@ -56,9 +56,9 @@ def serving(resolve, **settings):
     service = OffsetService(resolve, **settings)
     try:
         question = {"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False}
-        answer = service.answer(question)
+        answer = service.answer_question(question)
         secret = bytes.fromhex(answer["secret"])
-        address = execution_offsets.Address("127.0.0.1", answer["loopbackPort"], secret)
+        address = execution_offsets.TaskServerAddress("127.0.0.1", answer["loopbackPort"], secret)
         (share,) = divide_among_tasks([ONE], [], cores=1, can_grow=True)
         yield service, DeferredOffsetWork(share, "plan", digest_options(OPTIONS), address, None)
     finally:
@@ -215,7 +215,7 @@ def test_a_service_that_no_planner_asks_ends(monkeypatch):
     try:
         time.sleep(0.01)
         assert service.must_end()
-        service.answer({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
+        service.answer_question({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
         assert not service.must_end()
         assert is_running(os.getpid())
     finally:

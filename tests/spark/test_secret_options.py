@@ -11,7 +11,7 @@ import kafkaframes
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
-from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments
 from kafkaframes.spark.options.log_options import log_options
 from kafkaframes.spark.options.topic_options import topic_options, topic_write_options
@@ -62,7 +62,7 @@ def test_options_and_their_errors_do_not_show_it(name):
 
 def test_what_tasks_are_given_does_not_show_it():
     options = topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
-    work = TaskArguments(options, Address("h", 1, MARK.encode()), {})
+    work = TaskArguments(options, TaskServerAddress("h", 1, MARK.encode()), {})
     assert MARK not in repr(work)
     read = log_options(STORE)
     assert MARK in str(read.storage)

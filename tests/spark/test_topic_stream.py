@@ -8,7 +8,7 @@ from tests.scan.topic.test_following import make
 
 from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.micro_batch import offsets_of
+from kafkaframes.jobs.micro_batch import parse_offsets
 from kafkaframes.spark.options.topic_options import topic_options
 
 
@@ -61,7 +61,7 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
     start = reader.initialOffset()
     read = reader.latestOffset(start, ReadAllAvailable())
     assert [name.partition("@")[0] for name in read] == ["again", "again"]
-    assert offsets_of(json.dumps(read)) == {"again": {"0": 5}}  # as Spark's connector reads it
+    assert parse_offsets(json.dumps(read)) == {"again": {"0": 5}}  # as Spark's connector reads it
     make(servers, "again", 8)
     reason = "topic again was deleted and recreated .* new checkpoint.*`kafkaframes checkpoint convert`.*=false reads"
     with pytest.raises(OptionError, match=reason):
@@ -187,7 +187,7 @@ def test_topics_that_are_not_listed_for_a_while_keep_their_offsets(servers, pair
     assert works == [("pair-a", 0, 5, 7)]
     b_id = next(name for name in loose.start if name.startswith("pair-b@"))
     assert end.keys() == {"pair-a", next(n for n in loose.start if n.startswith("pair-a@")), f"{b_id}/0=5"}
-    assert offsets_of(json.dumps(end)) == {"pair-a": {"0": 7}}  # as Spark's connector reads it
+    assert parse_offsets(json.dumps(end)) == {"pair-a": {"0": 7}}  # as Spark's connector reads it
     assert loose.latest(end) == end
     send(servers, "pair-a", 1)
     end, works = loose.batch(end)  # it is still not listed

@@ -20,9 +20,9 @@ from kafkaframes.client.shared_transaction import add_partitions, share_transact
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
-from kafkaframes.jobs.write_topic.markers import Marker, marker_for, read_markers
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
+from kafkaframes.jobs.write_topic.markers import Marker, find_marker, read_markers
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.transaction_time import TransactionTimeouts
 from kafkaframes.spark.exactly_once import topic_exactly_once as driver
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.exactly_once.topic_exactly_once import write_in_transaction
@@ -63,8 +63,8 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
     def send(_, running, producer, **_options):
         if kill_step == "before":
             raise KilledError
-        ledger = Ledger(sink.now_ms)
-        shared_work = Shared(
+        ledger = LeaseLedger(sink.current_time_ms)
+        shared_work = SharedTransaction(
             ledger, partial(add_partitions, producer), running.transactional_id, share_transaction(producer)
         )
         with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
@@ -73,11 +73,11 @@ def new_sink(options, monkeypatch, *, kill_step="", times=None, before_end=lambd
         if kill_step in ("half", "sent"):
             raise KilledError
         before_end()
-        return sink.Sent(ledger.settle(counts), ledger.since_ms)
+        return sink.SentRecords(ledger.verify_acknowledged(counts), ledger.since_ms)
 
     monkeypatch.setattr(driver, "send_rows", send)
-    monkeypatch.setattr(sink.Sink, "_fence_off", lambda _: None)
-    return sink.Sink(options, f"sink-of-{options.topic}", times=times or TransactionTime())
+    monkeypatch.setattr(sink.TopicSink, "_fence_writer", lambda _: None)
+    return sink.TopicSink(options, f"sink-of-{options.topic}", times=times or TransactionTimeouts())
 
 
 def in_two_tasks(work, rows):
@@ -178,9 +178,9 @@ def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeyp
     )
     monkeypatch.setattr(sink, "time", brokers_time)
     options = options_of(impatient.bootstrap_servers)
-    times = TransactionTime.of(options)
+    times = TransactionTimeouts.from_options(options)
     assert times.timeout_ms == 60_000
-    times.add(40_000)  # as if the batch before had taken so long
+    times.add_duration(40_000)  # as if the batch before had taken so long
     with caplog.at_level(logging.WARNING, "kafkaframes"), pytest.raises(KafkaframesError) as caught:
         write(options, 0, monkeypatch, times=times, before_end=lambda: impatient.clock.advance(90))
     assert "micro-batch 0: the longest transaction of the previous micro-batches was open for 40 s" in caplog.text
@@ -193,10 +193,10 @@ def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeyp
 
 def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, monkeypatch, caplog):
     write(options, 0, monkeypatch)
-    assert marker_for(read_markers(options), f"sink-of-{options.topic}", batch(1)).batch == batch(0)
-    monkeypatch.setattr(sink, "marker_for", lambda *_: Marker(batch(0), 50_000))
+    assert find_marker(read_markers(options), f"sink-of-{options.topic}", batch(1)).batch == batch(0)
+    monkeypatch.setattr(sink, "find_marker", lambda *_: Marker(batch(0), 50_000))
     with caplog.at_level(logging.WARNING, "kafkaframes"):
-        write(options, 1, monkeypatch, times=TransactionTime(chosen_ms=60_000, limit_ms=900_000))
+        write(options, 1, monkeypatch, times=TransactionTimeouts(chosen_ms=60_000, limit_ms=900_000))
     assert "was open for 50 s; the limit is 60 s" in caplog.text
     assert (
         "kafka.transaction.timeout.ms may be as large as the brokers' transaction.max.timeout.ms, 900000" in caplog.text
@@ -208,9 +208,9 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
     with pytest.raises(
         OptionError, match=r"is 60001, which exceeds the brokers' transaction\.max\.timeout\.ms, 60000; nothing was"
     ):
-        TransactionTime.of(options)
+        TransactionTimeouts.from_options(options)
     with pytest.raises(OptionError, match="is 60001, which exceeds the brokers'"):  # who may not ask for settings
-        write(options, 0, monkeypatch, times=TransactionTime(chosen_ms=60_001))
+        write(options, 0, monkeypatch, times=TransactionTimeouts(chosen_ms=60_001))
 
 
 def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(options, monkeypatch):

@@ -90,7 +90,7 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
                     for window in scan_segment(
                         read_at, size_bytes=segment.size_bytes, includes_data=True, file=segment.path
                     ):
-                        sizes.add(window.data, window.batches_in_data())
+                        sizes.add_batches(window.data, window.batches_in_data())
     return sizes
 
 
@@ -168,13 +168,13 @@ def tag_headers(
     from kafkaframes.jobs.analyze import scale
 
     lengths, tags = lengths or scale.EXAMPLE_LENGTHS, tags or scale.EXAMPLE_TAGS
-    text_bytes = scale.TEXT_BYTES if text_bytes is None else text_bytes
-    headers = scale.header_sizes(lengths, tags)
+    text_bytes = scale.EXAMPLE_TEXT_BYTES if text_bytes is None else text_bytes
+    headers = scale.list_header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, is_required=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
     fields = [one for spec, version in flexible for one in scale.find_tagged_fields(spec, version, text_bytes)]
-    sizes = [scale.message_size(spec, version, text_bytes) for spec, version in flexible]
+    sizes = [scale.compare_message_sizes(spec, version, text_bytes) for spec, version in flexible]
     if as_json:
         _print_json(headers, fields, sizes)
         return

@@ -39,7 +39,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """
     from kafkaframes.jobs.audit.uses import count_formats, count_uses
-    from kafkaframes.jobs.report.traffic_page import audit_page
+    from kafkaframes.jobs.report.traffic_page import build_audit_page
 
     settings, kind = AuditSettings(**flags), format_of(output, as_json, default=TEXT)
     release = target_release(settings.target)
@@ -57,7 +57,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     if kind == JSON:
         text = json.dumps(audit_text.as_json(result), indent=1)
     elif kind == PAGE:
-        text = audit_page(result, paths=paths, version=__version__)
+        text = build_audit_page(result, paths=paths, version=__version__)
     else:
         text = "\n".join(audit_text.lines(result, verbose=settings.verbose))
     _write_text(text, output)

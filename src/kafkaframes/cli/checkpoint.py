@@ -51,11 +51,11 @@ def show(path: str, as_json: bool) -> None:
 
 def _advise(result: Checkpoint) -> None:
     """Print the options that the next run needs."""
-    from kafkaframes.jobs.checkpoint import starting_offsets
+    from kafkaframes.jobs.checkpoint import list_starting_offsets
 
-    if not result.first_is_in_flight:
+    if not result.is_first_batch_in_flight:
         return
-    offset_texts = starting_offsets(result)
+    offset_texts = list_starting_offsets(result)
     for number, text in offset_texts.items():
         say(f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done")
     if len(offset_texts) < len([one for one in result.sources if one.planned_offsets is not None]):
@@ -101,9 +101,9 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
 
 
 def _offsets(text: str) -> Offsets:
-    from kafkaframes.jobs.micro_batch import offsets_of
+    from kafkaframes.jobs.micro_batch import parse_offsets
 
-    result = offsets_of(text)
+    result = parse_offsets(text)
     if result is None:
         raise OptionError(f'--begins {text}: must be JSON such as {{"orders": {{"0": 23}}}}')
     return result

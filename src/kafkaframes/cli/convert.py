@@ -38,8 +38,8 @@ from kafkaframes.jobs.settings import (
 )
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, Proof
-    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.compact.compaction import CompactedPartition, CompactionReport, KeySearchResult
+    from kafkaframes.jobs.compact.staged_compaction import SplitSettings
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.convert.segment import ConvertedPartition
 
@@ -59,14 +59,14 @@ def run_options(
     return with_options(*shared_options, reads("sources", kind=kind, leave_out=leave_out, complete=complete))
 
 
-def choose_split(master: str | None, jobs: int | None) -> Split:
+def choose_split(master: str | None, jobs: int | None) -> SplitSettings:
     """Return how to split large partitions between the workers of ``runner``."""
-    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import SplitSettings
     from kafkaframes.spark.runtime import jobs as spark_jobs
     from kafkaframes.spark.sessions.builder import session
 
     if master is None:
-        return Split(secret=spark_jobs.create_secret(), workers=jobs or os.cpu_count() or 1)
+        return SplitSettings(secret=spark_jobs.create_secret(), workers=jobs or os.cpu_count() or 1)
     return spark_jobs.create_split(session())
 
 
@@ -131,8 +131,8 @@ def _show(report: JobReport, *, warn: bool) -> None:
             f"{one.records:,}",
             f"{one.batches_read:,}",
             f"{one.batches_written:,}",
-            size_text(one.bytes_read),
-            size_text(one.bytes_written),
+            format_size(one.bytes_read),
+            format_size(one.bytes_written),
         )
         for one in report.partitions
     ]
@@ -270,7 +270,7 @@ def _key(text: str) -> bytes:
         raise OptionError(f"--prove-gone {text}: no hexadecimal digits") from None
 
 
-def _print(report: CompactionReport | None, proof: Proof | None, *, as_json: bool) -> None:
+def _print(report: CompactionReport | None, proof: KeySearchResult | None, *, as_json: bool) -> None:
     if as_json:
         report_json = {} if report is None else report.as_json()
         click.echo(json.dumps(report_json | ({} if proof is None else {"proof": _proof_json(proof)})))
@@ -281,7 +281,7 @@ def _print(report: CompactionReport | None, proof: Proof | None, *, as_json: boo
         _show_proof(proof)
 
 
-def _proof_json(proof: Proof) -> dict[str, Any]:
+def _proof_json(proof: KeySearchResult) -> dict[str, Any]:
     return {"gone": proof.is_gone, "files": proof.files, "found": proof.records, "unread": proof.unread}
 
 
@@ -305,8 +305,8 @@ def _show_compaction(report: CompactionReport) -> None:
                 partition.name,
                 span,
                 cleaned_text,
-                size_text(partition.bytes_read),
-                size_text(partition.bytes_written),
+                format_size(partition.bytes_read),
+                format_size(partition.bytes_written),
                 why,
             )
         )
@@ -318,7 +318,7 @@ def _show_compaction(report: CompactionReport) -> None:
         say(report.ending)
 
 
-def _show_proof(proof: Proof) -> None:
+def _show_proof(proof: KeySearchResult) -> None:
     for file, offset in proof.records:
         say(f"the key is in {file}, offset {offset}")
     for file, position, reason in proof.unread:

@@ -113,7 +113,7 @@ def _print(outcome: Outcome) -> None:
     resumed_text = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
         f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
-        f"{size_text(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
+        f"{format_size(outcome.output_bytes)}, in {escape_unprintable(str(summary.output))}; "
         f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed_text}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",

@@ -156,7 +156,7 @@ def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(_object(topic, partition, offset, stamp, key, value, headers or [])))
             continue
-        click.echo(f"{topic}-{partition}@{offset} {time_text(stamp)} {_text(key)} {_text(value)}")
+        click.echo(f"{topic}-{partition}@{offset} {format_time(stamp)} {_text(key)} {_text(value)}")
 
 
 def _text(raw: bytes | None) -> str:

@@ -67,7 +67,7 @@ class _Row:
             self.topic,
             str(only.partition) if only else f"{len(self.partitions)} of them",
             f"{sum(len(one.segments) for one in self.partitions):,}",
-            size_text(sum(one.size_bytes for one in self.partitions)),
+            format_size(sum(one.size_bytes for one in self.partitions)),
             f"{only.log_start_offset:,}" if only else "",
             f"{only.log_end_offset:,}" if only else f"{sum(map(_span, self.partitions)):,} in all",
             f"{records:,}" if is_deep else "",
@@ -87,13 +87,13 @@ def _remarks(entry: PartitionSummary) -> list[str]:
     tails = sum(segment.tail_bytes for segment in entry.segments)
     unread = sum(bool(segment.problem) for segment in entry.segments)
     remarks = [entry.state] if entry.state else []
-    remarks += [f"{size_text(tails)} after the last batch"] if tails else []
+    remarks += [f"{format_size(tails)} after the last batch"] if tails else []
     remarks += [f"{entry.left_over_files} left-over files"] if entry.left_over_files else []
     return remarks + ([f"{count_text(unread, 'segment')} unreadable"] if unread else [])
 
 
 def _time_text(timestamp_ms: int) -> str:
-    return time_text(timestamp_ms) if timestamp_ms != -1 else ""
+    return format_time(timestamp_ms) if timestamp_ms != -1 else ""
 
 
 def _mix_text(mixes: Iterable[Counter[str]]) -> str:
@@ -198,7 +198,7 @@ def _heading(directory: LogDirectory) -> str:
 def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     live = [one for one in partitions if not one.state]
     segments = sum(len(one.segments) for one in partitions)
-    size = size_text(sum(one.size_bytes for one in partitions))
+    size = format_size(sum(one.size_bytes for one in partitions))
     topics = len({one.topic for one in live})
     amounts = ((topics, "topic"), (len(live), "partition"), (segments, "segment"))
     counts = ", ".join([*starmap(count_text, amounts), size])

@@ -14,7 +14,7 @@ import click
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import say
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
-from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
+from kafkaframes.jobs.settings import POSITION_METAVAR, PartitionSettings, SourceSettings, choices_of, types_of
 from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.ranges import EARLIEST, to_log_bound
 from kafkaframes.scan.selection import ISOLATIONS
@@ -99,13 +99,13 @@ range_options = (
     click.option(
         "--start",
         type=position,
-        metavar=POSITION,
+        metavar=POSITION_METAVAR,
         help="Start in each partition at this offset, or at the first record that reaches this time.",
     ),
     click.option(
         "--end",
         type=position,
-        metavar=POSITION,
+        metavar=POSITION_METAVAR,
         help="Stop in each partition before this offset, or before the first record that reaches this time.",
     ),
 )
@@ -196,11 +196,11 @@ def _choice_texts(settings: type, entry: Field[Any]) -> list[str]:
     return [f"v{one}" if isinstance(one, int) else str(one) for one in choices_of(settings, entry)]
 
 
-_FLAG_TYPES = {POSITION: position, "PATH": ExistingPath()}
+_FLAG_TYPES = {POSITION_METAVAR: position, "PATH": ExistingPath()}
 
 
 def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
-    facts, kind = entry.metadata, kinds_of(settings)[entry.name]
+    facts, kind = entry.metadata, types_of(settings)[entry.name]
     names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
     if kind is bool and entry.default is True:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
@@ -218,7 +218,7 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
 
 def _type_options(settings: type, entry: Field[Any]) -> dict[str, Any]:
     """Return the click type of a setting, and the default in the form of a flag."""
-    facts, kind, choices = entry.metadata, kinds_of(settings)[entry.name], choices_of(settings, entry)
+    facts, kind, choices = entry.metadata, types_of(settings)[entry.name], choices_of(settings, entry)
     if choices and all(isinstance(one, int) for one in choices):
         default = {"default": f"v{entry.default}"} if isinstance(entry.default, int) else {}
         return {"type": RecordFormat(_choice_texts(settings, entry)), **default}

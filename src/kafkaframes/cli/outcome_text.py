@@ -73,9 +73,9 @@ def _topics_table(summary: Summary) -> Table:
             f"[bold]{_plain(topic.topic)}[/]",
             f"{topic.partitions}",
             f"{topic.records:,}",
-            size_text(topic.payload_bytes),
-            time_text(topic.first_timestamp_ms),
-            time_text(topic.last_timestamp_ms),
+            format_size(topic.payload_bytes),
+            format_time(topic.first_timestamp_ms),
+            format_time(topic.last_timestamp_ms),
         )
     return table
 
@@ -83,7 +83,12 @@ def _topics_table(summary: Summary) -> Table:
 def _codecs_table(summary: Summary) -> Table:
     table = _table("Compression", "codec", "batches", "records", "in the log", "keys, values, headers", "ratio")
     for codec in summary.codecs:
-        row = (f"{codec.batches:,}", f"{codec.records:,}", size_text(codec.log_bytes), size_text(codec.payload_bytes))
+        row = (
+            f"{codec.batches:,}",
+            f"{codec.records:,}",
+            format_size(codec.log_bytes),
+            format_size(codec.payload_bytes),
+        )
         table.add_row(f"[bold]{codec.codec}[/]", *row, f"[bold]{codec.ratio:.2f}[/]")
     return table
 
@@ -92,7 +97,7 @@ def _table_of_dropped(summary: Summary) -> Table:
     table = _table("Left out", "what", "batches", "records", "in the log")
     for entry in summary.dropped:
         records = "?" if entry.records is None else f"{entry.records:,}"
-        table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, size_text(entry.log_bytes))
+        table.add_row(_plain(entry.reason), f"{entry.batches:,}", records, format_size(entry.log_bytes))
     return table
 
 

@@ -16,7 +16,7 @@ from typing import IO
 import click
 
 from kafkaframes.cli.options import ports_in, ports_option, specs_option
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import format_size, say
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.words import count_text
 from kafkaframes.protocol.messages.registry import Apis
@@ -98,7 +98,7 @@ def command(
         reason = recorder.failure.strerror or recorder.failure
         raise KafkaframesError(f"{output}: cannot be written any more: {reason}; the connections were reset")
     counts = recorder.counts
-    say(f"{output}: {count_text(counts.connections, 'connection')}, {size_text(counts.bytes)} recorded", err=True)
+    say(f"{output}: {count_text(counts.connections, 'connection')}, {format_size(counts.bytes)} recorded", err=True)
     if counts.refused:
         say(f"{count_text(counts.refused, 'connection')} could not be passed on", err=True)
 
@@ -248,7 +248,9 @@ def redact(
         if redaction.frames_left_out
         else ""
     )
-    say(f"{output}: {count_text(redaction.calls, 'call')}, {size_text(redaction.bytes_written)}{zeroed_text}{unknown}")
+    say(
+        f"{output}: {count_text(redaction.calls, 'call')}, {format_size(redaction.bytes_written)}{zeroed_text}{unknown}"
+    )
     if redaction.frames_not_decoded:
         say(f"kafkaframes: {count_text(redaction.frames_not_decoded, 'message')} could not be decoded", err=True)
     if redaction.coverage.unread:

@@ -17,11 +17,11 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import format_size, say
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.job import row_counts_text
+from kafkaframes.jobs.job import format_row_counts
 from kafkaframes.jobs.settings import RepairSettings
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ def _print(report: RepairReport) -> None:
             for first, after in segment["holes"]:
                 say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost_bytes = sum(one["bytes_lost"] for one in report.partitions)
-    say(f"{count_text(len(report.partitions), 'partition')}; {size_text(lost_bytes)} of segments are not kept")
+    say(f"{count_text(len(report.partitions), 'partition')}; {format_size(lost_bytes)} of segments are not kept")
     read, written_counts = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )
     if report.destination:
-        say(f"{row_counts_text(read, written_counts, {})}: those of all good batches")
+        say(f"{format_row_counts(read, written_counts, {})}: those of all good batches")
     else:
         say(f"{count_text(read, 'record')} in good batches would be kept")
     if report.destination:

@@ -24,7 +24,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import format_size, say
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text
@@ -122,7 +122,7 @@ def _report_text(report: LogReport, output: str) -> str:
     if report.caveats and not errors:
         verdict += f", but {' and '.join(report.caveats)}"
     counts = f"{count_text(len(report.topics), 'topic')}, {count_text(report.total('records'), 'record')}"
-    return f"{output}: {counts}, {size_text(report.total('size_bytes'))}; {verdict}"
+    return f"{output}: {counts}, {format_size(report.total('size_bytes'))}; {verdict}"
 
 
 def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
@@ -130,10 +130,10 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
     from kafkaframes.capture.files import find_files
     from kafkaframes.jobs.audit.audit import ALL
     from kafkaframes.jobs.report.traffic import make_traffic_report
-    from kafkaframes.jobs.report.traffic_page import traffic_page
+    from kafkaframes.jobs.report.traffic_page import build_traffic_page
 
     report = make_traffic_report(find_files(paths), specs=specs)
-    page = traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
+    page = build_traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
     _write_page(page or json.dumps(report.as_json()), to)
     if report.judged_text:
         say(report.judged_text, err=to == _STANDARD_OUTPUT)
@@ -146,7 +146,7 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
 def _report_logs(
     paths: Sequence[str], to: str, kind: str, when: int, jobs: int | None, settings: PartitionSettings
 ) -> None:
-    from kafkaframes.jobs.report.page import report_page
+    from kafkaframes.jobs.report.page import build_report_page
     from kafkaframes.jobs.report.survey import make_report
 
     directories = discover(paths, options=settings.storage)
@@ -154,7 +154,7 @@ def _report_logs(
     options = settings.storage
     with runner(None, jobs, label="measuring") as work:
         report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
-    _write_page(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
+    _write_page(build_report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_report_text(report, to))
     if any(one.check == "unreadable" for one in report.findings):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.convert import run_options
-from kafkaframes.cli.text import print_table, say, size_text
+from kafkaframes.cli.text import format_size, print_table, say
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text
@@ -110,7 +110,7 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
             f"{one.log_start_offset:,} to {one.log_end_offset:,}"
             if not report.dry_run
             else f"{one.log_start_offset:,}",
-            size_text(one.bytes_read if report.dry_run else one.bytes_written),
+            format_size(one.bytes_read if report.dry_run else one.bytes_written),
             report.topic_ids.get(one.topic, ""),
         )
         for one in report.partitions

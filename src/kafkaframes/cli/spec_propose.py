@@ -19,8 +19,8 @@ from kafkaframes.errors.words import count_text, verb_text
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.analyze.outcome import WeighingResult, Weight
-    from kafkaframes.jobs.analyze.proposals import Question
-    from kafkaframes.jobs.analyze.scale import Scaled
+    from kafkaframes.jobs.analyze.proposals import ProposalSettings
+    from kafkaframes.jobs.analyze.scale import ByteRate
 
 _COUNT_HEADINGS = ("count", "before", "after", "saved", "%")
 _MAX_LINES = 60
@@ -68,14 +68,14 @@ def command(
     Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
     from kafkaframes.jobs.analyze.outcome import WeighingResult, merge_outcomes
-    from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+    from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 
     question = _question(proposal, before, values, by)
     outcome = WeighingResult()
     if paths:
         tasks, share_bytes = traffic_tasks(paths, ports, jobs)
-        work = [Weighing(task, question) for task in tasks]
-        outcome = merge_outcomes(run_measured(weigh, work, share_bytes, on_spark=on_spark, jobs=jobs))
+        work = [WeighingTask(task, question) for task in tasks]
+        outcome = merge_outcomes(run_measured(weigh_share, work, share_bytes, on_spark=on_spark, jobs=jobs))
     rows = _scale_mix(mix, outcome, question, ports) if mix is not None else []
     if output is not None:
         _write_page(output, question, outcome, rows, paths)
@@ -89,45 +89,45 @@ def command(
     exit_if_unread(outcome.coverage)
 
 
-def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tuple[str, ...]) -> Question:
-    from kafkaframes.jobs.analyze.proposals import Question
+def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tuple[str, ...]) -> ProposalSettings:
+    from kafkaframes.jobs.analyze.proposals import ProposalSettings
 
     old = None if before is None else load_specs(before)
     if proposal in _NAMED_PROPOSALS:
         if values:
             raise OptionError(f"`values`: {proposal} adds no field")
-        return Question(proposal, None, old, (), by)
-    return Question(proposal, load_specs(proposal), old, values, by)
+        return ProposalSettings(proposal, None, old, (), by)
+    return ProposalSettings(proposal, load_specs(proposal), old, values, by)
 
 
-def _scale_mix(mix: str, outcome: WeighingResult, question: Question, ports: str) -> list[Scaled]:
+def _scale_mix(mix: str, outcome: WeighingResult, question: ProposalSettings, ports: str) -> list[ByteRate]:
     from kafkaframes.capture.files import find_files, is_traffic
-    from kafkaframes.jobs.analyze.scale import mix_of_traffic, read_mix, scale_outcome
+    from kafkaframes.jobs.analyze.scale import measure_mix, read_mix, scale_outcome
 
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = mix_of_traffic(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
+        rates = measure_mix(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
     else:
         rates = read_mix(mix, question.apis)
     return list(scale_outcome(outcome, rates, question))
 
 
 def _write_page(
-    output: str, question: Question, outcome: WeighingResult, rows: Sequence[Scaled], paths: tuple[str, ...]
+    output: str, question: ProposalSettings, outcome: WeighingResult, rows: Sequence[ByteRate], paths: tuple[str, ...]
 ) -> None:
     from kafkaframes import __version__
-    from kafkaframes.jobs.report.proposal_page import proposal_page
+    from kafkaframes.jobs.report.proposal_page import build_proposal_page
 
     try:
-        page = proposal_page(question, outcome, rows, paths=paths, version=__version__)
+        page = build_proposal_page(question, outcome, rows, paths=paths, version=__version__)
         Path(output).write_text(page, encoding="utf-8", newline="\n")
     except OSError as error:
         raise OptionError(f"--output {output}: {error.strerror}") from None
 
 
-def _print_changes(question: Question, *, is_whole: bool) -> None:
-    from kafkaframes.jobs.analyze.proposals import spec_changes
+def _print_changes(question: ProposalSettings, *, is_whole: bool) -> None:
+    from kafkaframes.jobs.analyze.proposals import list_spec_changes
 
-    changed_rows = list(spec_changes(question))
+    changed_rows = list(list_spec_changes(question))
     lines = 0
     for message, changes in changed_rows:
         if lines > _MAX_LINES and not is_whole:
@@ -142,18 +142,18 @@ def _print_changes(question: Question, *, is_whole: bool) -> None:
             say(f"  {change.kind} {'.'.join(change.path)}: {change.text}" if change.path else f"  {change.text}")
 
 
-def _print_json(outcome: WeighingResult, rows: Sequence[Scaled], question: Question) -> None:
-    from kafkaframes.jobs.report.proposal_page import json_rows
+def _print_json(outcome: WeighingResult, rows: Sequence[ByteRate], question: ProposalSettings) -> None:
+    from kafkaframes.jobs.report.proposal_page import build_json_rows
 
-    for row in json_rows(question, outcome, rows):
+    for row in build_json_rows(question, outcome, rows):
         say(json.dumps(row))
 
 
-def _print(outcome: WeighingResult, question: Question, by: tuple[str, ...]) -> None:
+def _print(outcome: WeighingResult, question: ProposalSettings, by: tuple[str, ...]) -> None:
     from kafkaframes.jobs.analyze.proposals import SAME
 
     for kind, title in question.proposal.kinds.items():
-        selection = outcome.by("api_key", "api_version", "direction", kind=kind)
+        selection = outcome.sum_weights_by("api_key", "api_version", "direction", kind=kind)
         weights = {weight_group: weight for weight_group, weight in selection.items() if weight.messages}
         if not weights:
             continue
@@ -164,13 +164,13 @@ def _print(outcome: WeighingResult, question: Question, by: tuple[str, ...]) -> 
             if kind != SAME
         ]
         say(f"{title}:")
-        totals = [["all", *_cells(weight, names)] for weight in outcome.by(kind=kind).values()]
+        totals = [["all", *_cells(weight, names)] for weight in outcome.sum_weights_by(kind=kind).values()]
         print_table(["message", *_COUNT_HEADINGS, *names, "break-even"], [*rows, *totals])
         for dimension in by:
             cells = [[name, *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
             say(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNT_HEADINGS, *names, "break-even"], cells)
-        _print_lengths(outcome.by(kind=kind)[()])
+        _print_lengths(outcome.sum_weights_by(kind=kind)[()])
     for line in _omission_lines(outcome):
         say(line)
 
@@ -199,41 +199,41 @@ _INNER_PARTS = frozenset({"bytes of unset", "moved", "moved and set"})
 
 
 def _by(outcome: WeighingResult, dimension: str, kind: str) -> Iterator[tuple[str, Weight]]:
-    from kafkaframes.jobs.analyze.outcome import name_of
+    from kafkaframes.jobs.analyze.outcome import format_label
 
-    for (name,), weight in sorted(outcome.by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
+    for (name,), weight in sorted(outcome.sum_weights_by(dimension, kind=kind).items(), key=lambda item: str(item[0])):
         if weight.messages:
-            yield name_of(name), weight
+            yield format_label(name), weight
 
 
 def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
-    even = "" if weight.break_even is None else f"{100 * weight.break_even:.0f} %"
+    even = "" if weight.break_even_share is None else f"{100 * weight.break_even_share:.0f} %"
     numbers = (weight.messages, weight.before, weight.after, weight.saved)
     return [*map(str, numbers), f"{100 * weight.share:.2f}", *(str(weight.counts[name]) for name in names), even]
 
 
 def _omission_lines(outcome: WeighingResult) -> Iterator[str]:
     """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
-    totals = outcome.by().values()
+    totals = outcome.sum_weights_by().values()
     checked_count, mismatched_count = (
         sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched")
     )
     if outcome.weights:
         yield f"{count_text(checked_count, 'size')} checked against the wire, {mismatched_count} differ"
     if outcome.seconds is not None:
-        for (kind,), weight in outcome.by("kind").items():
+        for (kind,), weight in outcome.sum_weights_by("kind").items():
             if weight.messages:
                 before, after = (size / outcome.seconds for size in (weight.before, weight.after))
                 yield f"{kind}: {before:,.0f} bytes a second before, {after:,.0f} after, in {outcome.seconds:,.1f} s"
-    for (kind,), weight in outcome.by("kind").items():
+    for (kind,), weight in outcome.sum_weights_by("kind").items():
         if weight.left_out:
             yield f"{kind}: {count_text(weight.left_out, 'message')}"
         reasons = Counter(weight.reasons)
         yield from (f"  {count} x {reason}" for reason, count in reasons.most_common())
 
 
-def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
-    from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, TEXT_BYTES
+def _print_scaled(rows: Sequence[ByteRate], question: ProposalSettings) -> None:
+    from kafkaframes.jobs.analyze.scale import EXAMPLE_TEXT_BYTES, SECONDS_PER_DAY
 
     for kind, title in question.proposal.kinds.items():
         selection = [row for row in rows if row.kind == kind]
@@ -243,7 +243,7 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
             [
                 f"{question.api_name(row.api_key)} {row.api_version} {row.direction}",
                 f"{row.calls_per_second:g}",
-                *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_A_DAY)),
+                *(f"{size:,.0f}" for size in (row.before, row.after, row.saved * SECONDS_PER_DAY)),
                 row.basis,
             ]
             for row in selection
@@ -254,7 +254,7 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
             "",
             f"{size_before:,.0f}",
             f"{size_after:,.0f}",
-            f"{(size_before - size_after) * SECONDS_A_DAY:,.0f}",
+            f"{(size_before - size_after) * SECONDS_PER_DAY:,.0f}",
             "",
         ]
         say(f"{title}, scaled:")
@@ -263,4 +263,4 @@ def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
         say(
             "Assumed: a measured message of the mix is as large as those weighed at its version, on average; an example"
         )
-        say(f"has one element in each array, texts of {TEXT_BYTES} bytes, no error, no tagged field.")
+        say(f"has one element in each array, texts of {EXAMPLE_TEXT_BYTES} bytes, no error, no tagged field.")

@@ -149,7 +149,7 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
         return
     dead = facts.get("dead_letters", {}).get("records", 0)
     if facts["commits"]:
-        rows = f"{count_text(outcome.summary.records - dead, 'record')}, {size_text(outcome.output_bytes)}"
+        rows = f"{count_text(outcome.summary.records - dead, 'record')}, {format_size(outcome.output_bytes)}"
         say(f"{rows}, in {outcome.summary.seconds:.1f} s")
     for line in lines_of(facts):
         say(escape_unprintable(line))

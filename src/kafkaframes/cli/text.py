@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 import click
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.report.words import size_text, time_text
+from kafkaframes.jobs.report.words import format_size, format_time
 from kafkaframes.storage.files.names import escape_unprintable
 from kafkaframes.storage.files.units import parse_time
 

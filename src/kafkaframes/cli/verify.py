@@ -21,7 +21,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, say, show, size_text
+from kafkaframes.cli.text import console, format_size, say, show
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.settings import VerifySettings
@@ -116,7 +116,7 @@ def _summary(report: VerifyReport) -> str:
     )
     counts_read = (report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches")
     read = ", ".join(starmap(count_text, counts_read))
-    return f"{report.verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
+    return f"{report.verdict}: {read}, {format_size(report.size_bytes)}; {counts or 'nothing found'}"
 
 
 def _find_lost_decisions(merged_log: OneLog) -> list[Decision]:

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.micro_batch import Offsets, all_offsets_of, offsets_of
+from kafkaframes.jobs.micro_batch import Offsets, parse_all_offsets, parse_offsets
 from kafkaframes.storage.files import atomic
 
-FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
+SOURCE_FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
 _MAX_FILE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CheckpointSource:
     """One source of a query. Offsets are None if the source has no topic offsets.
 
     Attributes:
@@ -57,7 +57,7 @@ class Checkpoint:
     query_id: str
     planned_batch: int
     committed_batch: int
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CheckpointSource, ...] = ()
     operators: tuple[str, ...] = ()
 
     @property
@@ -66,7 +66,7 @@ class Checkpoint:
         return self.planned_batch > self.committed_batch
 
     @property
-    def first_is_in_flight(self) -> bool:
+    def is_first_batch_in_flight(self) -> bool:
         """Whether the query's first micro-batch is in flight. Spark's checkpoint stores only its end offsets."""
         return self.is_in_flight and self.committed_batch < 0
 
@@ -80,25 +80,25 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     top = Path(path)
     if not (top / "metadata").is_file():
         raise LogDirError("is no checkpoint of a streaming query (it has no file metadata)", file=str(top))
-    query_id = _json(top / "metadata", _text(top / "metadata")).get("id")
+    query_id = _parse_json(top / "metadata", _read_text(top / "metadata")).get("id")
     if not isinstance(query_id, str):
         raise LogDirError("has no query id", file=str(top / "metadata"))
-    batches, committed_batches = _batches(top / "offsets"), _batches(top / "commits")
-    planned_lines = _offset_lines(top, batches[-1]) if batches else []
+    batches, committed_batches = _list_batch_numbers(top / "offsets"), _list_batch_numbers(top / "commits")
+    planned_lines = _read_offset_lines(top, batches[-1]) if batches else []
     committed_numbers = [number for number in batches if committed_batches and number <= committed_batches[-1]]
-    done_lines = _offset_lines(top, committed_numbers[-1]) if committed_numbers else []
+    done_lines = _read_offset_lines(top, committed_numbers[-1]) if committed_numbers else []
     sources = []
     for number, line in enumerate(planned_lines):
         done_line = done_lines[number] if number < len(done_lines) else _NOTHING
-        begins = _begins(top / "sources" / str(number) / "0")
-        sources.append(Source(number, begins, all_offsets_of(line), all_offsets_of(done_line)))
+        begins = _read_start_offsets(top / "sources" / str(number) / "0")
+        sources.append(CheckpointSource(number, begins, parse_all_offsets(line), parse_all_offsets(done_line)))
     return Checkpoint(
         top,
         query_id,
         batches[-1] if batches else -1,
         committed_batches[-1] if committed_batches else -1,
         tuple(sources),
-        tuple(_operators(top / "state")),
+        tuple(_list_stateful_operators(top / "state")),
     )
 
 
@@ -130,12 +130,12 @@ def convert_checkpoint(
         OptionError: the format is unknown, or the start offsets of the first micro-batch are needed and missing.
         LogDirError: a file is damaged or cannot be written.
     """
-    if target not in FORMATS:
-        raise OptionError(f"no format {target!r}; there are {', '.join(FORMATS)}")
+    if target not in SOURCE_FORMATS:
+        raise OptionError(f"no format {target!r}; there are {', '.join(SOURCE_FORMATS)}")
     checkpoint, new_names = read_checkpoint(path), dict(topics or {})
     _check_names(checkpoint, new_names)
     notes = {source.number: (begins or {}).get(source.number, source.begins) for source in checkpoint.sources}
-    if target == "kafka" and checkpoint.first_is_in_flight:
+    if target == "kafka" and checkpoint.is_first_batch_in_flight:
         missing = [
             str(one.number)
             for one in checkpoint.sources
@@ -151,8 +151,8 @@ def convert_checkpoint(
     with atomic.hold_lock(target_path), atomic.write_directory(target_path) as copy:
         with atomic.name_path_in_errors(copy):
             shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
-        for number in _batches(copy / "offsets"):
-            _rewrite(copy / "offsets" / str(number), new_names)
+        for number in _list_batch_numbers(copy / "offsets"):
+            _rename_topics_in_file(copy / "offsets" / str(number), new_names)
         for number, note in notes.items():
             if note is not None and target == "kafka":
                 file = copy / "sources" / str(number) / "0"
@@ -161,17 +161,17 @@ def convert_checkpoint(
     return read_checkpoint(target_path)
 
 
-def starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
+def list_starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
     """Return ``startingOffsets`` by source number if the first micro-batch is in flight, else an empty dict."""
-    if not checkpoint.first_is_in_flight:
+    if not checkpoint.is_first_batch_in_flight:
         return {}
-    return {one.number: json.dumps(one.begins) for one in checkpoint.sources if one.begins is not None}
+    return {source.number: json.dumps(source.begins) for source in checkpoint.sources if source.begins is not None}
 
 
 # ------------------------------------------------------------------------------------------------------------- files
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise LogDirError("is too large for a file of a checkpoint", file=str(path))
@@ -182,7 +182,7 @@ def _text(path: Path) -> str:
         raise LogDirError(f"cannot be read: {error.strerror or error}", file=str(path)) from None
 
 
-def _json(path: Path, text: str) -> dict[str, Any]:
+def _parse_json(path: Path, text: str) -> dict[str, Any]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -192,36 +192,36 @@ def _json(path: Path, text: str) -> dict[str, Any]:
     return values
 
 
-def _batches(folder: Path) -> list[int]:
+def _list_batch_numbers(folder: Path) -> list[int]:
     """Return the micro-batch numbers in a directory of a checkpoint, in ascending order."""
     if not folder.is_dir():
         return []
-    return sorted(int(one.name) for one in folder.iterdir() if one.name.isascii() and one.name.isdigit())
+    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isascii() and entry.name.isdigit())
 
 
-def _offset_lines(top: Path, batch: int) -> list[str]:
+def _read_offset_lines(top: Path, batch: int) -> list[str]:
     """Return the line of each source in an offsets file."""
     path = top / "offsets" / str(batch)
-    lines = _text(path).splitlines()
+    lines = _read_text(path).splitlines()
     if not lines or lines[0] != _VERSION or len(lines) < 2:
         raise LogDirError(f"is no offsets file of version {_VERSION}", file=str(path))
     return lines[2:]
 
 
-def _begins(path: Path) -> Offsets | None:
+def _read_start_offsets(path: Path) -> Offsets | None:
     """Read the start offsets that Spark's connector stored: a zero byte, the version, and the offsets."""
     if not path.is_file():
         return None
-    text = _text(path).removeprefix("\0")
+    text = _read_text(path).removeprefix("\0")
     version, _, line = text.partition("\n")
-    return offsets_of(line) if version == _VERSION else None
+    return parse_offsets(line) if version == _VERSION else None
 
 
-def _operators(state: Path) -> Iterator[str]:
-    for number in _batches(state):
+def _list_stateful_operators(state: Path) -> Iterator[str]:
+    for number in _list_batch_numbers(state):
         path = state / str(number) / "_metadata" / "metadata"
         if path.is_file():
-            line = _text(path).partition("\n")[2]
+            line = _read_text(path).partition("\n")[2]
             try:
                 yield str(json.loads(line)["operatorInfo"]["operatorName"])
             except (ValueError, KeyError, TypeError, RecursionError):
@@ -239,7 +239,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _check_names(checkpoint: Checkpoint, new_names: Mapping[str, str]) -> None:
-    planned_topics = {topic for one in checkpoint.sources for topic in one.planned_offsets or ()}
+    planned_topics = {topic for source in checkpoint.sources for topic in source.planned_offsets or ()}
     missing = sorted(set(new_names) - planned_topics)
     if missing:
         raise OptionError(
@@ -254,12 +254,12 @@ def _rename_topics(offsets: Offsets, new_names: Mapping[str, str]) -> Offsets:
     return {new_names.get(topic, topic): numbers for topic, numbers in offsets.items()}
 
 
-def _rewrite(path: Path, new_names: Mapping[str, str]) -> None:
+def _rename_topics_in_file(path: Path, new_names: Mapping[str, str]) -> None:
     """Rename the topics in an offsets file and remove their topic ids."""
-    old_lines = _text(path).splitlines()
+    old_lines = _read_text(path).splitlines()
     new_lines = list(old_lines)
     for index, line in enumerate(old_lines[2:], 2):
-        offsets = all_offsets_of(line)
+        offsets = parse_all_offsets(line)
         if offsets is not None and (offsets != json.loads(line) or new_names.keys() & offsets.keys()):
             new_lines[index] = json.dumps(_rename_topics(offsets, new_names), separators=(",", ":"))
     if new_lines != old_lines:

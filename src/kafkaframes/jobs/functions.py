@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
-_MAX_LINES = 20  # number of findings in a result's text
+_MAX_FINDING_LINES = 20  # number of findings in a result's text
 
 
 def verify_log(
@@ -111,7 +111,7 @@ def verify_log(
     counts_text = ", ".join(starmap(count_text, amounts))
     summary = count_text(len(report.findings), "finding") if report.findings else "nothing found"
     verdict = report.verdict if report.is_sound else "damaged or unreadable"
-    return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counts_text}; {summary}"))
+    return JobResult(report, report.as_json(), (*_limit_lines(report.findings), f"{verdict}: {counts_text}; {summary}"))
 
 
 def describe_log(
@@ -194,7 +194,7 @@ def report_log(
         LogDirError, OptionError: as ``verify_log``. Also if ``to`` is inside a source or cannot be written.
     """
     from kafkaframes._version import __version__
-    from kafkaframes.jobs.report.page import report_page
+    from kafkaframes.jobs.report.page import build_report_page
     from kafkaframes.jobs.report.survey import make_report
     from kafkaframes.storage.files.atomic import open_output, reject_nested_destination
 
@@ -217,13 +217,13 @@ def report_log(
         options=settings.storage,
     )
     if to is not None:
-        text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
+        text = build_report_page(report) if settings.format == "html" else json.dumps(report.as_json())
         with open_output(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     amounts = ((len(report.topics), "topic"), (report.total("records"), "record"), (report.total("size_bytes"), "byte"))
     counts_text = ", ".join(starmap(count_text, amounts))
     written_line = () if to is None else (f"written to {os.fspath(to)}",)
-    return JobResult(report, report.as_json(), (*_some(report.findings), counts_text, *written_line))
+    return JobResult(report, report.as_json(), (*_limit_lines(report.findings), counts_text, *written_line))
 
 
 def export_log(
@@ -657,7 +657,7 @@ def convert_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    return _rewrite(source, to, settings)
+    return _run_conversion(source, to, settings)
 
 
 def recompress_log(
@@ -709,7 +709,7 @@ def recompress_log(
         key_files=key_files,
         follow_links=follow_links,
     )
-    return _rewrite(source, to, settings)
+    return _run_conversion(source, to, settings)
 
 
 def compact_log(
@@ -756,7 +756,7 @@ def compact_log(
     )
     target, cleaner = None if to is None else LocalPath(to), settings.cleaner(_now_ms())
     report = compact(
-        _source(source),
+        _single_or_list(source),
         target,
         cleaner,
         topics=settings.topics,
@@ -787,7 +787,7 @@ def repair_log(
         LogDirError: a broker is using the source, a file cannot be read or written, or ``to`` exists.
         OptionError: the source is not a single log directory, or ``to`` is inside it.
     """
-    from kafkaframes.jobs.job import row_counts_text
+    from kafkaframes.jobs.job import format_row_counts
     from kafkaframes.jobs.repair.repair import repair_directory
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
@@ -800,24 +800,24 @@ def repair_log(
         os.fspath(source), None if to is None else LocalPath(to), recovery, as_kafka=settings.as_kafka
     )
     loss_lines = [
-        f"{one['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
-        for one in report.partitions
-        for segment in one["segments"]
+        f"{entry['partition']}: {segment['name']}: bytes {loss['start']:,} to {loss['end']:,}: {loss['reason']}"
+        for entry in report.partitions
+        for segment in entry["segments"]
         for loss in segment["lost"]
     ]
-    total = sum(one["bytes_lost"] for one in report.partitions)
+    total = sum(entry["bytes_lost"] for entry in report.partitions)
     counts_text = (
         f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not kept"
     )
     if not report.destination:
-        return JobResult(report, report.as_json(), (*_some(loss_lines), counts_text, "nothing was written"))
+        return JobResult(report, report.as_json(), (*_limit_lines(loss_lines), counts_text, "nothing was written"))
     read, written = (
-        sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
+        sum(entry.get(name) or 0 for entry in report.partitions) for name in ("records_read", "records_written")
     )
     lines = (
-        *_some(loss_lines),
+        *_limit_lines(loss_lines),
         counts_text,
-        row_counts_text(read, written, {}),
+        format_row_counts(read, written, {}),
         f"written to {report.destination}",
     )
     return JobResult(report, report.as_json(), lines)
@@ -1023,10 +1023,10 @@ def mirror_topics(
 # -------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _rewrite(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
+def _run_conversion(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[JobReport]:
     from kafkaframes.jobs.convert.job import convert
 
-    report = convert(_source(source), LocalPath(to), settings, storage=settings.storage)
+    report = convert(_single_or_list(source), LocalPath(to), settings, storage=settings.storage)
     loss_lines = [f"lost: {number:,} {kind}" for kind, number in sorted(report.lost.items())]
     lines = (report.counted, *loss_lines, f"written to {report.destination}")
     return JobResult(report, report.as_json(), lines)
@@ -1039,16 +1039,16 @@ def _select_logs(paths: Paths, settings: PartitionSettings) -> Any:
     return select_partitions(directories, settings.topic_names, settings.partition_numbers)
 
 
-def _source(paths: Paths) -> str | list[str]:
+def _single_or_list(paths: Paths) -> str | list[str]:
     path_list = paths_of(paths)
     return path_list[0] if len(path_list) == 1 else path_list
 
 
-def _some(items: Sequence[object]) -> list[str]:
+def _limit_lines(items: Sequence[object]) -> list[str]:
     from kafkaframes.storage.files.names import escape_unprintable
 
-    shown_lines = [escape_unprintable(str(one)) for one in items[:_MAX_LINES]]
-    return shown_lines + ([f"and {len(items) - _MAX_LINES:,} more"] if len(items) > _MAX_LINES else [])
+    shown_lines = [escape_unprintable(str(item)) for item in items[:_MAX_FINDING_LINES]]
+    return shown_lines + ([f"and {len(items) - _MAX_FINDING_LINES:,} more"] if len(items) > _MAX_FINDING_LINES else [])
 
 
 def _now_ms() -> int:

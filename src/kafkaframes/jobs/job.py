@@ -37,21 +37,21 @@ def check_row_counts(read: int, written_rows: int, left_out: Mapping[str, int], 
     Raises:
         LogDirError: the sums differ. This is a defect of this program, never of the source.
     """
-    explained_rows = sum(left_out.values())
-    if written_rows + explained_rows != read:
+    counted_rows = sum(left_out.values())
+    if written_rows + counted_rows != read:
         reason = (
             f"{count_text(read, 'record')} {verb_text(read, 'was', 'were')} read, "
-            f"{written_rows:,} written and {explained_rows:,} left out"
+            f"{written_rows:,} written and {counted_rows:,} left out"
         )
         raise LogDirError(f"{reason}, which does not add up: nothing is kept; please report this", file=where)
 
 
-def row_counts_text(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:
+def format_row_counts(read: int, written_rows: int, left_out: Mapping[str, int]) -> str:
     """Return the counts as text.
 
-    >>> row_counts_text(5, 3, {"outside the selected offsets": 2})
+    >>> format_row_counts(5, 3, {"outside the selected offsets": 2})
     '5 records read, 3 written, 2 left out (outside the selected offsets)'
-    >>> row_counts_text(5, 5, {})
+    >>> format_row_counts(5, 5, {})
     '5 records read, 5 written'
     """
     reasons = [f"{number:,} left out ({reason})" for reason, number in sorted(left_out.items()) if number]
@@ -75,23 +75,29 @@ def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[A
     return map(function, tasks)
 
 
-def shares(
-    items: Iterable[Item], most: int, cost: Callable[[Item], int], *, apart: Callable[[Item, Item], bool] | None = None
+def split_by_cost(
+    items: Iterable[Item],
+    max_cost: int,
+    cost: Callable[[Item], int],
+    *,
+    is_separate: Callable[[Item, Item], bool] | None = None,
 ) -> Iterator[list[Item]]:
     """Split items into runs of neighbors with a limited total cost. An item that exceeds the limit is a run of its own.
 
-    >>> list(shares([3, 1, 5, 1, 1], 4, int)), list(shares("aab", 9, len, apart=lambda before, after: before != after))
-    ([[3, 1], [5], [1, 1]], [['a', 'a'], ['b']])
+    >>> list(split_by_cost([3, 1, 5, 1, 1], 4, int))
+    [[3, 1], [5], [1, 1]]
+    >>> list(split_by_cost("aab", 9, len, is_separate=lambda before, after: before != after))
+    [['a', 'a'], ['b']]
 
     Args:
-        most: largest total cost of a run.
+        max_cost: largest total cost of a run.
         cost: returns the cost of an item.
-        apart: returns whether two neighbors must be in different runs.
+        is_separate: returns whether two neighbors must be in different runs.
     """
     run: list[Item] = []
     total = 0
     for item in items:
-        if run and (total + cost(item) > most or (apart is not None and apart(run[-1], item))):
+        if run and (total + cost(item) > max_cost or (is_separate is not None and is_separate(run[-1], item))):
             yield run
             run, total = [], 0
         run.append(item)
@@ -100,7 +106,7 @@ def shares(
         yield run
 
 
-def json_object(text: str | bytes) -> dict[str, Any]:
+def parse_json_object(text: str | bytes) -> dict[str, Any]:
     """Return the JSON object in a text, or an empty dict if the text is not a JSON object."""
     try:
         values = json.loads(text)
@@ -109,14 +115,14 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-class Values:
+class JsonDataclass:
     """Base class of dataclasses that convert to JSON values and back, nested dataclasses included."""
 
     __slots__ = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return {entry.name: _to_json_value(getattr(self, entry.name)) for entry in fields(self)}  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values. Every result of a public function has this method."""
@@ -129,7 +135,7 @@ class Values:
         return cls(**{name: _convert_value(kinds[name], value) for name, value in values.items()})
 
 
-class Shown:
+class ReprAsText:
     """Base class of results with their text as ``repr``, also in notebooks."""
 
     __slots__ = ()
@@ -141,10 +147,10 @@ class Shown:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, Values):
+        return [_to_json_value(element) for element in value]
+    if isinstance(value, JsonDataclass):
         return value.as_json()
     return value._asdict() if hasattr(value, "_asdict") else value
 
@@ -154,7 +160,7 @@ def _convert_value(kind: Any, value: Any) -> Any:
     if type(None) in inner:
         return None if value is None else _convert_value(inner[0], value)
     if origin is list:
-        return [_convert_value(inner[0], one) for one in value] if inner else value
+        return [_convert_value(inner[0], element) for element in value] if inner else value
     if is_dataclass(origin):
         return origin.from_json(value)  # type: ignore[union-attr]
     if hasattr(origin, "_fields"):
@@ -163,7 +169,7 @@ def _convert_value(kind: Any, value: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Done(Values):
+class JobOutputReport(JsonDataclass):
     """The report of a job. ``destination`` is empty if the job only reported what it would do.
 
     Attributes:
@@ -183,14 +189,14 @@ class Done(Values):
         return f"{'done before' if self.done_before else 'done'}: {self.destination}"
 
 
-DoneT = TypeVar("DoneT", bound=Done)
+DoneT = TypeVar("DoneT", bound=JobOutputReport)
 
 
-def counts_text(parts: Sequence[Any], read_name: str, written_name: str, left_out_name: str) -> str:
+def format_counts(parts: Sequence[Any], read_name: str, written_name: str, left_out_name: str) -> str:
     """Return the totals of read, written and omitted records as text. The arguments name the attributes to add up."""
     sums = {name: [getattr(part, name) for part in parts] for name in (read_name, written_name, left_out_name)}
     reasons = sum(map(Counter, sums[left_out_name]), Counter[str]())
-    return row_counts_text(sum(sums[read_name]), sum(sums[written_name]), reasons)
+    return format_row_counts(sum(sums[read_name]), sum(sums[written_name]), reasons)
 
 
 def settings_as_json(settings: Any) -> dict[str, Any]:
@@ -221,7 +227,7 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
     target = Path(report.destination)
     with atomic.hold_lock(target):
         if target.exists():
-            return replace(type(report).from_json(_earlier(target, report)), done_before=True)
+            return replace(type(report).from_json(_find_earlier_report(target, report)), done_before=True)
         with atomic.write_directory(target) as directory:
             fill(directory)
             with atomic.new_file(directory / atomic.SUCCESS_FILE) as out:  # brokers ignore files here, so it can remain
@@ -229,20 +235,20 @@ def run_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
     return report
 
 
-def _earlier(target: Path, report: Done) -> dict[str, Any]:
+def _find_earlier_report(target: Path, report: JobOutputReport) -> dict[str, Any]:
     requested_state = json.loads(json.dumps([report.source, report.settings, report.fingerprint]))
     try:
         before: dict[str, Any] = json.loads((target / atomic.SUCCESS_FILE).read_bytes())
-        same = [before[name] for name in ("source", "settings", "fingerprint")] == requested_state
+        is_same = [before[name] for name in ("source", "settings", "fingerprint")] == requested_state
     except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise LogDirError("exists already, and is not the result of this job", file=str(target))
     return before
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JobResult(Shown, Generic[Report]):
+class JobResult(ReprAsText, Generic[Report]):
     """The outcome of a job over a log. Its text is a summary for people.
 
     Attributes:

@@ -67,12 +67,12 @@ class StreamBatch:
             return cls(query_id, note)
         if not isinstance(note, dict) or not isinstance(note.get("batchId"), int):
             raise ValueError("no mark of a micro-batch")
-        begins, ends = (_lines(note.get(name)) for name in ("begins", "ends"))
+        begins, ends = (_parse_lines(note.get(name)) for name in ("begins", "ends"))
         checkpoint, sink = (str(note.get(name, "")) for name in ("checkpoint", "sink"))
         return cls(query_id, note["batchId"], checkpoint, sink, begins, ends)
 
 
-def _lines(note: Any) -> Lines | None:
+def _parse_lines(note: Any) -> Lines | None:
     if note is None:
         return None
     if not isinstance(note, list) or not all(isinstance(line, str) for line in note):
@@ -80,7 +80,7 @@ def _lines(note: Any) -> Lines | None:
     return tuple(note)
 
 
-def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines | None, Lines | None]:
+def read_batch_offsets(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines | None, Lines | None]:
     """Return the begin and end offsets of a micro-batch from its checkpoint.
 
     Args:
@@ -88,15 +88,15 @@ def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines 
         batch_id: number of the micro-batch. The checkpoint does not store the begin offsets of micro-batch 0.
     """
     previous_text = read(f"offsets/{batch_id - 1}") if batch_id else None
-    return _sources(previous_text), _sources(read(f"offsets/{batch_id}"))
+    return _source_lines(previous_text), _source_lines(read(f"offsets/{batch_id}"))
 
 
-def _sources(text: str | None) -> Lines | None:
+def _source_lines(text: str | None) -> Lines | None:
     lines = () if text is None else tuple(text.splitlines()[_LINES_BEFORE_SOURCES:])
-    return tuple(map(_plain, lines)) or None
+    return tuple(map(_normalize_json, lines)) or None
 
 
-def _plain(line: str) -> str:
+def _normalize_json(line: str) -> str:
     """Return JSON offsets in a canonical form, so that equal offsets have equal text."""
     try:
         return json.dumps(json.loads(line), separators=(",", ":"), sort_keys=True)
@@ -104,7 +104,7 @@ def _plain(line: str) -> str:
         return line
 
 
-def offsets_of(line: str) -> Offsets | None:
+def parse_offsets(line: str) -> Offsets | None:
     """Return topic offsets without topic ids, or None if the line has no topic offsets."""
     try:
         offsets = json.loads(line)
@@ -120,9 +120,9 @@ def offsets_of(line: str) -> Offsets | None:
     return {topic: numbers for topic, numbers in offsets.items() if numbers} or None
 
 
-def all_offsets_of(line: str) -> Offsets | None:
-    """Return topic offsets as ``offsets_of`` does, including those of partitions that brokers did not list."""
-    if offsets_of(line) is None and "@" not in line:
+def parse_all_offsets(line: str) -> Offsets | None:
+    """Return topic offsets as ``parse_offsets`` does, including those of partitions that brokers did not list."""
+    if parse_offsets(line) is None and "@" not in line:
         return None
     try:
         return StreamOffsets.from_json(json.loads(line)).to_json_without_ids() or None
@@ -130,16 +130,18 @@ def all_offsets_of(line: str) -> Offsets | None:
         return None
 
 
-def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
+def find_mark(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
     """Return the mark that a micro-batch must continue: its query's newest mark, else the newest of its checkpoint."""
-    own = marks.get(batch.query_id)
-    if own is not None or not batch.checkpoint:
-        return own
-    same = (mark for mark in marks.values() if (mark.checkpoint, mark.sink) == (batch.checkpoint, batch.sink))
-    return max(same, key=lambda mark: mark.batch_id, default=None)
+    own_mark = marks.get(batch.query_id)
+    if own_mark is not None or not batch.checkpoint:
+        return own_mark
+    checkpoint_marks = (
+        mark for mark in marks.values() if (mark.checkpoint, mark.sink) == (batch.checkpoint, batch.sink)
+    )
+    return max(checkpoint_marks, key=lambda mark: mark.batch_id, default=None)
 
 
-def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
+def explain_conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
     """Return why a micro-batch neither follows a mark nor equals the marked micro-batch; None if it does."""
     if mark.query_id != batch.query_id:
         return (
@@ -149,7 +151,7 @@ def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
     if batch.batch_id < mark.batch_id:
         return f"micro-batch {mark.batch_id} was written after it: the checkpoint is an older copy, or was copied"
     if batch.batch_id > mark.batch_id:
-        return _goes_back(mark, batch)
+        return _describe_rewind(mark, batch)
     if mark.ends is None:
         return "its offsets were not noted: the mark is of kafkaframes 0.1.0, or the checkpoint could not be read"
     if batch.ends is None:
@@ -158,10 +160,10 @@ def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
         return (
             f"that micro-batch was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"
         )
-    return _difference(mark, batch)
+    return _describe_difference(mark, batch)
 
 
-def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
+def _describe_difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
     assert mark.ends is not None
     assert batch.ends is not None
     for name, mark_lines, batch_lines in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
@@ -172,7 +174,7 @@ def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
         ):
             continue
         difference = next(
-            (_differs(*pair) for pair in zip(mark_lines, batch_lines, strict=False) if not _is_same(*pair)), ""
+            (_lines_differ(*pair) for pair in zip(mark_lines, batch_lines, strict=False) if not _is_same(*pair)), ""
         )
         return f"that one {name} elsewhere{difference}: the checkpoint is an older copy, or was copied"
     return None
@@ -182,8 +184,8 @@ def _is_same(mark_line: str, batch_line: str) -> bool:
     return mark_line in (batch_line, _digest(batch_line))
 
 
-def _differs(mark_line: str, batch_line: str) -> str:
-    mark_offsets, batch_offsets = (flatten_topics(offsets_of(line) or {}) for line in (mark_line, batch_line))
+def _lines_differ(mark_line: str, batch_line: str) -> str:
+    mark_offsets, batch_offsets = (flatten_topics(parse_offsets(line) or {}) for line in (mark_line, batch_line))
     for name in sorted(mark_offsets.keys() | batch_offsets.keys()):
         marked_offset, planned_offset = mark_offsets.get(name), batch_offsets.get(name)
         if marked_offset != planned_offset:
@@ -192,9 +194,9 @@ def _differs(mark_line: str, batch_line: str) -> str:
     return ""
 
 
-def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
+def _describe_rewind(mark: StreamBatch, batch: StreamBatch) -> str | None:
     for mark_line, batch_line in zip(mark.ends or (), batch.begins or (), strict=False):
-        end, begin = flatten_topics(offsets_of(mark_line) or {}), flatten_topics(offsets_of(batch_line) or {})
+        end, begin = flatten_topics(parse_offsets(mark_line) or {}), flatten_topics(parse_offsets(batch_line) or {})
         for topic, partition in sorted(end.keys() & begin.keys()):
             if begin[topic, partition] < end[topic, partition]:
                 place_text = (
@@ -204,12 +206,14 @@ def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
     return None
 
 
-def behind(mark: StreamBatch) -> Iterator[str]:
+def list_starting_offsets(mark: StreamBatch) -> Iterator[str]:
     """Yield the end offsets of a mark's micro-batch as values of ``startingOffsets``, one for each source that has any.
 
     Topic ids and fingerprints are omitted.
     """
-    return (_plain(json.dumps(offsets)) for line in mark.ends or () if (offsets := offsets_of(line)) is not None)
+    return (
+        _normalize_json(json.dumps(offsets)) for line in mark.ends or () if (offsets := parse_offsets(line)) is not None
+    )
 
 
 def _digest(line: str) -> str:

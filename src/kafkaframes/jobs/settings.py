@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-POSITION = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
+POSITION_METAVAR = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # defaults of ``records.build`` and of brokers
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAs:
+class StoredForm:
     """The stored form of a setting in a job's report, so that reports of earlier releases are still recognized.
 
     Attributes:
@@ -61,7 +61,7 @@ class StoredAs:
     values: Mapping[Any, Any]
 
 
-STORED_MODE = StoredAs("mode", SPARK_MODES)
+STORED_MODE = StoredForm("mode", SPARK_MODES)
 
 
 def setting(
@@ -73,7 +73,7 @@ def setting(
     flag: str | None = None,
     default_text: str | None = None,
     is_recorded: bool = True,
-    stored_as: StoredAs | None = None,
+    stored_as: StoredForm | None = None,
     secret: bool = False,
 ) -> Default:
     """Return the dataclass field of a setting.
@@ -148,18 +148,18 @@ class ValidatedSettings:
 
 def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
     """Return the allowed values of a setting, or an empty tuple if its type is the only restriction."""
-    kind = kinds_of(settings)[entry.name]
+    kind = types_of(settings)[entry.name]
     literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     return get_args(literals[0]) if literals else tuple(entry.metadata.get("choices", ()))
 
 
 @cache
-def kinds_of(settings: type) -> dict[str, Any]:
+def types_of(settings: type) -> dict[str, Any]:
     """Return the type of each setting by name."""
     return get_type_hints(settings)
 
 
-def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Settings:
+def create_settings(make: Callable[..., Settings], values: Mapping[str, Any]) -> Settings:
     """Create settings from names and values.
 
     Raises:
@@ -240,13 +240,13 @@ class RangeSettings(PartitionSettings):
     start: Limit = setting(
         None,
         "Start in each partition at this offset, or at the first record that reaches this time.",
-        default_text=POSITION,
+        default_text=POSITION_METAVAR,
         is_recorded=False,
     )
     end: Limit = setting(
         None,
         "Stop in each partition before this offset, or before the first record that reaches this time.",
-        default_text=POSITION,
+        default_text=POSITION_METAVAR,
         is_recorded=False,
     )
 

@@ -26,7 +26,7 @@ from tests.agreement.kinds.logs import lines
 from tests.storage.releases import release_of_version
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
@@ -38,7 +38,7 @@ from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less
 _SIZES = ("position", "size", "crc")
-_SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
+_SPLIT = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
 _CHECKPOINT = "cleaner-offset-checkpoint"
 EXPIRATIONS = {BEFORE_HORIZONS: "transactional.id.expiration.ms"}  # 2.8 has no setting of its own for producers
 

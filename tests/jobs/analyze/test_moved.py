@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.jobs.analyze.weighing import columns
 
-from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved, fields_in
+from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, count_moved_fields, iterate_fields
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
@@ -32,7 +32,7 @@ def test_codes_and_messages_in_arrays_are_counted_by_message():
             counts[name, row] += number
 
     array = columns(spec.name, 11, response(0, 7, 0), response(), response(3))
-    count_moved(array, before.root, after.root, add)
+    count_moved_fields(array, before.root, after.root, add)
     assert counts == {
         ("int16", 0): 3, ("int16 set", 0): 1, ("string", 0): 3, ("string set", 0): 1, (LEAD, 0): 3, (LEAD_SET, 0): 1,
         (GAINED, 0): 6, ("int16", 2): 1, ("int16 set", 2): 1, ("string", 2): 1, ("string set", 2): 1, (LEAD, 2): 1,
@@ -44,5 +44,7 @@ def test_mandatory_fields_are_found_in_arrays():
     cls = message("MetadataResponse")
     array = columns("MetadataResponse", 12, cls(topics=[cls.MetadataResponseTopic(name="t")] * 2), cls())
     plan = plan_message(cls.spec, 12).root
-    ((_, field, values, rows),) = (row for row in fields_in(array, plan) if row[1].name == "TopicAuthorizedOperations")
+    ((_, field, values, rows),) = (
+        row for row in iterate_fields(array, plan) if row[1].name == "TopicAuthorizedOperations"
+    )
     assert (field.name, len(values), rows.tolist()) == ("TopicAuthorizedOperations", 2, [0, 0])

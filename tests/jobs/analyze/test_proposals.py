@@ -6,7 +6,13 @@ import pytest
 from tests.protocol.messages.values import make_value
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.proposals import PROPOSALS, Form, Question, is_same, spec_changes
+from kafkaframes.jobs.analyze.proposals import (
+    PROPOSALS,
+    MessageForm,
+    ProposalSettings,
+    have_same_bytes,
+    list_spec_changes,
+)
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
 from kafkaframes.protocol.messages.plan import plan_message
@@ -14,12 +20,12 @@ from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.kip_636 import rewrite
 
 NAMES = [name for api in catalog.apis() for name in (api.request, api.response)]
-QUESTION = Question("kip-636")
+QUESTION = ProposalSettings("kip-636")
 
 
 def layouts(proposal, name, version):
     spec = catalog.load(name)
-    return list(PROPOSALS[proposal].layouts(Form(spec, version, QUESTION.header(spec.type)), None))
+    return list(PROPOSALS[proposal].layouts(MessageForm(spec, version, QUESTION.header_spec(spec.type)), None))
 
 
 def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
@@ -63,21 +69,21 @@ def test_flexible_and_inflexible_layout_are_read_back_and_one_is_what_was_sent(n
 
 def test_forms_are_compared_with_their_headers():
     spec, header = catalog.load("OffsetDeleteResponse"), catalog.load("ResponseHeader")
-    own = Form(spec, 0, header)
+    own = MessageForm(spec, 0, header)
     new = rewrite({name: catalog.load(name) for name in NAMES}).specs[spec.name]
-    assert is_same(own, Form(new, 0, header))
-    assert not is_same(own, Form(new, 1, header))
+    assert have_same_bytes(own, MessageForm(new, 0, header))
+    assert not have_same_bytes(own, MessageForm(new, 1, header))
 
 
 def test_what_changes_in_the_specs_is_named():
-    changes = dict(spec_changes(QUESTION))
+    changes = dict(list_spec_changes(QUESTION))
     assert [(one.kind, one.path, one.text) for one in changes["HeartbeatResponse 4 -> 5"]] == [
         ("changed", ("ErrorCode",), "now tag 0")
     ]
     assert changes["HeartbeatRequest 4 -> 5"] == []
-    assert not list(spec_changes(Question("flexible")))
+    assert not list(list_spec_changes(ProposalSettings("flexible")))
 
 
 def test_there_is_no_such_proposal():
     with pytest.raises(OptionError, match="there are kip-636, flexible, tag-header"):
-        _ = Question("kip-0").proposal
+        _ = ProposalSettings("kip-0").proposal

@@ -25,7 +25,7 @@ def rows(seed, *, headers=True):
 
 def measure_records(data):
     sizes = RecordSizes()
-    sizes.add(as_array(data), scan_all(as_array(data)))
+    sizes.add_batches(as_array(data), scan_all(as_array(data)))
     return sizes
 
 

@@ -9,29 +9,29 @@ from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.outcome import WeighingResult
-from kafkaframes.jobs.analyze.proposals import Form, Question
+from kafkaframes.jobs.analyze.proposals import MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.scale import (
     EXAMPLE_RATE,
     MEASURED_RATE,
-    Rate,
-    example_messages,
-    mix_of_traffic,
+    CallRate,
+    make_example_messages,
+    measure_mix,
     read_mix,
     scale_outcome,
 )
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages.registry import specs_by_name
 from kafkaframes.protocol.spec import catalog
 
 CAPTURE = str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst")
-KIP_636 = Question("kip-636")
+KIP_636 = ProposalSettings("kip-636")
 
 
 def test_a_csv_file_of_rates(tmp_path):
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nHeartbeat,4,1000\nfetch,,2.5\n")
     rates = read_mix(str(tmp_path / "mix.csv"))
-    assert rates == [Rate(12, 4, 1000.0), Rate(1, catalog.api(1).versions.highest, 2.5)]
+    assert rates == [CallRate(12, 4, 1000.0), CallRate(1, catalog.api(1).versions.highest, 2.5)]
     heartbeat = next(scale_outcome(WeighingResult(), rates, KIP_636))
     assert (heartbeat.before, heartbeat.after, heartbeat.saved, heartbeat.basis) == (7000, 5000, 2000, EXAMPLE_RATE)
 
@@ -40,10 +40,10 @@ def test_an_api_of_own_specs_is_in_a_mix(tmp_path):
     folder = write_specs(tmp_path / "specs", greet=300)
     trace = write_traffic(tmp_path / "own.pcapng", folder)
     (tmp_path / "mix.csv").write_text("api,version,calls_per_second\nGreet,1,10\n")
-    question = Question("tag-header", before=specs_by_name(folder))
-    assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [Rate(300, 1, 10.0)]
-    assert [rate[:2] for rate in mix_of_traffic([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
-    rows = list(scale_outcome(WeighingResult(), [Rate(300, 1, 10.0)], question))
+    question = ProposalSettings("tag-header", before=specs_by_name(folder))
+    assert read_mix(str(tmp_path / "mix.csv"), question.apis) == [CallRate(300, 1, 10.0)]
+    assert [rate[:2] for rate in measure_mix([trace], apis=question.apis)] == [(12, 4), (12, 5), (300, 0), (300, 1)]
+    rows = list(scale_outcome(WeighingResult(), [CallRate(300, 1, 10.0)], question))
     assert {(row.direction, row.kind) for row in rows} == {
         (direction, kind) for direction in ("request", "response") for kind in ("interleaved", "typed")
     }
@@ -57,11 +57,11 @@ def test_what_is_no_mix(tmp_path, text):
 
 
 def test_traffic_as_a_mix_of_itself_gives_its_own_bytes():
-    outcome = weigh(Weighing(TrafficTask((CAPTURE,)), KIP_636))
-    rates = mix_of_traffic([CAPTURE])
+    outcome = weigh_share(WeighingTask(TrafficTask((CAPTURE,)), KIP_636))
+    rates = measure_mix([CAPTURE])
     rows = list(scale_outcome(outcome, rates, KIP_636))
     assert {row.basis for row in rows} == {MEASURED_RATE}
-    total = outcome.by(kind="flexible")[()]
+    total = outcome.sum_weights_by(kind="flexible")[()]
     assert sum(row.saved for row in rows) == pytest.approx(total.saved / outcome.seconds, rel=0.01)
 
 
@@ -70,5 +70,5 @@ def test_examples_can_be_read():
         for direction, name in (("request", api.request), ("response", api.response)):
             spec = catalog.load(name)
             for version in {spec.valid_versions.lowest, spec.valid_versions.highest}:
-                messages = example_messages(Form(spec, version, KIP_636.header(direction)), direction)
+                messages = make_example_messages(MessageForm(spec, version, KIP_636.header_spec(direction)), direction)
                 assert messages.frames.field("_error").null_count == 1, (name, version)

@@ -10,7 +10,13 @@ import pytest
 from tests.jobs.analyze.weighing import columns
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.sizes import count_saved_bytes, default_size, fit_columns, lengths_in, sizes
+from kafkaframes.jobs.analyze.sizes import (
+    compute_default_size,
+    compute_sizes,
+    count_saved_bytes,
+    fit_columns,
+    iterate_lengths,
+)
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
@@ -20,7 +26,7 @@ FLEXIBLE = [name for name in catalog.names() if not catalog.load(name).flexible_
 def measure_messages(name, version, header, *values):
     counts = Counter()
     plan, array = message(name).codec(version).plan, columns(name, version, *values)
-    message_sizes = sizes(plan, array)
+    message_sizes = compute_sizes(plan, array)
     if header != "adopted":
         message_sizes = message_sizes - count_saved_bytes(header, plan, array, counts)
     return message_sizes.tolist(), counts
@@ -82,7 +88,7 @@ def test_a_value_at_its_default_is_not_written():
 
 def test_what_a_field_takes_at_its_default():
     plan = message("MetadataResponse").codec(12).plan.root
-    default_sizes = {field.name: default_size(field) for field in plan.fields}
+    default_sizes = {field.name: compute_default_size(field) for field in plan.fields}
     assert default_sizes == {"ThrottleTimeMs": 4, "Brokers": 1, "ClusterId": 1, "ControllerId": 4, "Topics": 1}
 
 
@@ -106,7 +112,7 @@ def test_lengths_are_those_of_every_array_string_and_byte_field_by_message():
     second = cls(group_id="g", member_id="m", group_instance_id="i", protocol_type="x", protocols=[], reason=None)
     array = columns("JoinGroupRequest", 9, first, second)
     lengths_found = Counter()
-    for kind, lengths, rows in lengths_in(array, cls.codec(9).plan.root):
+    for kind, lengths, rows in iterate_lengths(array, cls.codec(9).plan.root):
         lengths_found.update((kind, length, row) for length, row in zip(lengths.tolist(), rows.tolist(), strict=True))
     assert lengths_found == {
         ("strings", 130, 0): 1, ("strings", 0, 0): 1, ("strings", -1, 0): 1, ("strings", 8, 0): 1,
@@ -120,7 +126,9 @@ def test_a_tagged_field_at_its_default_has_no_length():
     unset, named_request = cls(cluster_id=None), cls(cluster_id="c" * 9)
     array, plan = columns("FetchRequest", 17, unset, named_request), cls.codec(17).plan
     strings = [
-        (lengths.tolist(), rows.tolist()) for kind, lengths, rows in lengths_in(array, plan.root) if kind == "strings"
+        (lengths.tolist(), rows.tolist())
+        for kind, lengths, rows in iterate_lengths(array, plan.root)
+        if kind == "strings"
     ]
     assert ([9], [1]) in strings  # the cluster id
     assert ([0, 0], [0, 1]) in strings  # the rack id, which is mandatory

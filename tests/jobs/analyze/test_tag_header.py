@@ -7,7 +7,13 @@ import base64
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.scale import SCHEMES, find_tagged_fields, header_size, header_sizes, message_size
+from kafkaframes.jobs.analyze.scale import (
+    SCHEMES,
+    compare_message_sizes,
+    find_tagged_fields,
+    list_header_sizes,
+    make_header_size,
+)
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.layout import layout
@@ -54,16 +60,21 @@ def one_of(slot, *, is_filled):
     ],
 )
 def test_vectors_of_the_draft(length, tag, expected_hex):
-    header = header_size(length, tag)
+    header = make_header_size(length, tag)
     assert header.written.hex() == expected_hex
     assert header.interleaved == len(expected_hex) // 2
 
 
 def test_the_table_is_complete_and_numbers_are_bounded():
-    assert [(one.length, one.tag) for one in header_sizes((1, 2), iter((3, 4)))] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    assert [(one.length, one.tag) for one in list_header_sizes((1, 2), iter((3, 4)))] == [
+        (1, 3),
+        (1, 4),
+        (2, 3),
+        (2, 4),
+    ]
     for length, tag in ((-1, 0), (0, 2**31)):
         with pytest.raises(OptionError, match="not between"):
-            header_size(length, tag)
+            make_header_size(length, tag)
 
 
 @pytest.mark.parametrize("is_filled", [False, True], ids=["bare", "filled"])
@@ -74,7 +85,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
         if not is_filled:  # the JSON form asks for mandatory fields alone
             assert not any(one.tag is not None and one.name in data for one in layout(cls.spec, version))
         value = cls.from_json(data, version)
-        message_sizes = message_size(cls.spec, version, TEXT_BYTES)
+        message_sizes = compare_message_sizes(cls.spec, version, TEXT_BYTES)
         sizes = message_sizes.filled if is_filled else message_sizes.bare
         for header in ("adopted", "interleaved"):
             assert len(value.encode(version, tag_header=header)) == sizes[header], f"{name} {version} {header}"
@@ -82,7 +93,7 @@ def test_sizes_are_those_of_encoded_messages(is_filled):
 
 def test_the_rejected_alternatives_of_a_message_by_hand():
     """HeartbeatRequest 4: three strings (one nullable), an int32, no tags. One section of one byte."""
-    size = message_size(catalog.load("HeartbeatRequest"), 4, TEXT_BYTES)
+    size = compare_message_sizes(catalog.load("HeartbeatRequest"), 4, TEXT_BYTES)
     assert size.bare == {
         "adopted": 3 * 11 + 4 + 1,
         "interleaved": 3 * 11 + 4 + 1,
@@ -90,7 +101,9 @@ def test_the_rejected_alternatives_of_a_message_by_hand():
         "all tagged": 1 + 3 * (2 + 10) + (2 + 4),
     }
     assert size.filled == size.bare
-    marked_size = message_size(catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES)  # one tagged string alone
+    marked_size = compare_message_sizes(
+        catalog.load("AbortTransactionRecord"), 0, TEXT_BYTES
+    )  # one tagged string alone
     assert [marked_size.filled[scheme] for scheme in SCHEMES] == [
         1 + 2 + 11,
         1 + 1 + 11,
@@ -108,4 +121,4 @@ def test_tagged_fields_of_nested_structs_are_listed():
 
 def test_what_has_no_tags_is_refused():
     with pytest.raises(OptionError, match="not flexible"):
-        message_size(catalog.load("SaslHandshakeRequest"), 1)
+        compare_message_sizes(catalog.load("SaslHandshakeRequest"), 1)

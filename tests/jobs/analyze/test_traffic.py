@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
-from kafkaframes.jobs.analyze.traffic import BY, TrafficTask, messages_of
+from kafkaframes.jobs.analyze.traffic import BY, TrafficTask, read_messages
 
 DATA = Path(__file__).parents[2] / "data"
 CAPTURE = str(DATA / "captures" / "share-groups-broker43.pcap.zst")
@@ -19,7 +19,7 @@ def write_request_log(tmp_path, version, *partitions):
     entry = {"requestHeader": header, "request": body, "connection": "a-b-0"}
     path = tmp_path / "request.log"
     path.write_text(f"[2026-01-01 00:00:00,000] TRACE Completed request:{json.dumps(entry)} (kafka.request.logger)\n")
-    (messages,) = messages_of(TrafficTask((str(path),)), (REQUEST,))
+    (messages,) = read_messages(TrafficTask((str(path),)), (REQUEST,))
     return messages
 
 
@@ -29,8 +29,8 @@ def test_records_are_counted_by_their_sizes(tmp_path):
         tmp_path, 9, {"index": 0, "recordsSizeInBytes": 100}, {"index": 1, "recordsSizeInBytes": 300}
     )
     assert messages.records == [[100, 300]]
-    assert messages.record_bytes(compact=False).tolist() == [400]
-    assert messages.record_bytes(compact=True).tolist() == [401]
+    assert messages.sum_record_bytes(compact=False).tolist() == [400]
+    assert messages.sum_record_bytes(compact=True).tolist() == [401]
     assert messages.wire_sizes is None
 
 
@@ -47,10 +47,10 @@ def test_a_call_that_no_spec_describes_is_named(tmp_path):
 
 def test_labels_are_made_of_what_is_asked_and_parts_by_label_are_the_whole():
     whole = count = 0
-    for messages in messages_of(TrafficTask((CAPTURE,)), (RESPONSE,), BY):
+    for messages in read_messages(TrafficTask((CAPTURE,)), (RESPONSE,), BY):
         assert all(isinstance(client, str) and "-" in connection for client, connection, _ in messages.names)
         whole += len(messages.frames)
-        count += sum(len(part.frames) for part in messages.by_label())
+        count += sum(len(part.frames) for part in messages.split_by_label())
     assert whole == count > 70
-    (nobody,) = {names for one in messages_of(TrafficTask((CAPTURE,)), (RESPONSE,)) for names in one.names}
+    (nobody,) = {names for one in read_messages(TrafficTask((CAPTURE,)), (RESPONSE,)) for names in one.names}
     assert nobody == (None, None, None)

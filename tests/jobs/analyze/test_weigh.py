@@ -15,9 +15,9 @@ from tests.jobs.analyze.weighing import weigh_values
 from tests.protocol.messages.values import make_value
 
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Weight, merge_outcomes
-from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, Question
+from kafkaframes.jobs.analyze.proposals import CHANGED, RAISED, SAME, ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.spec import FieldSpec, FieldType, Versions, catalog, load_message
@@ -60,7 +60,8 @@ ECHO = """{"apiKey": 12, "type": "request", "name": "HeartbeatRequest", "validVe
 )
 def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
     outcome = merge_outcomes(
-        weigh(Weighing(TrafficTask((str(DATA / file),), share, 2), Question(name))) for share in range(2)
+        weigh_share(WeighingTask(TrafficTask((str(DATA / file),), share, 2), ProposalSettings(name)))
+        for share in range(2)
     )
     sums = {}
     for group, weight in outcome.weights.items():
@@ -69,7 +70,7 @@ def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
     kinds = FIGURES[file][name]
     measured_weights = {kind: (one.messages, one.before, one.after) for kind, one in sums.items() if one.messages}
     assert {kind: measured_weights[kind] for kind in kinds} == kinds
-    total = outcome.by()[()]
+    total = outcome.sum_weights_by()[()]
     assert total.mismatched == 0
     assert (total.checked > 50) == file.startswith("captures/")
 
@@ -77,7 +78,9 @@ def test_figures_are_those_of_an_analysis_for_each_proposal(file, name):
 def test_apiversions_answered_at_version_0_is_weighed_as_such():
     """KIP-511: a broker answers a version that it lacks at version 0; 24 of these are in this capture."""
     file = str(DATA / "captures" / "mangled-loss.pcapng.zst")
-    sums = weigh(Weighing(TrafficTask((file,)), Question("kip-636"))).by("api_version", api_key=18)
+    sums = weigh_share(WeighingTask(TrafficTask((file,)), ProposalSettings("kip-636"))).sum_weights_by(
+        "api_version", api_key=18
+    )
     assert {version: weight.messages for (version,), weight in sums.items()} == {0: 24, 4: 45}
 
 
@@ -85,7 +88,7 @@ def test_the_documents_numbers_for_offset_commit_and_heartbeat():
     """2 bytes for each code that is 0: 100 partitions 200, a heartbeat 2; a set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
     weight = weigh_values("kip-636", 4, heartbeat(), heartbeat(error_code=27))["flexible"]
-    assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even) == (0, 2, 1, 0.5)
+    assert (weight.saved, weight.counts["int16"], weight.counts["int16 set"], weight.break_even_share) == (0, 2, 1, 0.5)
     parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
     body = {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}
     assert weigh_values("kip-636", 9, message("OffsetCommitResponse").from_json(body, 9))["flexible"].saved == 200
@@ -113,7 +116,7 @@ def test_fields_of_a_raised_response_are_those_of_the_version_that_it_is_raised_
     """FindCoordinator 0 has a code of its own; the newest has one for each key, and no key here: nothing is moved."""
     kinds = weigh_values("kip-636", 1, message("HeartbeatResponse")())
     assert (kinds["inflexible"].saved, kinds["raised"].saved, kinds["raised"].counts["int16"]) == (0, 2, 1)
-    assert kinds["inflexible"].break_even is None
+    assert kinds["inflexible"].break_even_share is None
     kinds = weigh_values("kip-636", 0, message("FindCoordinatorResponse")())
     assert kinds["raised"].counts["int16"] == 0
     assert kinds["raised"].saved == 0
@@ -155,13 +158,13 @@ def test_a_pair_of_specs_moves_drops_and_adds_fields():
     """Version 5 after: a number of 8 bytes for one of 4, a null text as a tag: 4 more, 1 less. Before: 29 bytes."""
     request = message("HeartbeatRequest")(group_id="g", generation_id=7, member_id="m")
     after = {"HeartbeatRequest": load_message(ECHO)}
-    kinds = weigh_values(Question("mine", after), 4, request)
+    kinds = weigh_values(ProposalSettings("mine", after), 4, request)
     assert kinds.keys() == {CHANGED}
     assert kinds[CHANGED].before - kinds[CHANGED].after == -3
-    assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even) == (1, 0, None)
-    kinds = weigh_values(Question("mine", after), 1, request)
+    assert (kinds[CHANGED].checked, kinds[CHANGED].mismatched, kinds[CHANGED].break_even_share) == (1, 0, None)
+    kinds = weigh_values(ProposalSettings("mine", after), 1, request)
     assert kinds[RAISED].saved == -3
-    kinds = weigh_values(Question("mine", after), 9, message("OffsetCommitResponse")())
+    kinds = weigh_values(ProposalSettings("mine", after), 9, message("OffsetCommitResponse")())
     assert kinds.keys() == {SAME}
 
 
@@ -174,22 +177,22 @@ def test_a_tag_that_existing_versions_get_is_weighed_at_each_of_them():
     )  # fmt: skip
     after = {spec.name: replace(spec, struct=replace(spec.struct, fields=(*spec.struct.fields, owner)))}
     request = message(spec.name)(group_id="g")
-    assert weigh_values(Question("mine", after), 3, request).keys() == {SAME}
+    assert weigh_values(ProposalSettings("mine", after), 3, request).keys() == {SAME}
     for values, more in (((), 0), (("HeartbeatRequest.Owner=5",), 10), (("HeartbeatRequest.Owner=0",), 0)):
-        assert weigh_values(Question("mine", after, values=values), 4, request)[CHANGED].saved == -more
+        assert weigh_values(ProposalSettings("mine", after, values=values), 4, request)[CHANGED].saved == -more
 
 
 def test_a_message_that_the_specs_after_have_removed_is_named():
     spec = catalog.load("HeartbeatRequest")
     removed_spec = replace(spec, struct=replace(spec.struct, versions=Versions.NONE))
-    kinds = weigh_values(Question("mine", {spec.name: removed_spec}), 4, message(spec.name)())
+    kinds = weigh_values(ProposalSettings("mine", {spec.name: removed_spec}), 4, message(spec.name)())
     assert kinds[NOT_RAISED].reasons == {"the specs after have no version of it": 1}
 
 
 def test_the_specs_before_may_be_a_users_own():
     request = message("HeartbeatRequest")(group_id="g")
     own = {"HeartbeatRequest": load_message(ECHO)}
-    assert weigh_values(Question("back", {}, own), 4, request).keys() == {SAME}
+    assert weigh_values(ProposalSettings("back", {}, own), 4, request).keys() == {SAME}
 
 
 def test_the_page_on_kip_636_says_what_the_command_prints():
@@ -211,7 +214,7 @@ def test_a_pair_is_what_objects_of_the_specs_after_are_written_as(name):
     old, new = message(name), class_of(after[name])
     version = old.spec.valid_versions.highest
     values = [make_value(old, version, seed) for seed in range(4)]
-    weight = weigh_values(Question("pair", after), version, *values)[CHANGED]
+    weight = weigh_values(ProposalSettings("pair", after), version, *values)[CHANGED]
     encode = encode_request if old.spec.type == "request" else encode_response
     laid_out = [new.from_json(value.to_json(version, records="base64"), version + 1) for value in values]
     assert weight.after == sum(len(encode(one, version + 1)) for one in laid_out)
@@ -224,9 +227,9 @@ def test_the_table_of_kip_636_is_what_the_command_gives():
     rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `tests/data/")]
     assert len(rows) == 6
     for path, *cells in rows:
-        outcome = weigh(Weighing(TrafficTask((str(root / path),)), Question("kip-636")))
+        outcome = weigh_share(WeighingTask(TrafficTask((str(root / path),)), ProposalSettings("kip-636")))
         for kind, (count, before, after, share) in (("flexible", cells[:4]), ("raised", cells[4:])):
-            weight = outcome.by(kind=kind).get((), Weight())
+            weight = outcome.sum_weights_by(kind=kind).get((), Weight())
             printed_numbers = [int(cell.replace(",", "") or 0) for cell in (count, before, after)]
             assert [weight.messages, weight.before, weight.after] == printed_numbers, (path, kind)
             assert share == (f"{100 * weight.saved / weight.before:.2f} %" if weight.before else "")

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.proposals import CHANGED, Form, Question
+from kafkaframes.jobs.analyze.proposals import CHANGED, MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import Weighing, columns_for, weigh
+from kafkaframes.jobs.analyze.weigh import WeighingTask, plan_new_columns, weigh_share
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 
-FORM = Form(catalog.load("MetadataResponse"), 12, catalog.load("ResponseHeader"))
+FORM = MessageForm(catalog.load("MetadataResponse"), 12, catalog.load("ResponseHeader"))
 STRUCTS = pa.array([{"name": "a"}, {"name": "bb"}, {"name": "ccc"}])
 
 
@@ -29,7 +29,7 @@ def field_at(*path):
 
 
 def make_column(path, value):
-    ((where, make),) = columns_for((f"MetadataResponse.{path}={value}",), FORM, has_header=True).items()
+    ((where, make),) = plan_new_columns((f"MetadataResponse.{path}={value}",), FORM, has_header=True).items()
     assert where == "body." + ".".join(name[:1].lower() + name[1:] for name in path.split("."))
     return make(STRUCTS, field_at(*path.split("."))).to_pylist()
 
@@ -72,13 +72,13 @@ def test_a_function_gets_each_struct(tmp_path):
 )
 def test_what_names_no_field_is_refused(text, reason):
     with pytest.raises(OptionError, match=reason):
-        columns_for((text,), FORM, has_header=False)
+        plan_new_columns((text,), FORM, has_header=False)
 
 
 def test_a_value_of_another_type_is_refused_and_another_message_is_not_meant():
     with pytest.raises(OptionError, match="ControllerId"):
         make_column("ControllerId", "text")
-    assert columns_for(("FetchResponse.X=1",), FORM, has_header=False) == {}
+    assert plan_new_columns(("FetchResponse.X=1",), FORM, has_header=False) == {}
 
 
 def test_a_value_of_a_header_is_for_its_newest_version():
@@ -86,17 +86,19 @@ def test_a_value_of_a_header_is_for_its_newest_version():
     text = json.loads(to_text(catalog.load("RequestHeader")))
     header = load_message(json.dumps(text | {"fields": [*text["fields"], trace]}))
     value = ("RequestHeader.TraceId=x",)
-    form = Form(catalog.load("MetadataRequest"), 12, header)
-    assert list(columns_for(value, form, has_header=True)) == ["header.traceId"]
-    assert columns_for(value, form._replace(version=8), has_header=True) == {}
-    assert columns_for(value, form, has_header=False) == {}
+    form = MessageForm(catalog.load("MetadataRequest"), 12, header)
+    assert list(plan_new_columns(value, form, has_header=True)) == ["header.traceId"]
+    assert plan_new_columns(value, form._replace(version=8), has_header=True) == {}
+    assert plan_new_columns(value, form, has_header=False) == {}
     with pytest.raises(OptionError, match=r"RequestHeader\.Trace: version 2 after has no such field"):
-        columns_for(("RequestHeader.Trace=x",), form, has_header=True)
+        plan_new_columns(("RequestHeader.Trace=x",), form, has_header=True)
     task = TrafficTask((str(Path(__file__).parents[2] / "data" / "captures" / "share-groups-broker43.pcap.zst"),))
-    outcome = weigh(
-        Weighing(task, Question("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",)))
+    outcome = weigh_share(
+        WeighingTask(
+            task, ProposalSettings("header", {"RequestHeader": header}, values=("RequestHeader.TraceId=0af7",))
+        )
     )
-    changed_weight = outcome.by(kind=CHANGED)[()]
+    changed_weight = outcome.sum_weights_by(kind=CHANGED)[()]
     assert changed_weight.messages > 0
     assert (
         changed_weight.saved == -(1 + 1 + 1 + 4) * changed_weight.messages

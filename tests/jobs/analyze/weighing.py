@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.jobs.analyze.outcome import Weight
-from kafkaframes.jobs.analyze.proposals import Question
-from kafkaframes.jobs.analyze.traffic import Messages
-from kafkaframes.jobs.analyze.weigh import Bench
+from kafkaframes.jobs.analyze.proposals import ProposalSettings
+from kafkaframes.jobs.analyze.traffic import ApiMessages
+from kafkaframes.jobs.analyze.weigh import MessageWeigher
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.framed import request_columns, response_columns
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -26,8 +26,8 @@ def weigh_values(question, version, *values) -> dict[str, Weight]:
     frames = (request_columns if is_request else response_columns)(data, spec.api_key, version)
     sizes = np.array([len(one) for one in data])
     labels = np.zeros(len(values), np.int64)
-    bench = Bench(Question(question) if isinstance(question, str) else question)
-    bench.weigh(Messages(spec.api_key, version, spec.type, frames, sizes, labels, [NOBODY], Counter()))
+    bench = MessageWeigher(ProposalSettings(question) if isinstance(question, str) else question)
+    bench.weigh_messages(ApiMessages(spec.api_key, version, spec.type, frames, sizes, labels, [NOBODY], Counter()))
     return {group.kind: weight for group, weight in bench.outcome.weights.items()}
 
 

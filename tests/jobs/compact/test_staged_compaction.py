@@ -17,7 +17,12 @@ from tests.storage.cleaner.reference import latest_of, siphash
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import EXCHANGE_DIRECTORY, PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import (
+    EXCHANGE_DIRECTORY,
+    PartitionCompaction,
+    SplitSettings,
+    clean_partitions,
+)
 from kafkaframes.jobs.job import run_here
 from kafkaframes.records.build import build_batch, build_end_transaction, build_records
 from kafkaframes.records.fields import BatchFields
@@ -31,7 +36,7 @@ from kafkaframes.storage.cleaner.walk import read_windows
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.log.discover import discover
 
-SPLIT = Split(secret=(1, -2), above_bytes=0, chunk_bytes=300, run_entries=5, judge_entries=7, here_bytes=0)
+SPLIT = SplitSettings(secret=(1, -2), above_bytes=0, chunk_bytes=300, run_entries=5, judge_entries=7, here_bytes=0)
 SETTINGS = CleanerSettings(now_ms=100_000, delete_retention_ms=50_000, segment_bytes=700)
 KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"c", b"d" * 9, b"e" * 17])
 
@@ -208,7 +213,7 @@ def test_keys_and_segments_of_very_different_weight(tmp_path, keys, per_segment)
     settings = replace(SETTINGS, segment_bytes=1 << 30)
     before = contents(tmp_path / "t-0")
     alone = compact(source, tmp_path / "alone", settings)
-    wide = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
+    wide = SplitSettings(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
     many = compact(source, tmp_path / "many", settings, work_split=wide)
     assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
     assert many.partitions == alone.partitions
@@ -237,11 +242,11 @@ def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
         task_names.extend(type(task).__name__ for task in tasks)
         return run_here(function, tasks)
 
-    work_split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
+    work_split = SplitSettings(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
     (written_report,) = clean_partitions(
         [PartitionCompaction(directory.filesystem, partition, tmp_path / "many")], SETTINGS, work_split, note_tasks
     )
-    assert task_names.count("WalkTask") == 3
+    assert task_names.count("FirstPassTask") == 3
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert written_report.tally == alone.tally
     assert alone.tally.dropped_records["aborted, or the marker of a transaction that is gone"] > 40
@@ -256,7 +261,7 @@ def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_pat
         path.write_bytes(data)
         with pytest.raises(LogDirError) as alone:
             compact(source, tmp_path / "alone", SETTINGS)
-        work_split = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
+        work_split = SplitSettings(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
         with pytest.raises(LogDirError) as many:
             compact(source, tmp_path / "many", SETTINGS, work_split=work_split)
         assert str(many.value) == str(alone.value)
@@ -280,7 +285,7 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
         (tmp_path / "in").mkdir(exist_ok=True)
         keys = [b"%0100d" % (number % (4000 if name == "t-1" else 40)) for number in range(6000)]
         write_keys(tmp_path / "in" / name, keys, 1500)
-    bounded_split = Split(secret=(1, 2), map_bytes=300_000)
+    bounded_split = SplitSettings(secret=(1, 2), map_bytes=300_000)
     (directory,) = discover(str(tmp_path / "in"))
     with pytest.raises(MapFullError):
         clean_partition(directory.filesystem, directory.partitions[1], SETTINGS, tmp_path / "x", map_bytes=300_000)
@@ -299,7 +304,7 @@ def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
         dry_report = compact(str(tmp_path / "in"), None, SETTINGS, scratch=tmp_path, **how)
         assert dry_report.partitions == alone.partitions
         assert task_names[0] == ["CompactionTask"] * 3  # then one of them again, in steps
-        assert {"RewriteTask"} <= {name for names in task_names for name in names} or here_bytes
+        assert {"SecondPassTask"} <= {name for names in task_names for name in names} or here_bytes
         task_names.clear()
     assert {path.name for path in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
 
@@ -311,7 +316,7 @@ def test_keys_beyond_the_memory_whose_offsets_fall_take_what_they_need(tmp_path)
     (tmp_path / "t-0" / f"{6001:020}.log").write_bytes(b"")
     settings = replace(SETTINGS, segment_bytes=1 << 30)
     compact(source, tmp_path / "alone", settings)
-    compact(source, tmp_path / "many", settings, work_split=Split(secret=(1, 2), map_bytes=300_000))
+    compact(source, tmp_path / "many", settings, work_split=SplitSettings(secret=(1, 2), map_bytes=300_000))
     assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
 
 

@@ -17,7 +17,7 @@ from kafkaframes import read_records
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.convert import segment
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.convert.segment import _starts
+from kafkaframes.jobs.convert.segment import _find_batch_starts
 from kafkaframes.jobs.settings import ConvertSettings, RecompressSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
@@ -202,7 +202,7 @@ def test_batches_begin_where_they_must(given_batches, batch_bytes):
     joins = np.zeros(int(numbers[-1]) + 1, np.bool_)
     joins[numbers] = [join for _, join, _ in given_batches]
     weights = np.array([weight for _, _, weight in given_batches], np.int64)
-    starts = _starts(numbers, joins, np.cumsum(weights), None, batch_bytes).tolist()
+    starts = _find_batch_starts(numbers, joins, np.cumsum(weights), None, batch_bytes).tolist()
     plain, size = [0], weights[0]
     for place in range(1, len(numbers)):
         apart = not (joins[numbers[place]] and joins[numbers[place - 1]] and numbers[place] == numbers[place - 1] + 1)

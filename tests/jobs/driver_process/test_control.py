@@ -50,7 +50,9 @@ def test_a_temporary_directory_with_a_long_path_is_an_error_that_names_tmpdir(mo
     fits = control._MAX_PATH_BYTES - len("/kafkaframes--9/") - uid - control._NAME_LENGTH
     name = "/" + "x" * (fits - 1 + (length - 60))
     monkeypatch.setattr(control.tempfile, "gettempdir", lambda: name)
-    message = "cannot be created" if length == 60 else r"TMPDIR=/x+ is too long: .* would have 104 bytes, at most 103"
+    message = (
+        "cannot be created" if length == 60 else r"TMPDIR=/x+ is too long: .* would have 104 bytes, the limit is 103"
+    )
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(KafkaframesError, match=message):
         control.socket_path("a")
@@ -80,7 +82,7 @@ class Slow:
         self.seconds = seconds
         self.has_ended = threading.Event()
 
-    def answer(self, question):
+    def answer_question(self, question):
         time.sleep(self.seconds)
         self.seconds = 0
         if question.get("fails"):

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.repair.salvage import salvage
+from kafkaframes.jobs.repair.salvage import find_valid_batches
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
 SEGMENT = (BEFORE / "plain-0" / f"{0:020d}.log").read_bytes()
-WHOLE = salvage(SEGMENT, base_offset=0, end_offset=163)
+WHOLE = find_valid_batches(SEGMENT, base_offset=0, end_offset=163)
 
 
 def salvage_segment(raw: bytes, **limits):
-    return salvage(raw, **({"base_offset": 0, "end_offset": 163} | limits))
+    return find_valid_batches(raw, **({"base_offset": 0, "end_offset": 163} | limits))
 
 
 def test_a_sound_segment_is_kept_whole():
-    assert WHOLE.ranges() == ((0, len(SEGMENT)),)
+    assert WHOLE.valid_ranges() == ((0, len(SEGMENT)),)
     assert WHOLE.losses == ()
     assert WHOLE.good_ranges[-1].next_offset == 163
 

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from tests.jobs.report import reference
 
 from kafkaframes.jobs.report import histograms
-from kafkaframes.jobs.report.histograms import MAX_BUCKETS, MAX_KEYS, STANDARD_ERROR, Distinct, Sizes, Times, hash_keys
+from kafkaframes.jobs.report.histograms import (
+    MAX_BUCKETS,
+    MAX_STORED_HASHES,
+    STANDARD_ERROR,
+    DistinctCounter,
+    SizeHistogram,
+    TimeHistogram,
+    hash_keys,
+)
 
 SIZES = st.lists(st.integers(0, 2**50), max_size=60)
 TIMES = st.lists(st.integers(-2, 2**62), max_size=60)
@@ -15,21 +23,22 @@ TIMES = st.lists(st.integers(-2, 2**62), max_size=60)
 
 def filled_histogram(kind, values):
     histogram = kind()
-    histogram.add(np.asarray(values, np.int64))
+    add = histogram.add_values if kind is SizeHistogram else histogram.add_timestamps
+    add(np.asarray(values, np.int64))
     return histogram
 
 
 def test_every_size_has_its_bucket():
     values = np.concatenate((np.arange(5000), 2 ** np.arange(12, 43), 2 ** np.arange(12, 43) - 1))
     for bucket, value in zip(histograms._compute_hashes(values).tolist(), values.tolist(), strict=True):
-        assert histograms._lower(bucket) <= value < histograms._lower(bucket + 1)
-    assert (histograms._buckets(values[:5000]) == histograms._compute_hashes(values[:5000])).all()
+        assert histograms._lower_bound_of(bucket) <= value < histograms._lower_bound_of(bucket + 1)
+    assert (histograms._find_buckets(values[:5000]) == histograms._compute_hashes(values[:5000])).all()
 
 
 @given(SIZES, SIZES)
 def test_sizes_do_not_show_the_split(one, other):
-    joined_histogram, whole = filled_histogram(Sizes, one), filled_histogram(Sizes, one + other)
-    joined_histogram.merge(filled_histogram(Sizes, other))
+    joined_histogram, whole = filled_histogram(SizeHistogram, one), filled_histogram(SizeHistogram, one + other)
+    joined_histogram.merge(filled_histogram(SizeHistogram, other))
     assert vars(joined_histogram).keys() == vars(whole).keys()
     for name, value in vars(whole).items():
         assert np.array_equal(getattr(joined_histogram, name), value), name
@@ -38,12 +47,12 @@ def test_sizes_do_not_show_the_split(one, other):
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=100), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
 def test_quantiles_are_right_within_a_sixteenth(values, share):
     exact = sorted(values)[max(int(np.ceil(share * len(values))), 1) - 1]
-    assert abs(filled_histogram(Sizes, values).quantile(share) - exact) <= exact / 16
+    assert abs(filled_histogram(SizeHistogram, values).estimate_quantile(share) - exact) <= exact / 16
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=100))
 def test_octaves_hold_every_value(values):
-    bins = filled_histogram(Sizes, values).octaves()
+    bins = filled_histogram(SizeHistogram, values).list_octaves()
     assert sum(one.count for one in bins) == len(values)
     for one in bins:
         assert one.count == sum(one.low <= value < one.high for value in values)
@@ -51,8 +60,8 @@ def test_octaves_hold_every_value(values):
 
 @given(TIMES, TIMES)
 def test_times_do_not_show_the_split(one, other):
-    joined_histogram, whole = filled_histogram(Times, one), filled_histogram(Times, one + other)
-    joined_histogram.merge(filled_histogram(Times, other))
+    joined_histogram, whole = filled_histogram(TimeHistogram, one), filled_histogram(TimeHistogram, one + other)
+    joined_histogram.merge(filled_histogram(TimeHistogram, other))
     for name, value in vars(whole).items():
         assert np.array_equal(getattr(joined_histogram, name), value), name
     known_times = [value for value in one + other if value >= 0]
@@ -63,10 +72,10 @@ def test_times_do_not_show_the_split(one, other):
 def test_times_widen_when_there_are_too_many_buckets():
     rng = np.random.default_rng(3)
     values = rng.integers(1_700_000_000_000, 1_700_086_400_000, 20_000)
-    pieces = Times()
+    pieces = TimeHistogram()
     for piece in np.split(values, 40):
-        pieces.merge(filled_histogram(Times, piece))
-    whole = filled_histogram(Times, values)
+        pieces.merge(filled_histogram(TimeHistogram, piece))
+    whole = filled_histogram(TimeHistogram, values)
     assert whole.starts.size <= MAX_BUCKETS
     assert whole.width_ms == 60_000
     assert pieces.starts.tolist() == whole.starts.tolist()
@@ -88,14 +97,25 @@ def hashes_of(numbers):
     return hash_keys(raw, places, np.full(len(numbers), 8, np.int32))
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_KEYS - 1, MAX_KEYS, MAX_KEYS + 1, 5 * MAX_KEYS, 20 * MAX_KEYS])
+@pytest.mark.parametrize(
+    "count",
+    [
+        0,
+        1,
+        MAX_STORED_HASHES - 1,
+        MAX_STORED_HASHES,
+        MAX_STORED_HASHES + 1,
+        5 * MAX_STORED_HASHES,
+        20 * MAX_STORED_HASHES,
+    ],
+)
 def test_distinct_keys_are_exact_and_then_nearly(count):
     hashes = hashes_of(range(count))
-    one, other = Distinct(), Distinct()
+    one, other = DistinctCounter(), DistinctCounter()
     for piece in np.array_split(np.tile(hashes, 2), 7):
-        one.add(piece)
-    other.add(hashes[: count // 2])
+        one.add_hashes(piece)
+    other.add_hashes(hashes[: count // 2])
     other.merge(one)
     assert other.count() == one.count()
-    assert one.is_exact == (count <= MAX_KEYS)
+    assert one.is_exact == (count <= MAX_STORED_HASHES)
     assert abs(one.count() - count) <= (0 if one.is_exact else 4 * STANDARD_ERROR * count)

@@ -5,27 +5,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.report.histograms import DAY, LAST_MS, MAX_COLUMNS, Times, ticks, timeline
+from kafkaframes.jobs.report.histograms import (
+    DAY,
+    MAX_CALENDAR_MS,
+    MAX_TIMELINE_COLUMNS,
+    TimeHistogram,
+    choose_ticks,
+    choose_timeline,
+)
 
 START = 1_700_000_000_000
 
 
 def times_of(values):
-    times = Times()
-    times.add(np.asarray(values, np.int64))
+    times = TimeHistogram()
+    times.add_timestamps(np.asarray(values, np.int64))
     return times
 
 
 @given(st.lists(st.integers(-1, 2**63 - 1) | st.integers(START, START + 10**9), max_size=50))
 def test_every_record_is_drawn_or_counted_beside(values):
     times = times_of(values)
-    line = timeline(times)
+    line = choose_timeline(times)
     assert sum(line.counts) + line.before + line.after + times.without == len(values)
-    assert len(line.counts) == max(len(line.edges) - 1, 0) <= MAX_COLUMNS + 1
+    assert len(line.counts) == max(len(line.edges) - 1, 0) <= MAX_TIMELINE_COLUMNS + 1
     assert line.edges == sorted(set(line.edges))
-    assert line.of(times) == line.counts
+    assert line.count_in_buckets(times) == line.counts
     if line.edges:
-        labels = ticks(line.edges)
+        labels = choose_ticks(line.edges)
         assert len(labels) <= 13
         assert all(line.edges[0] <= label.position <= line.edges[-1] and label.label for label in labels)
 
@@ -42,17 +49,17 @@ def test_every_record_is_drawn_or_counted_beside(values):
     ],
 )
 def test_buckets_are_round(span, unit, first_label):
-    line = timeline(times_of(np.linspace(START, START + span, 5000).astype(np.int64)))
+    line = choose_timeline(times_of(np.linspace(START, START + span, 5000).astype(np.int64)))
     assert line.unit == unit
-    assert 20 <= len(line.counts) <= MAX_COLUMNS
-    assert ticks(line.edges)[0].label == first_label
+    assert 20 <= len(line.counts) <= MAX_TIMELINE_COLUMNS
+    assert choose_ticks(line.edges)[0].label == first_label
 
 
 def test_a_few_strange_times_do_not_squeeze_the_others():
-    line = timeline(times_of([0, 5, 2**62, *(START + 1000 * number for number in range(9000))]))
+    line = choose_timeline(times_of([0, 5, 2**62, *(START + 1000 * number for number in range(9000))]))
     assert (line.unit, line.before, line.after) == ("5 minutes", 2, 1)
 
 
 def test_what_no_calendar_has_is_not_drawn():
-    line = timeline(times_of([LAST_MS + 1, 2**62]))
+    line = choose_timeline(times_of([MAX_CALENDAR_MS + 1, 2**62]))
     assert (line.edges, line.after) == ([], 2)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from kafkaframes.jobs.report.page import report_page
+from kafkaframes.jobs.report.page import build_report_page
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -80,7 +80,7 @@ def chromium(*arguments):
 
 @pytest.fixture
 def page(cluster, report_of):
-    return report_page(report_of(cluster))
+    return build_report_page(report_of(cluster))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kafkaframes.jobs.report.model import KeyReport, NotRead, PartitionReport, SizeReport
-from kafkaframes.jobs.report.page import report_page
+from kafkaframes.jobs.report.model import KeyReport, PartitionReport, SizeReport, UnreadFile
+from kafkaframes.jobs.report.page import build_report_page
 
 from .conftest import HOSTILE, rows, write_segment
 
@@ -56,7 +56,7 @@ def embedded_json(page):
 
 def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
     report = report_of(cluster)
-    page = report_page(report)
+    page = build_report_page(report)
     page_outline = outline(page)
     assert not page_outline.tags & {"link", "img", "iframe", "object", "base"}
     assert not re.search(r"https?://|@import|url\(", page)
@@ -80,7 +80,7 @@ def test_the_page_is_whole_and_needs_no_network(cluster, report_of):
 
 
 def test_hostile_names_are_text(cluster, report_of):
-    page = report_page(report_of(cluster))
+    page = build_report_page(report_of(cluster))
     page_outline = outline(page)
     assert not page_outline.tags & {"img", "b x"}
     assert HOSTILE.replace("/", "") in "".join(page_outline.text)
@@ -92,21 +92,21 @@ def test_any_directory_name_makes_a_page(tmp_path, report_of, name):
     report = report_of(write_segment(tmp_path / "t-0", b"").parent)
     report.topics[0].name = name
     report.paths = [name]
-    report.not_read = [NotRead(name, name)]
-    page = report_page(report)
+    report.not_read = [UnreadFile(name, name)]
+    page = build_report_page(report)
     page.encode()
     outline(page)
     assert embedded_json(page)["paths"]
 
 
 def test_the_same_log_gives_the_same_bytes(cluster, report_of):
-    one, other = report_page(report_of(cluster)), report_page(report_of(cluster))
+    one, other = build_report_page(report_of(cluster)), build_report_page(report_of(cluster))
     assert one == other
 
 
 def test_a_log_without_records_says_so(tmp_path, report_of):
     write_segment(tmp_path / "nothing-0", b"")
-    page = report_page(report_of(tmp_path))
+    page = build_report_page(report_of(tmp_path))
     outline(page)
     for text_expected in (
         "No topic has a byte",
@@ -133,7 +133,7 @@ def test_a_thousand_topics_fit(cluster, report_of):
     report.partitions = [replace(partition, partition=number) for number in range(20_000)]
     report.copies = report.copies * 5000
     report.findings = report.findings * 5000
-    page = report_page(report)
+    page = build_report_page(report)
     outline(page)
     assert len(page.encode()) < 2_000_000
     assert "985 other topics" in page

@@ -14,7 +14,7 @@ from kafkaframes.capture.files import is_traffic
 from kafkaframes.capture.reader import read_capture
 from kafkaframes.cli.report import command
 from kafkaframes.jobs.report.traffic import make_traffic_report
-from kafkaframes.jobs.report.traffic_page import traffic_page
+from kafkaframes.jobs.report.traffic_page import build_traffic_page
 
 DATA = Path(__file__).parents[2] / "data"
 SASL = DATA / "captures" / "sasl-raw-tokens-broker39.pcap.gz"
@@ -60,7 +60,7 @@ def test_quantiles_of_latency_are_near_the_truth():
             if (row["apiName"], row["apiVersion"]) == (name, version) and row["latencyMs"]
         )
         if len(true) >= 5:
-            assert one.quantile(0.5) == pytest.approx(true[(len(true) - 1) // 2], rel=0.1)
+            assert one.find_latency_quantile(0.5) == pytest.approx(true[(len(true) - 1) // 2], rel=0.1)
 
 
 @pytest.mark.parametrize("path", [SASL, LOG])
@@ -81,7 +81,7 @@ def test_names_that_clients_choose_are_text():
     (key, one) = next(iter(report.apis.items()))
     report.apis["<script>alert(1)</script>", 0] = one
     report.gaps["<b>"] += 1
-    text = traffic_page(report, version="0", generated_at=0)
+    text = build_traffic_page(report, version="0", generated_at=0)
     assert "<script>alert" not in text
     assert "<b><b>" not in text
     assert key in report.apis

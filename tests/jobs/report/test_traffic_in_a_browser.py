@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
-from kafkaframes.jobs.report.proposal_page import proposal_page
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
+from kafkaframes.jobs.report.proposal_page import build_proposal_page
 from kafkaframes.jobs.report.traffic import make_traffic_report
-from kafkaframes.jobs.report.traffic_page import traffic_page
+from kafkaframes.jobs.report.traffic_page import build_traffic_page
 
 DATA = Path(__file__).parents[2] / "data" / "captures"
 CHROMIUM = next(
@@ -80,13 +80,13 @@ def check(page_measures, *, cards, rows):
 
 def test_it_fits_every_width_and_both_themes(tmp_path):
     report = make_traffic_report([str(DATA / "sasl-raw-tokens-broker39.pcap.gz")])
-    check(look(traffic_page(report, version="0", generated_at=0), tmp_path), cards=7, rows=40)
+    check(look(build_traffic_page(report, version="0", generated_at=0), tmp_path), cards=7, rows=40)
 
 
 def test_a_proposal_can_be_read_at_every_width(tmp_path):
     path = str(DATA / "mangled-loss.pcapng.zst")
-    question = Question("kip-636", by=("client",))
-    outcome = weigh(Weighing(TrafficTask((path,)), question))
-    page_measures = look(proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
+    question = ProposalSettings("kip-636", by=("client",))
+    outcome = weigh_share(WeighingTask(TrafficTask((path,)), question))
+    page_measures = look(build_proposal_page(question, outcome, paths=[path], version="0"), tmp_path)
     check(page_measures, cards=8, rows=200)
     assert [measure["clipped"] for measure in page_measures.values()] == [0, 0]

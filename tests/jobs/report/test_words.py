@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.jobs.report import histograms, tables, words
-from kafkaframes.jobs.report.tables import Markup, tag
+from kafkaframes.jobs.report.tables import Markup, make_tag
 
 
 @pytest.mark.parametrize("module", [words, tables, histograms], ids=lambda one: one.__name__)
@@ -20,7 +20,7 @@ def test_examples_hold(module):
 
 @given(st.floats(0, 1e18), st.booleans(), st.integers(2, 8))
 def test_the_steps_of_an_axis_reach_the_largest_value(largest, binary, about):
-    axis_steps = words.steps(largest, tick_count=about, binary=binary)
+    axis_steps = words.choose_axis_ticks(largest, tick_count=about, binary=binary)
     assert axis_steps[0] == 0
     assert axis_steps[-1] >= largest * 0.999_999
     assert len(axis_steps) <= about + 2
@@ -29,7 +29,7 @@ def test_the_steps_of_an_axis_reach_the_largest_value(largest, binary, about):
 
 @given(st.text(), st.text())
 def test_text_never_becomes_markup(inside, attribute):
-    markup = tag("p", inside, title=attribute)
+    markup = make_tag("p", inside, title=attribute)
     assert isinstance(markup, Markup)
     assert markup.startswith('<p title="')
     assert markup.count("<") == 2

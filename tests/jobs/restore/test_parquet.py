@@ -194,9 +194,11 @@ def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, c
 
 def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     pq.write_table(table(offsets=range(50)), tmp_path / "a.parquet")
-    batches = parquet._batches
+    batches = parquet._read_batches
     monkeypatch.setattr(
-        parquet, "_batches", lambda *arguments: (batch.slice(0, batch.num_rows - 1) for batch in batches(*arguments))
+        parquet,
+        "_read_batches",
+        lambda *arguments: (batch.slice(0, batch.num_rows - 1) for batch in batches(*arguments)),
     )
     with pytest.raises(LogDirError, match="50 records were read, 49 written"):
         restore_export(tmp_path / "a.parquet", tmp_path / "new")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes import read_records
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, bootstrap_checkpoint
+from kafkaframes.jobs.restore.cluster import DirectoryNode, TopicLayout, build_bootstrap_checkpoint
 from kafkaframes.jobs.restore.groups import CommitKey, read_groups
 from kafkaframes.jobs.restore.job import restore_segments
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.restore.source import metadata_of
+from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.build import build_records
@@ -373,7 +373,7 @@ def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
     assert node_dir.clean_shutdown is not None
     (tmp_path / "__cluster_metadata-0").mkdir()
     shutil.copyfile(node_dir.bootstrap.path, tmp_path / "__cluster_metadata-0" / f"{0:020}.log")
-    cluster_metadata = metadata_of(discover(str(tmp_path / "__cluster_metadata-0")))
+    cluster_metadata = read_metadata(discover(str(tmp_path / "__cluster_metadata-0")))
     assert {name: one.partitions for name, one in cluster_metadata.topics.items()} == {
         "__consumer_offsets": 2,
         "__transaction_state": 2,
@@ -396,7 +396,9 @@ def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_hel
     layout = TopicLayout("t", "A" * 22, dict.fromkeys(range(3), 0), configs)
     (source / "__cluster_metadata-0").mkdir()
     (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
-        bootstrap_checkpoint([layout], DirectoryNode(node_id=1, cluster_id="c", directory_id="A" * 22), now_ms=NOW_MS)
+        build_bootstrap_checkpoint(
+            [layout], DirectoryNode(node_id=1, cluster_id="c", directory_id="A" * 22), now_ms=NOW_MS
+        )
     )
     restore_log(source, tmp_path / "new")
     assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]
@@ -414,7 +416,7 @@ def configs_of(path):
     metadata = path.with_name(f"{path.name}-told") / "__cluster_metadata-0"
     metadata.mkdir(parents=True)
     shutil.copyfile(path / "bootstrap.checkpoint", metadata / f"{0:020}.log")
-    return {name: one.configs for name, one in metadata_of(discover(str(metadata))).topics.items()}
+    return {name: one.configs for name, one in read_metadata(discover(str(metadata))).topics.items()}
 
 
 def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):

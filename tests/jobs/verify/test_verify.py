@@ -262,6 +262,6 @@ def test_the_page_lists_every_check():
     source = "".join((root / "src/kafkaframes/jobs/verify" / name).read_text() for name in _SOURCES)
     source += (root / "src/kafkaframes/storage/log/swaps.py").read_text()
     used_checks = set(re.findall(r'Severity\.[A-Z]+,\s+"([a-z-]+)"', source)) | set(
-        re.findall(r'\.error\(\s*"([a-z-]+)"', source)
+        re.findall(r'\.add_error\(\s*"([a-z-]+)"', source)
     )
     assert used_checks == listed_checks

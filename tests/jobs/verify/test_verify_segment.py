@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.records import mutations
 
 import kafkaframes
-from kafkaframes.jobs.verify.verify_segment import UNKNOWN_TIMESTAMP, judge
+from kafkaframes.jobs.verify.verify_segment import UNKNOWN_TIMESTAMP, check_records
 from kafkaframes.records import scan
 from kafkaframes.records.batch import read_values
 
@@ -21,7 +21,7 @@ BATCHES = {
 
 
 def by_values(raw, batches):
-    """What ``judge`` must say, from the Python values."""
+    """What ``check_records`` must say, from the Python values."""
     rows, first_offsets, problems, wrong = [], [], {}, {}
     positions = batches.column("position").tolist()
     for place, (position, size) in enumerate(zip(positions, batches.column("size").tolist(), strict=True)):
@@ -37,7 +37,7 @@ def by_values(raw, batches):
 
 def assert_judged(raw):
     batches = scan.scan_all(raw, rules=scan.FILE)
-    judgement = judge(raw, batches)
+    judgement = check_records(raw, batches)
     assert (
         judgement.rows.tolist(),
         judgement.first_offsets.tolist(),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.jobs.write_topic.packing import Format, Packer, gather_batches
+from kafkaframes.jobs.write_topic.packing import BatchFormat, Packer, resize_batches
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.partitioner import partition_of
 
@@ -17,18 +17,18 @@ COUNTS = {"t": 4, "u": 3}
 
 
 def packer(topic="t", *, codec="lz4", batch_bytes=2_000, max_bytes=1 << 20, turn=1):
-    form = Format(codec, None, batch_bytes, max_bytes)
+    form = BatchFormat(codec, None, batch_bytes, max_bytes)
     return Packer(topic, COUNTS.__getitem__, form, now_ms=lambda: NOW, turn=turn)
 
 
 def pack_rows(rows, **options):
     """Return what is in the batches: topic, partition, and the records in order."""
     packed_parts = []
-    for parts in packer(**options).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
+    for parts in packer(**options).pack_rows([rows] if isinstance(rows, pa.RecordBatch) else rows):
         assert len({part.topic_partition for part in parts}) == len(parts)
         for part in parts:
             records = [record for data, _ in part.batches for batch in read_values(data) for record in batch.records]
-            assert len(records) == part.records
+            assert len(records) == part.record_count
             packed_parts.append((part.topic_partition.topic, part.topic_partition.partition, records))
     return packed_parts
 
@@ -97,11 +97,11 @@ def test_rows_without_a_key_stay_together_and_move_on():
 def test_batches_are_bounded_and_each_is_whole():
     value = pa.array(np.random.default_rng(1).bytes(3_000 * 100)[n * 100 : n * 100 + 100] for n in range(3_000))
     row_batch = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
-    ((part,),) = packer(codec="none", batch_bytes=10_000).pack([row_batch])
+    ((part,),) = packer(codec="none", batch_bytes=10_000).pack_rows([row_batch])
     assert len(part.batches) > 20
     assert max(len(data) for data, _ in part.batches) <= 10_000
     assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_values(data))
-    assert part.records == 3_000
+    assert part.record_count == 3_000
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_batches_are_bounded_and_each_is_whole():
             {},
             {"max_bytes": 60},
             EncodeError,
-            r"a record for t-\d makes a batch of \d+ bytes; kafka\.max\.request\.size",
+            r"a record for t-\d needs a batch of \d+ bytes, more than kafka\.max\.request\.size",
         ),
     ],
 )
@@ -125,12 +125,12 @@ def test_what_cannot_be_sent_is_named(columns, options, error, message):
 
 def test_small_batches_are_put_together_and_empty_ones_left_out():
     parts = [rows(10), rows(0), rows(10), rows(10)]
-    assert [one.num_rows for one in gather_batches(parts, parts[0].nbytes + 1)] == [20, 10]
-    assert list(gather_batches([rows(0)], 100)) == []
+    assert [one.num_rows for one in resize_batches(parts, parts[0].nbytes + 1)] == [20, 10]
+    assert list(resize_batches([rows(0)], 100)) == []
 
 
 def test_a_batch_larger_than_what_is_put_together_is_cut():
     whole = rows(1000)
-    parts = list(gather_batches([whole], whole.nbytes // 4 - 100))
+    parts = list(resize_batches([whole], whole.nbytes // 4 - 100))
     assert [part.num_rows for part in parts] == [250, 250, 250, 250]
     assert pa.Table.from_batches(parts).combine_chunks().to_batches() == [whole]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic.sequences import Ledger
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -17,97 +17,97 @@ def ledger():
 
 
 def with_tasks(count):
-    ledger = Ledger(lambda: 1_234)
+    ledger = LeaseLedger(lambda: 1_234)
     for task in range(count):
-        ledger.enter(task)
+        ledger.register_task(task)
     return ledger
 
 
 def test_sequences_go_on_where_the_task_before_has_ended(ledger):
     assert ledger.since_ms is None
-    assert ledger.lease(0, {A: 30, B: 5}) == {A: 0, B: 0}
-    assert ledger.lease(1, {A: 7}) == {}
+    assert ledger.lease_partitions(0, {A: 30, B: 5}) == {A: 0, B: 0}
+    assert ledger.lease_partitions(1, {A: 7}) == {}
     ledger.note_written(0, [A])
-    assert ledger.lease(1, {A: 7, B: 1}) == {A: 30}
+    assert ledger.lease_partitions(1, {A: 7, B: 1}) == {A: 30}
     ledger.note_written(0, [B])
     ledger.note_written(1, [A])
-    assert ledger.lease(1, {A: 1}) == {A: 37}
+    assert ledger.lease_partitions(1, {A: 1}) == {A: 37}
     ledger.note_written(1, [A])
-    ledger.leave(0)
-    ledger.leave(1)
-    ledger.lose(1)  # its connection ends after it has said that it is done
-    assert ledger.settle({A: 38, B: 5}) == 43
+    ledger.finish_task(0)
+    ledger.finish_task(1)
+    ledger.lose_task(1)  # its connection ends after it has said that it is done
+    assert ledger.verify_acknowledged({A: 38, B: 5}) == 43
     assert ledger.since_ms == 1_234
 
 
 def test_sequences_begin_anew_behind_the_largest(ledger):
-    ledger.lease(0, {A: 2**31 - 1})
+    ledger.lease_partitions(0, {A: 2**31 - 1})
     ledger.note_written(0, [A])
-    assert ledger.lease(0, {A: 3}) == {A: 2**31 - 1}
+    assert ledger.lease_partitions(0, {A: 3}) == {A: 2**31 - 1}
     ledger.note_written(0, [A])
-    assert ledger.lease(0, {A: 1}) == {A: 2}
+    assert ledger.lease_partitions(0, {A: 1}) == {A: 2}
 
 
 def test_a_task_that_comes_again_fails_the_batch_for_all(ledger):
     with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
-        ledger.enter(1)
+        ledger.register_task(1)
     with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
-        ledger.lease(0, {A: 1})
+        ledger.lease_partitions(0, {A: 1})
     with pytest.raises(KafkaframesError, match="task 1 would be repeated"):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
-    ledger.lease(0, {A: 3})
-    ledger.lose(0)
+    ledger.lease_partitions(0, {A: 3})
+    ledger.lose_task(0)
     assert ledger.is_blocked([A])
     assert not ledger.is_blocked([B])
-    assert ledger.lease(1, {A: 1, B: 1}) == {B: 0}
+    assert ledger.lease_partitions(1, {A: 1, B: 1}) == {B: 0}
     ledger.note_written(1, [B])
-    ledger.leave(1)
+    ledger.finish_task(1)
     with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0: it is not known"):
-        ledger.settle({A: 3, B: 1})
+        ledger.verify_acknowledged({A: 3, B: 1})
 
 
 def test_a_task_that_is_gone_between_its_leases_fails_the_batch(ledger):
-    ledger.leave(1)
-    ledger.lose(0)
+    ledger.finish_task(1)
+    ledger.lose_task(0)
     with pytest.raises(KafkaframesError, match="task 0 was lost before it had written everything"):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 @pytest.mark.parametrize("reported_counts", [{}, {A: 2}, {A: 4}, {A: 3, B: 1}])
 def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, reported_counts):
-    ledger.lease(0, {A: 3})
+    ledger.lease_partitions(0, {A: 3})
     ledger.note_written(0, [A])
-    ledger.leave(0)
-    ledger.leave(1)
+    ledger.finish_task(0)
+    ledger.finish_task(1)
     with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks report \d"):
-        ledger.settle(reported_counts)
+        ledger.verify_acknowledged(reported_counts)
 
 
 @pytest.mark.parametrize(
     ("act", "message"),
     [
         (lambda one: one.note_written(0, [A]), "wrote to t-0 without a lease"),
-        (lambda one: (one.lease(1, {A: 1}), one.note_written(0, [A])), "wrote to t-0 without a lease"),
-        (lambda one: (one.lease(0, {A: 1}), one.leave(0)), "task 0 ended before t-0 had acknowledged"),
-        (lambda one: one.lease(7, {A: 1}), "task 7 asks for sequences"),
-        (lambda one: (one.leave(0), one.lease(0, {A: 1})), "task 0 asks for sequences"),
+        (lambda one: (one.lease_partitions(1, {A: 1}), one.note_written(0, [A])), "wrote to t-0 without a lease"),
+        (lambda one: (one.lease_partitions(0, {A: 1}), one.finish_task(0)), "task 0 ended before t-0 had acknowledged"),
+        (lambda one: one.lease_partitions(7, {A: 1}), "task 7 asks for sequences"),
+        (lambda one: (one.finish_task(0), one.lease_partitions(0, {A: 1})), "task 0 asks for sequences"),
     ],
 )
 def test_what_no_task_does_is_refused(ledger, act, message):
     with pytest.raises(KafkaframesError, match=message):
         act(ledger)
     with pytest.raises(KafkaframesError, match=message):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([A, B]), st.integers(1, 9), st.booleans()), max_size=60))
 def test_whatever_the_order_sequences_of_a_partition_follow_each_other(requests):
     ledger, ends, held_partitions, reported_ends = with_tasks(3), {A: 0, B: 0}, {}, {}
     for task, place, records, give_back in requests:
-        got = ledger.lease(task, {place: records})
+        got = ledger.lease_partitions(task, {place: records})
         assert set(got) == (set() if place in held_partitions else {place})
         if got:
             assert got[place] == ends[place]
@@ -118,5 +118,5 @@ def test_whatever_the_order_sequences_of_a_partition_follow_each_other(requests)
     for place, task in held_partitions.items():
         ledger.note_written(task, [place])
     for task in range(3):
-        ledger.leave(task)
-    assert ledger.settle(reported_ends) == sum(ends.values())
+        ledger.finish_task(task)
+    assert ledger.verify_acknowledged(reported_ends) == sum(ends.values())

@@ -11,7 +11,7 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.write_topic import sequences
-from kafkaframes.jobs.write_topic.sequences import Leases, LeaseServer, Ledger, Shared
+from kafkaframes.jobs.write_topic.sequences import LeaseConnection, LeaseLedger, LeaseServer, SharedTransaction
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
@@ -19,32 +19,32 @@ HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
 
 @contextmanager
 def serving(add=lambda _: None):
-    ledger = Ledger(lambda: 1)
-    with LeaseServer(lambda _: Shared(ledger, add, "id", ProducerIdentity(7, 1)), **HERE) as server:
+    ledger = LeaseLedger(lambda: 1)
+    with LeaseServer(lambda _: SharedTransaction(ledger, add, "id", ProducerIdentity(7, 1)), **HERE) as server:
         yield ledger, server.address
 
 
 def test_the_second_waits_until_the_first_gives_back():
     added_partitions = []
     with serving(lambda places: added_partitions.append(sorted(places))) as (ledger, door):
-        one, two = Leases(door, 0, {}), Leases(door, 1, {})
-        assert one.take({A: 3, B: 2}) == {A: 0, B: 0}
+        one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
+        assert one.take_leases({A: 3, B: 2}) == {A: 0, B: 0}
         got = []
-        waiting = threading.Thread(target=lambda: got.append(two.take({A: 4})))
+        waiting = threading.Thread(target=lambda: got.append(two.take_leases({A: 4})))
         waiting.start()
-        one.give_back([B])
-        assert one.take({B: 1}, []) == {B: 2}
+        one.return_leases([B])
+        assert one.take_leases({B: 1}, []) == {B: 2}
         assert got == []
-        one.give_back([A, B])
+        one.return_leases([A, B])
         waiting.join(100)
         assert got == [{A: 3}]
-        two.give_back([A])
-        one.end()
-        two.end()
+        two.return_leases([A])
+        one.report_end()
+        two.report_end()
         one.close()
         two.close()
     assert added_partitions == [[A, B], [B], [A]]
-    assert ledger.settle({A: 7, B: 3}) == 10
+    assert ledger.verify_acknowledged({A: 7, B: 3}) == 10
 
 
 def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_there():
@@ -53,11 +53,13 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
     def find(batch):
         batches[batch["name"]] = batch
         return (
-            None if batch["name"] == "old" else Shared(Ledger(lambda: 1), lambda _: None, "id", ProducerIdentity(7, 1))
+            None
+            if batch["name"] == "old"
+            else SharedTransaction(LeaseLedger(lambda: 1), lambda _: None, "id", ProducerIdentity(7, 1))
         )
 
     with LeaseServer(find, **HERE) as server:
-        new, old = (Leases(server.address, 0, {"name": name}) for name in ("new", "old"))
+        new, old = (LeaseConnection(server.address, 0, {"name": name}) for name in ("new", "old"))
         assert new.transaction == ("id", ProducerIdentity(7, 1))
         assert old.transaction is None
         new.close()
@@ -68,11 +70,11 @@ def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_ther
 def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
     monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
     with serving() as (_, door):
-        one, two = Leases(door, 0, {}), Leases(door, 1, {})
-        one.take({A: 3})
-        give_back = threading.Timer(0.1, one.give_back, [[A]])
+        one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
+        one.take_leases({A: 3})
+        give_back = threading.Timer(0.1, one.return_leases, [[A]])
         give_back.start()
-        assert two.take({A: 4}) == {A: 3}
+        assert two.take_leases({A: 4}) == {A: 3}
         give_back.join()
         one.close()
         two.close()
@@ -81,26 +83,26 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
 def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
     monkeypatch.setattr(sequences, "POLL_TIMEOUT_S", 0.01)
     with serving() as (ledger, door):
-        one, two = Leases(door, 0, {}), Leases(door, 1, {})
-        one.take({A: 3})
+        one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
+        one.take_leases({A: 3})
         one.close()
         with pytest.raises(KafkaframesError, match="another task was lost while it wrote"):
-            two.take({A: 1})
+            two.take_leases({A: 1})
         two.close()
     with pytest.raises(KafkaframesError, match="was lost while it wrote"):
-        ledger.settle({A: 3})
+        ledger.verify_acknowledged({A: 3})
 
 
 def test_a_second_attempt_is_refused_and_the_first_gets_nothing_more():
     with serving() as (ledger, door):
-        one = Leases(door, 0, {})
+        one = LeaseConnection(door, 0, {})
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-            Leases(door, 0, {})
+            LeaseConnection(door, 0, {})
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-            one.take({A: 1})
+            one.take_leases({A: 1})
         one.close()
     with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
@@ -108,25 +110,25 @@ def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
         raise KafkaframesError("PRODUCER_FENCED")
 
     with serving(refuse) as (ledger, door):
-        task = Leases(door, 0, {})
+        task = LeaseConnection(door, 0, {})
         with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
-            task.take({A: 1})
+            task.take_leases({A: 1})
         task.close()
     with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
     with serving() as (ledger, door):
-        task = Leases(door, 0, {})
-        assert task.take({A: 1}) == {A: 0}
+        task = LeaseConnection(door, 0, {})
+        assert task.take_leases({A: 1}) == {A: 0}
     with pytest.raises(KafkaframesError, match=rf"the driver.* is gone from 127\.0\.0\.1:{door.port}: .*driverPort"):
-        task.give_back([A])
+        task.return_leases([A])
     with pytest.raises(KafkaframesError, match=r"cannot be reached at|does not answer at"):
-        Leases(door, 1, {})
+        LeaseConnection(door, 1, {})
     task.close()
     with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0"):
-        ledger.settle({A: 1})
+        ledger.verify_acknowledged({A: 1})
 
 
 @pytest.mark.parametrize("sent_bytes", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
@@ -139,19 +141,19 @@ def test_a_stranger_gets_no_answer_and_changes_nothing(sent_bytes):
                 stranger.shutdown(socket.SHUT_WR)
                 assert stranger.recv(1) == b""
         assert len(nonce) == 32
-        Leases(door, 0, {}).close()
+        LeaseConnection(door, 0, {}).close()
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):  # it alone was heard
-        ledger.settle({})
+        ledger.verify_acknowledged({})
 
 
 def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
     with serving() as (_, door), pytest.raises(KafkaframesError, match="does not answer at"):
-        Leases(replace(door, secret=bytes(32)), 0, {})
+        LeaseConnection(replace(door, secret=bytes(32)), 0, {})
     with socket.create_server(("127.0.0.1", 0)) as other:
         answering = threading.Thread(target=play_driver, args=[other])
         answering.start()
         with pytest.raises(KafkaframesError, match="another program listens there"):
-            Leases(replace(door, port=other.getsockname()[1]), 0, {})
+            LeaseConnection(replace(door, port=other.getsockname()[1]), 0, {})
         answering.join()
 
 
@@ -177,8 +179,8 @@ def test_a_port_that_is_taken_is_named():
 
 def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
     with serving() as (_, door):
-        one, two = Leases(door, 0, {}), Leases(door, 1, {})
-        one.take({A: 1})
+        one, two = LeaseConnection(door, 0, {}), LeaseConnection(door, 1, {})
+        one.take_leases({A: 1})
         refusals = []
         waiting = threading.Thread(target=lambda: refusals.append(refusal(two)))
         waiting.start()
@@ -191,6 +193,6 @@ def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
 
 def refusal(task):
     try:
-        return str(task.take({A: 1}))
+        return str(task.take_leases({A: 1}))
     except KafkaframesError as error:
         return str(error)

@@ -31,7 +31,7 @@ from kafkaframes.jobs.driver_process.control import hold_lock
 from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
-from kafkaframes.jobs.write_topic.transaction_process import Holder
+from kafkaframes.jobs.write_topic.transaction_process import AttemptRunner
 from kafkaframes.spark.exactly_once.exactly_once_task import TaskArguments, write_rows
 from kafkaframes.spark.options.topic_options import topic_write_options
 from kafkaframes.spark.sources.kafka_topic import KafkaTopicDataSource
@@ -70,7 +70,7 @@ def make_transaction(broker, tmp_path):
 def serve_on_threads(control):
     """Serve on threads of this process, which end with the block."""
     path = socket_path(control.checkpoint)
-    with Holder(control) as holder:
+    with AttemptRunner(control) as holder:
         ready, must_end = threading.Event(), threading.Event()
         holder.must_end = must_end.is_set
         serving = threading.Thread(target=serve, args=(path, holder, ready.set))
@@ -90,7 +90,9 @@ def looks_often(monkeypatch):
 
 def work_of(control, attempt, batch=0):
     """Announce an attempt, as ``streamWriter()`` does; return what its tasks are given."""
-    return TaskArguments(control.options, control.announce(attempt), {"attempt": attempt, "query": "q", "batch": batch})
+    return TaskArguments(
+        control.options, control.announce_tasks(attempt), {"attempt": attempt, "query": "q", "batch": batch}
+    )
 
 
 def values(control):
@@ -104,8 +106,8 @@ def plain(counts):
 
 def write(control, attempt, batch=0):
     counts = plain(write_rows(work_of(control, attempt, batch), 0, iter([ROWS])))
-    control.announce("of the commit")  # Spark makes a writer for that, too
-    control.commit(attempt, batch, counts)
+    control.announce_tasks("of the commit")  # Spark makes a writer for that, too
+    control.commit_attempt(attempt, batch, counts)
 
 
 def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written_again(control):
@@ -116,34 +118,34 @@ def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written
             counts[at] = counts.get(at, 0) + records
         assert write_rows(work, 2, iter([])) == {}
         assert values(control) == []
-        control.announce("of the commit")
-        control.commit("one", 0, plain(counts))
+        control.announce_tasks("of the commit")
+        control.commit_attempt("one", 0, plain(counts))
         assert values(control) == WANTED
         again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))  # the query was killed before it noted it
         assert again == {}
-        control.commit("two", 0, again)
+        control.commit_attempt("two", 0, again)
         write(control, "three", 1)
     assert values(control) == sorted([*WANTED, *WANTED])
 
 
 def test_a_batch_without_rows_is_committed_without_a_word(control):
     with serve_on_threads(control):
-        control.announce("one")
-        control.commit("one", 0, {})
-        control.commit("", 1, {})
+        control.announce_tasks("one")
+        control.commit_attempt("one", 0, {})
+        control.commit_attempt("", 1, {})
 
 
 def test_tasks_of_an_attempt_that_ended_are_refused(control):
     with serve_on_threads(control):
         old = work_of(control, "one")
         write_rows(old, 0, iter([ROWS]))
-        control.abort("one")
+        control.abort_attempt("one")
         with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
             write_rows(old._replace(batch=old.batch | {"attempt": "older"}), 0, iter([ROWS]))
         with pytest.raises(LostTaskError, match="Spark has aborted the micro-batch"):
             write_rows(old, 1, iter([ROWS]))
         work = work_of(control, "two")
-        control.commit("two", 0, plain(write_rows(work, 0, iter([ROWS]))))
+        control.commit_attempt("two", 0, plain(write_rows(work, 0, iter([ROWS]))))
         with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
             write_rows(work, 1, iter([ROWS]))
     assert values(control) == WANTED
@@ -152,9 +154,9 @@ def test_tasks_of_an_attempt_that_ended_are_refused(control):
 def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
     with serve_on_threads(control) as holder:
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
-        control.abort("another")
+        control.abort_attempt("another")
         assert not holder._attempt.end.done()
-        control.abort("")
+        control.abort_attempt("")
         assert holder._attempt.end.done()
     assert values(control) == []
 
@@ -164,7 +166,7 @@ def test_a_newer_attempt_ends_the_one_under_way(control):
         counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
         write(control, "two")
         with pytest.raises(KafkaframesError, match="micro-batch 0 is gone: it must be written again"):
-            control.commit("one", 0, plain(counts))
+            control.commit_attempt("one", 0, plain(counts))
     assert values(control) == WANTED
 
 
@@ -172,11 +174,11 @@ def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(co
     with serve_on_threads(control):
         write_rows(work_of(control, "one"), 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="records of this batch, and Spark's tasks report 0"):
-            control.commit("one", 0, {})
+            control.commit_attempt("one", 0, {})
         assert values(control) == []
         counts = write_rows(work_of(control, "two"), 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another number than the tasks had
-            control.commit("two", 1, plain(counts))
+            control.commit_attempt("two", 1, plain(counts))
         write(control, "three")
     assert values(control) == WANTED
 
@@ -188,7 +190,7 @@ def test_a_task_that_is_repeated_fails_the_attempt(control):
         with pytest.raises(LostTaskError, match="task 0 would be repeated"):
             write_rows(work, 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-            control.commit("one", 0, plain(counts))
+            control.commit_attempt("one", 0, plain(counts))
     assert values(control) == []
 
 
@@ -213,7 +215,7 @@ def test_what_is_no_question_is_answered(control):
     with serve_on_threads(control):
         for question in ({"commit": "x"}, {}, {"announce": []}):
             with pytest.raises(KafkaframesError, match="not a question that this process knows"):
-                control._tell(question)
+                control._send_question(question)
 
 
 def mine():
@@ -238,10 +240,10 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     os.kill(holder, signal.SIGKILL)
     assert wait_until_gone([holder])
     with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch is gone"):
-        control.commit("one", 0, plain(counts))
-    control.announce("of the commit")
+        control.commit_attempt("one", 0, plain(counts))
+    control.announce_tasks("of the commit")
     with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
-        control.commit("one", 0, plain(counts))
+        control.commit_attempt("one", 0, plain(counts))
     assert values(control) == []
     write(control, "two")
     write(control, "three", 1)
@@ -273,7 +275,7 @@ def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_op
 def test_a_sink_that_waits_for_its_cluster_holds_up_no_other_sink(control, broker, tmp_path):
     other = replace(control, checkpoint=f"{control.checkpoint}2")
     with hold_lock(socket_path(control.checkpoint)), serve_on_threads(other):
-        other.announce("one")
+        other.announce_tasks("one")
 
 
 def free_port():
@@ -291,7 +293,7 @@ def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attemp
     )  # longer than HEARTBEAT_INTERVAL_S, which a busy process keeps
     os.kill(stopped_pid, signal.SIGSTOP)
     with pytest.raises(KafkaframesError, match=rf"process {stopped_pid} has not answered for 3 s and was killed"):
-        control.commit("one", 0, counts)
+        control.commit_attempt("one", 0, counts)
     assert wait_until_gone([stopped_pid])
     monkeypatch.setattr(driver_control, "MAX_SILENCE_S", 60)  # to start takes longer than this test waits for silence
     work_of(control, "two")
@@ -316,22 +318,22 @@ def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(
     write(sink, "two")
     assert wait_until_gone([first])
     with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
-        sink.commit("one", 0, counts)
+        sink.commit_attempt("one", 0, counts)
     assert values(sink) == WANTED
     parent.communicate(b"\n")
     assert wait_until_gone(mine())
 
 
 def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
-    with Holder(control) as holder:
+    with AttemptRunner(control) as holder:
         now = time.monotonic()
         monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
-        holder.answer({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
+        holder.answer_question({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
         now += 1_000
         assert not holder.must_end()  # its tasks may wait for their turn
-        holder.answer({"abort": "one"})
+        holder.answer_question({"abort": "one"})
         assert not holder.must_end()
-        now += transaction_process.MAX_IDLE_S + 1
+        now += transaction_process.MAX_IDLE_TIME_S + 1
         assert holder.must_end()
 
 
@@ -348,10 +350,10 @@ def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
         control.checkpoint,
     )
     with pytest.raises(KafkaframesError, match=r"does not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
-        process.announce("one")
+        process.announce_tasks("one")
     monkeypatch.setattr(process_control, "_MODULE", "kafkaframes.no_such_module")
     with pytest.raises(KafkaframesError, match="it printed nothing; see Spark's log"):
-        control.announce("one")
+        control.announce_tasks("one")
 
 
 def test_settings_that_a_write_exactly_once_chooses_itself_are_refused(broker):

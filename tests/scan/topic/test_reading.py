@@ -9,7 +9,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError, OptionError
-from kafkaframes.jobs.write_topic.markers import MARKERS, read_markers
+from kafkaframes.jobs.write_topic.markers import MARKER_TOPIC, read_markers
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.arrow import arrow_schema
 from kafkaframes.scan.columns import choose_columns
@@ -121,7 +121,7 @@ def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled_
 def compacted_broker(tmp_path):
     """A broker with a compacted log: it ends at offset 100, and no record is left after offset 0."""
     record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
-    for topic in ("read", MARKERS):
+    for topic in ("read", MARKER_TOPIC):
         directory = tmp_path / f"{topic}-0"
         directory.mkdir()
         (directory / f"{0:020d}.log").write_bytes(build_records([record]))

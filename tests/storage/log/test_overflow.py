@@ -16,7 +16,7 @@ from tests.storage.partition.memory_disk import MemoryDisk
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import Split
+from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
@@ -273,7 +273,7 @@ def clean_log(tmp_path, segments: dict[int, bytes]):
     (directory,) = discover(str(path))
     settings = CleanerSettings(now_ms=NOW_MS, delete_retention_ms=0)
     report = clean_partition(directory.filesystem, directory.partitions[0], settings, tmp_path / "cleaned")
-    work_split = Split(secret=(1, 2), above_bytes=0, chunk_bytes=100, run_entries=10)
+    work_split = SplitSettings(secret=(1, 2), above_bytes=0, chunk_bytes=100, run_entries=10)
     compact(str(path), tmp_path / "staged", settings, work_split=work_split)
     assert {file.name: file.read_bytes() for file in (tmp_path / "cleaned").iterdir()} == {
         file.name: file.read_bytes() for file in (tmp_path / "staged").iterdir() if file.name != "_SUCCESS"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.compact.staged_compaction import Split
+from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import ConvertSettings
 from kafkaframes.records.build import build_end_transaction, build_records
@@ -81,7 +81,9 @@ def test_jobs_that_write_a_log_build_a_wrong_index_again(wrong_index, tmp_path, 
     assert checks_of(state_of(new)) == []
 
 
-@pytest.mark.parametrize("work_split", [None, Split(secret=(1, 2), above_bytes=0)], ids=["one task", "shared out"])
+@pytest.mark.parametrize(
+    "work_split", [None, SplitSettings(secret=(1, 2), above_bytes=0)], ids=["one task", "shared out"]
+)
 def test_a_round_builds_a_wrong_index_of_a_segment_that_it_does_not_clean(tmp_path, work_split):
     (tmp_path / "t-0").mkdir()
     for base, batches in {0: [data(0, 1), end(2, 1, commit=True)], 3: [data(3, 2), end(5, 2, commit=False)]}.items():

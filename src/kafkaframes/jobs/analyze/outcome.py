@@ -17,7 +17,7 @@ NOT_RAISED: Final = "not raised"
 _HEADER_BYTES: Final = 2.0  # size of a tag and of a length below 128
 
 
-class Group(NamedTuple):
+class WeightKey(NamedTuple):
     """The key of a weight. ``client``, ``connection`` and ``second`` are None unless weights are grouped by them."""
 
     api_key: int
@@ -52,7 +52,7 @@ class Weight:
 
     def add(self, other: Weight) -> None:
         """Add another weight."""
-        for name in (one.name for one in fields(self)):
+        for name in (entry.name for entry in fields(self)):
             own_value, other_value = getattr(self, name), getattr(other, name)
             if isinstance(own_value, Counter):
                 own_value.update(other_value)
@@ -75,20 +75,20 @@ class Weight:
         return sum(self.reasons.values())
 
     @property
-    def break_even(self) -> float | None:
+    def break_even_share(self) -> float | None:
         """The share of moved fields that must be set for the savings to be zero; None without moved fields.
 
         The cost of a set field is the mean in these messages, or two bytes if none is set.
 
-        >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even
+        >>> Weight(1, before=100, after=98, counts=Counter({"moved": 1, "bytes of unset": 2})).break_even_share
         0.5
         """
         total, is_set, gained_bytes = (self.counts[name] for name in (LEAD, LEAD_SET, GAINED))
         if not total:
             return None
-        each = gained_bytes / (total - is_set) if total > is_set else _HEADER_BYTES
+        bytes_per_field = gained_bytes / (total - is_set) if total > is_set else _HEADER_BYTES
         cost = (gained_bytes - self.saved) / is_set if is_set else _HEADER_BYTES
-        return each / (each + cost) if each + cost > 0 else None
+        return bytes_per_field / (bytes_per_field + cost) if bytes_per_field + cost > 0 else None
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def summarize_lengths(weight: Weight) -> list[LengthSummary]:
     [LengthSummary(kind='arrays', count=100, nulls=1, one_byte=99, hundred=99, median=1, p90=1, p99=127, maximum=127)]
     """
     return [
-        _length_summary(kind, {length: count for (name, length), count in weight.lengths.items() if name == kind})
+        _summarize_kind(kind, {length: count for (name, length), count in weight.lengths.items() if name == kind})
         for kind in _LENGTH_KINDS
         if any(name == kind for name, _ in weight.lengths)
     ]
@@ -132,17 +132,18 @@ _LENGTH_KINDS: Final = ("arrays", "strings", "bytes", "records")
 _MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is a varint of the length plus one
 
 
-def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
+def _summarize_kind(kind: str, counts: dict[int, int]) -> LengthSummary:
     values = sorted(counts.items())
     total, nulls = sum(counts.values()), counts.get(NULL_LENGTH, 0)
-    one_byte, hundred = (
-        sum(count for length, count in values if length <= limit) for limit in (_MAX_ONE_BYTE_LENGTH, 100)
+    one_byte, percents = (
+        sum(count for length, count in values if length <= quantile_share)
+        for quantile_share in (_MAX_ONE_BYTE_LENGTH, 100)
     )
-    quantiles = [_quantile(values, total - nulls, share) for share in (0.5, 0.9, 0.99, 1.0)]
-    return LengthSummary(kind, total, nulls, one_byte, hundred, *quantiles)
+    quantiles = [_find_quantile(values, total - nulls, share) for share in (0.5, 0.9, 0.99, 1.0)]
+    return LengthSummary(kind, total, nulls, one_byte, percents, *quantiles)
 
 
-def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
+def _find_quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
     """Return the smallest length that is not exceeded by at least this share of the fields."""
     count_so_far = 0
     for length, count in values:
@@ -163,22 +164,22 @@ class WeighingResult:
         coverage: parts of the traffic that could not be read.
     """
 
-    weights: dict[Group, Weight] = field(default_factory=dict)
+    weights: dict[WeightKey, Weight] = field(default_factory=dict)
     span: tuple[int, int] | None = None
     coverage: Coverage = field(default_factory=Coverage, compare=False)
 
     def add(self, other: WeighingResult) -> None:
         """Add the outcome of another task."""
         for group, weight in other.weights.items():
-            self.weight(group).add(weight)
-        self.note_span(other.span)
+            self.weight_of(group).add(weight)
+        self.extend_span(other.span)
         self.coverage.update(other.coverage.entries)
 
-    def weight(self, group: Group) -> Weight:
+    def weight_of(self, group: WeightKey) -> Weight:
         """Return the weight of a group. It is created if it is missing."""
         return self.weights.setdefault(group, Weight())
 
-    def note_span(self, span: tuple[int, int] | None) -> None:
+    def extend_span(self, span: tuple[int, int] | None) -> None:
         """Extend the time range."""
         if span is not None:
             spans = [span, *([] if self.span is None else [self.span])]
@@ -189,7 +190,7 @@ class WeighingResult:
         """The duration of the traffic; None if its messages have no times."""
         return None if self.span is None else max((self.span[1] - self.span[0]) / 1e6, 1e-6)
 
-    def by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
+    def sum_weights_by(self, *names: str, **selection: Any) -> dict[tuple[Any, ...], Weight]:
         """Return weights by some attributes of the group, summed over the groups that match ``selection``."""
         sums: dict[tuple[Any, ...], Weight] = {}
         for group, weight in self.weights.items():
@@ -198,10 +199,10 @@ class WeighingResult:
         return sums
 
 
-def name_of(label: str | int | None) -> str:
+def format_label(label: str | int | None) -> str:
     """Return a client, connection or second as text: a dash for none, a second as its time in UTC.
 
-    >>> name_of(0), name_of(""), name_of("app")
+    >>> format_label(0), format_label(""), format_label("app")
     ('1970-01-01 00:00:00', '-', 'app')
     """
     if isinstance(label, int):
@@ -209,7 +210,7 @@ def name_of(label: str | int | None) -> str:
     return label or "-"
 
 
-def row_of(weight: Weight) -> dict[str, Any]:
+def weight_to_json(weight: Weight) -> dict[str, Any]:
     """Return a weight as a JSON object."""
     return {
         "messages": weight.messages,
@@ -217,12 +218,12 @@ def row_of(weight: Weight) -> dict[str, Any]:
         "bytesAfter": weight.after,
         "saved": weight.saved,
         "savedShare": round(weight.share, 6),
-        "breakEven": None if weight.break_even is None else round(weight.break_even, 4),
+        "breakEven": None if weight.break_even_share is None else round(weight.break_even_share, 4),
         "counts": dict(weight.counts),
         "wireChecked": weight.checked,
         "wireMismatched": weight.mismatched,
         "leftOut": dict(weight.reasons),
-        **({"lengths": [asdict(one) for one in summarize_lengths(weight)]} if weight.lengths else {}),
+        **({"lengths": [asdict(summary) for summary in summarize_lengths(weight)]} if weight.lengths else {}),
     }
 
 

@@ -29,15 +29,15 @@ FLEXIBLE, INFLEXIBLE = "flexible", "inflexible"
 SpecsByName: TypeAlias = Mapping[str, MessageSpec]
 
 
-class Form(NamedTuple):
-    """A layout of a message: a version of a spec. ``header`` is the spec of its header."""
+class MessageForm(NamedTuple):
+    """A layout of a message: a version of a spec. ``header_spec`` is the spec of its header."""
 
     spec: MessageSpec
     version: int
     header: MessageSpec
 
 
-class Layout(NamedTuple):
+class FormPair(NamedTuple):
     """Two forms of a message to compare.
 
     Attributes:
@@ -49,14 +49,14 @@ class Layout(NamedTuple):
     """
 
     kind: str
-    before: Form
-    after: Form
+    before: MessageForm
+    after: MessageForm
     tag_header: str = ADOPTED
     blank: str = ""
     has_lengths: bool = False
 
 
-Layouts: TypeAlias = Callable[[Form, "SpecsByName | None"], Iterator[Layout]]
+Layouts: TypeAlias = Callable[[MessageForm, "SpecsByName | None"], Iterator[FormPair]]
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ class Proposal:
 # ---- KIP-636 --------------------------------------------------------------------------------------------------------
 
 
-def _kip_636(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _pair_for_kip_636(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """A response keeps its version, and its errors become tagged fields. Inflexible versions are also raised."""
     if sent_form.spec.is_flexible(sent_form.version):
-        yield Layout(FLEXIBLE, sent_form, _with_error_tags(sent_form))
+        yield FormPair(FLEXIBLE, sent_form, _tag_errors(sent_form))
         return
-    yield Layout(INFLEXIBLE, sent_form, sent_form)
+    yield FormPair(INFLEXIBLE, sent_form, sent_form)
     newest = sent_form._replace(version=sent_form.spec.valid_versions.highest)
-    tagged_spec = _with_error_tags(newest)
+    tagged_spec = _tag_errors(newest)
     if tagged_spec is not newest and sent_form.spec.is_flexible(newest.version):
-        yield Layout(RAISED, newest, tagged_spec)
+        yield FormPair(RAISED, newest, tagged_spec)
 
 
-def _with_error_tags(form: Form) -> Form:
+def _tag_errors(form: MessageForm) -> MessageForm:
     if form.spec.api_key == API_VERSIONS:
         return form
     draft = MessageDraft(form.spec, form.version, form.version)
@@ -103,16 +103,16 @@ def _with_error_tags(form: Form) -> Form:
 # ---- KIP-482: flexible versions -------------------------------------------------------------------------------------
 
 
-def _flexible(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _pair_for_flexible_versions(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """The same fields with lengths of two and four bytes and no tags, or with compact lengths and tag sections."""
     forms = [
-        sent_form._replace(spec=_relaid(sent_form.spec, sent_form.version, flexible=flexible))
+        sent_form._replace(spec=_change_layout(sent_form.spec, sent_form.version, flexible=flexible))
         for flexible in (False, True)
     ]
-    yield Layout("all", forms[0], forms[1], blank="AuthorizedOperations", has_lengths=True)
+    yield FormPair("all", forms[0], forms[1], blank="AuthorizedOperations", has_lengths=True)
 
 
-def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
+def _change_layout(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
     """Return a spec in which one version is flexible, or inflexible with its tagged fields after the others."""
     if spec.is_flexible(version) == flexible:
         return spec
@@ -124,7 +124,8 @@ def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:
 
 def _remove_tags(struct: StructSpec) -> StructSpec:
     fields = [
-        replace(one, tag=None, tagged_versions=Versions.NONE, flexible_versions=Versions.NONE) for one in struct.fields
+        replace(field, tag=None, tagged_versions=Versions.NONE, flexible_versions=Versions.NONE)
+        for field in struct.fields
     ]
     return replace(struct, fields=tuple(fields))
 
@@ -132,58 +133,60 @@ def _remove_tags(struct: StructSpec) -> StructSpec:
 # ---- KIP-482's draft: the tag header --------------------------------------------------------------------------------
 
 
-def _tag_header(sent_form: Form, _: SpecsByName | None) -> Iterator[Layout]:
+def _pair_for_tag_headers(sent_form: MessageForm, _: SpecsByName | None) -> Iterator[FormPair]:
     """The same message with other headers for its tagged fields."""
     if not sent_form.spec.is_flexible(sent_form.version):
-        yield Layout(INFLEXIBLE, sent_form, sent_form)
+        yield FormPair(INFLEXIBLE, sent_form, sent_form)
         return
     for name in HEADER_SIZES:
         if name != ADOPTED:
-            yield Layout(name, sent_form, sent_form, name)
+            yield FormPair(name, sent_form, sent_form, name)
 
 
 # ---- any pair of specs ----------------------------------------------------------------------------------------------
 
 
-def _pair(sent_form: Form, after: SpecsByName | None) -> Iterator[Layout]:
+def _pair_with_specs_after(sent_form: MessageForm, after: SpecsByName | None) -> Iterator[FormPair]:
     """The message in the specs after: at its own version if this changes, else at the newest version if it is new."""
-    spec = spec_of(after or {}, sent_form.spec) or sent_form.spec
+    spec = find_spec(after or {}, sent_form.spec) or sent_form.spec
     if spec.is_removed:
         return
     header = (after or {}).get(sent_form.header.name, sent_form.header)
-    same = Form(spec, sent_form.version, header)
-    newest, new = (one.valid_versions.highest for one in (sent_form.spec, spec))
-    if spec.valid_versions.contains(sent_form.version) and not is_same(sent_form, same):
-        yield Layout(CHANGED, sent_form, same)
-    elif new > newest:
+    equivalent_form = MessageForm(spec, sent_form.version, header)
+    newest, new_version = (spec_of_form.valid_versions.highest for spec_of_form in (sent_form.spec, spec))
+    if spec.valid_versions.contains(sent_form.version) and not have_same_bytes(sent_form, equivalent_form):
+        yield FormPair(CHANGED, sent_form, equivalent_form)
+    elif new_version > newest:
         newest_form = sent_form._replace(version=newest)
-        yield Layout(CHANGED if sent_form.version == newest else RAISED, newest_form, Form(spec, new, header))
+        yield FormPair(
+            CHANGED if sent_form.version == newest else RAISED, newest_form, MessageForm(spec, new_version, header)
+        )
     elif spec.valid_versions.contains(sent_form.version):
-        yield Layout(SAME, sent_form, sent_form)
+        yield FormPair(SAME, sent_form, sent_form)
     else:
         newest_form = sent_form._replace(version=newest)
-        yield Layout(RAISED, newest_form, Form(spec, new, header))
+        yield FormPair(RAISED, newest_form, MessageForm(spec, new_version, header))
 
 
-def spec_of(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | None:
+def find_spec(specs: SpecsByName, message_spec: MessageSpec) -> MessageSpec | None:
     """Return the spec of the same message among other specs: by name, or by API key and type if it was renamed."""
     if message_spec.name in specs:
         return specs[message_spec.name]
     keys = [
-        one
-        for one in specs.values()
-        if one.api_key is not None and (one.api_key, one.type) == (message_spec.api_key, message_spec.type)
+        spec
+        for spec in specs.values()
+        if spec.api_key is not None and (spec.api_key, spec.type) == (message_spec.api_key, message_spec.type)
     ]
     return keys[0] if keys else None
 
 
-def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
+def list_spec_changes(question: ProposalSettings) -> Iterator[tuple[str, list[Change]]]:
     """Yield the changes in the specs: "Message version -> version", and the fields."""
     after = question.after
     if after is None and question.name == "kip-636":
         after = rewrite(question.specs_before).specs
     for name, old in sorted(question.specs_before.items()):
-        new = spec_of(after or {}, old)
+        new = find_spec(after or {}, old)
         if new is None or old.valid_versions.is_empty or new.valid_versions.is_empty:
             continue
         first, last = old.valid_versions.highest, new.valid_versions.highest
@@ -192,12 +195,15 @@ def spec_changes(question: Question) -> Iterator[tuple[str, list[Change]]]:
             yield f"{name} {first} -> {last}", fields
 
 
-def is_same(form: Form, other: Form) -> bool:
+def have_same_bytes(form: MessageForm, other: MessageForm) -> bool:
     """Return whether two forms give the same bytes for the same values: fields, tags, defaults of tags, header."""
     flexible = form.spec.is_flexible(form.version), other.spec.is_flexible(other.version)
     if flexible[0] != flexible[1] or layout(form.spec, form.version) != layout(other.spec, other.version):
         return False
-    headers = [layout(one.header, one.spec.header_version(one.version)) for one in (form, other)]
+    headers = [
+        layout(compared_form.header, compared_form.spec.header_version(compared_form.version))
+        for compared_form in (form, other)
+    ]
     return headers[0] == headers[1]
 
 
@@ -209,13 +215,13 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
             INFLEXIBLE: "Responses of versions that have no tags: as they are",
             RAISED: "The same, raised to the newest version with tags",
         },
-        _kip_636,
+        _pair_for_kip_636,
         directions=(RESPONSE,),
     ),
     "flexible": Proposal(
         "KIP-482: the same fields without and with compact types and tags",
         {"all": "Bodies in inflexible layout (before) and in flexible layout (after)"},
-        _flexible,
+        _pair_for_flexible_versions,
     ),
     "tag-header": Proposal(
         "KIP-482's tag header, its draft, and what it rejects",
@@ -224,7 +230,7 @@ PROPOSALS: Final[Mapping[str, Proposal]] = {
             "typed": "Tags with a tag and a type",
             INFLEXIBLE: "Messages without tag sections",
         },
-        _tag_header,
+        _pair_for_tag_headers,
         has_headers=True,
     ),
 }
@@ -235,13 +241,13 @@ VERSION_PAIR_PROPOSAL: Final = Proposal(
         RAISED: "Messages of older versions, raised to the newest: before and after",
         SAME: "Messages that stay the same",
     },
-    _pair,
+    _pair_with_specs_after,
     has_headers=True,
 )
 
 
 @dataclass(frozen=True)
-class Question:
+class ProposalSettings:
     """A proposal and its settings, as a value that can be sent to other processes.
 
     Attributes:
@@ -283,7 +289,7 @@ class Question:
             raise OptionError(f"{self.name}: no proposal of this name; there are {', '.join(PROPOSALS)}")
         return PROPOSALS[self.name]
 
-    def header(self, type_: str) -> MessageSpec:
+    def header_spec(self, type_: str) -> MessageSpec:
         """Return the header spec of requests or responses before the change."""
         name = "RequestHeader" if type_ == REQUEST else "ResponseHeader"
         own_version = (self.before or {}).get(name)

@@ -21,7 +21,7 @@ from kafkaframes.records.layout import BATCH_V2, CONTROL, LOG_APPEND_TIME
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
-FIELDS: Final = (
+SIZE_FIELDS: Final = (
     "batch header",
     "offset",
     "size",
@@ -35,7 +35,7 @@ FIELDS: Final = (
     "value",
     "headers",
 )
-_JOINED_BYTES: Final = 16 << 10  # size of a batch of uncompressed messages, as in producers and ``convert``
+_JOINED_BATCH_BYTES: Final = 16 << 10  # size of a batch of uncompressed messages, as in producers and ``convert``
 # Size of each field of a message in formats 0 and 1, in bytes. Keys, values and headers depend on the record.
 _OLD_FORMATS: Final = {
     "offset": (8, 8),
@@ -61,12 +61,12 @@ class RecordSizes:
     batches: int = 0
     records: int = 0
     left_out: int = 0
-    sizes: dict[str, list[int]] = field(default_factory=lambda: {name: [0, 0, 0] for name in FIELDS})
+    sizes: dict[str, list[int]] = field(default_factory=lambda: {name: [0, 0, 0] for name in SIZE_FIELDS})
 
-    def add(self, data: Bytes, batches: Batches) -> None:
+    def add_batches(self, data: Bytes, batches: Batches) -> None:
         """Measure batches. Their positions are relative to the start of ``data``."""
         for part in decode.decode_steps(data, batches):
-            self._add(part)
+            self._add_part(part)
 
     def merge(self, other: RecordSizes) -> None:
         """Add other sizes."""
@@ -74,42 +74,44 @@ class RecordSizes:
         self.records += other.records
         self.left_out += other.left_out
         for name, sizes in other.sizes.items():
-            self.sizes[name] = [one + more for one, more in zip(self.sizes[name], sizes, strict=True)]
+            self.sizes[name] = [
+                own_size + other_size for own_size, other_size in zip(self.sizes[name], sizes, strict=True)
+            ]
 
     @property
     def totals(self) -> list[int]:
         """The total sizes in formats 0, 1 and 2. Only format 2 includes headers, because 0 and 1 do not have them."""
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
-    def _add(self, part: Decoded) -> None:
+    def _add_part(self, part: Decoded) -> None:
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
         is_measured = (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
         is_measured[list(part.sections.problems)] = False
         selected_records = part if is_measured.all() else part.select(part.of_batch(is_measured))
-        first = _first_in_batch(selected_records)
+        first = _find_first_records(selected_records)
         is_old = batches.column("magic") < 2
         batch_count = int((is_measured & ~is_old).sum()) + len(np.unique(first[is_old[selected_records.owners]]))
         self.batches += batch_count
         self.left_out += int((~is_measured).sum())
         count = len(selected_records.index.offsets)
         self.records += count
-        sizes = self._v2_sizes(selected_records, first)
+        sizes = self._compute_v2_sizes(selected_records, first)
         sizes["batch header"] = BATCH_V2.size * batch_count
-        for name in FIELDS:
+        for name in SIZE_FIELDS:
             old = _OLD_FORMATS.get(name, (0, 0))
             both_sizes = sizes[name] if name in ("key", "value") else None
             for number in range(2):
                 self.sizes[name][number] += both_sizes if both_sizes is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
-    def _v2_sizes(self, selected_records: Decoded, first: Ints) -> dict[str, int]:
+    def _compute_v2_sizes(self, selected_records: Decoded, first: Ints) -> dict[str, int]:
         batches, index, owners = selected_records.batches, selected_records.index, selected_records.owners
         is_old = batches.column("magic")[owners] < 2
         base_timestamps = np.where(is_old, index.timestamps[first], batches.column("base_timestamp")[owners])
         base_offsets = np.where(is_old, index.offsets[first], batches.column("base_offset")[owners])
         keys, values = index.key_size.astype(np.int64), index.value_size.astype(np.int64)
-        headers = size_of_varints(index.header_counts) + _header_bytes(selected_records)
+        headers = size_of_varints(index.header_counts) + _compute_header_bytes(selected_records)
         columns = {
             "attributes": np.ones(len(keys), np.int64),
             "timestamp": size_of_varints(index.timestamps - base_timestamps),
@@ -121,28 +123,29 @@ class RecordSizes:
             "headers": headers,
         }
         columns["size"] = size_of_varints(np.sum(list(columns.values()), axis=0))
-        result = dict.fromkeys(FIELDS, 0)
+        result = dict.fromkeys(SIZE_FIELDS, 0)
         return result | {name: int(column.sum()) for name, column in columns.items()}
 
 
-def _first_in_batch(selected_records: Decoded) -> Ints:
+def _find_first_records(selected_records: Decoded) -> Ints:
     """Return for each record the index of the first record in its batch of format 2."""
     batches, owners = selected_records.batches, selected_records.owners
     is_single = (batches.column("magic") < 2) & ~batches.is_wrapper
-    chunk = batches.column("position") // _JOINED_BYTES
+    chunk = batches.column("position") // _JOINED_BATCH_BYTES
     starts = np.ones(len(batches), bool)
     starts[1:] = ~(is_single[1:] & is_single[:-1] & (chunk[1:] == chunk[:-1]))
     _, first, numbers = np.unique(np.cumsum(starts)[owners], return_index=True, return_inverse=True)
     return first[numbers]
 
 
-def _header_bytes(selected_records: Decoded) -> Ints:
+def _compute_header_bytes(selected_records: Decoded) -> Ints:
     """Return the size of each record's headers in bytes, without their count."""
     rows = rows_of_index(selected_records.sections, selected_records.index)
     if not len(rows.header_starts):
         return np.zeros(len(selected_records.index.offsets), np.int64)
     sizes = sum(
-        size_of_varints(one.lengths) + np.maximum(one.lengths, 0) for one in (rows.header_names, rows.header_values)
+        size_of_varints(column.lengths) + np.maximum(column.lengths, 0)
+        for column in (rows.header_names, rows.header_values)
     )
     ends = np.concatenate(([0], np.cumsum(sizes)))
     return np.diff(ends[rows.header_starts])

@@ -26,19 +26,19 @@ from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError, path_error_text
 from kafkaframes.errors.sensitive import REQUEST
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight
-from kafkaframes.jobs.analyze.proposals import Form, Question
+from kafkaframes.jobs.analyze.proposals import MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
     ALL_TAGGED,
     ESCAPE,
     INTERLEAVED,
-    alone_sizes,
+    compute_single_field_sizes,
+    compute_sizes,
     count_saved_bytes,
-    fields_in,
-    sizes,
+    iterate_fields,
 )
-from kafkaframes.jobs.analyze.traffic import Messages
-from kafkaframes.jobs.analyze.weigh import Bench
+from kafkaframes.jobs.analyze.traffic import ApiMessages
+from kafkaframes.jobs.analyze.weigh import MessageWeigher
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
@@ -50,42 +50,42 @@ from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import TAG_HEADERS
 
-TEXT_BYTES: Final = 10
+EXAMPLE_TEXT_BYTES: Final = 10
 SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)
 EXAMPLE_LENGTHS: Final = (0, 4, 15, 16, 127, 128, 2047, 2048, 16383, 2**20, MAX_INT32)
 EXAMPLE_TAGS: Final = (0, 5, 7, 8, 127, 128, 1023, 1024, 16383, MAX_INT32)
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleGenerator:
     """Options of an example: its text size, whether it has tagged fields, and whether it has an error message."""
 
-    text_bytes: int = TEXT_BYTES
+    text_bytes: int = EXAMPLE_TEXT_BYTES
     has_tagged_fields: bool = False
     error: bool = False
 
-    def message(self, spec: MessageSpec, version: int) -> Message:
+    def make_message(self, spec: MessageSpec, version: int) -> Message:
         """Return an example at a version."""
-        value: Message = class_of(spec).from_json(self._struct(layout(spec, version)), version)
+        value: Message = class_of(spec).from_json(self._make_struct(layout(spec, version)), version)
         return value
 
-    def columns(self, spec: MessageSpec, version: int) -> pa.StructArray:
+    def make_columns(self, spec: MessageSpec, version: int) -> pa.StructArray:
         """Return the same as columns of one row."""
-        return decode_columns(plan_message(spec, version), [self.message(spec, version).encode(version)])
+        return decode_columns(plan_message(spec, version), [self.make_message(spec, version).encode(version)])
 
-    def _struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
+    def _make_struct(self, slots: Sequence[Slot]) -> dict[str, Any]:
         slots_to_fill = (slot for slot in slots if slot.tag is None or self.has_tagged_fields)
-        return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._value(slot) for slot in slots_to_fill}
+        return {f"{slot.name[:1].lower()}{slot.name[1:]}": self._make_value(slot) for slot in slots_to_fill}
 
-    def _value(self, slot: Slot) -> Any:
+    def _make_value(self, slot: Slot) -> Any:
         text, name = "x" * self.text_bytes, slot.type.name
         if slot.type.is_struct:
-            value: Any = self._struct(slot.children)
+            value: Any = self._make_struct(slot.children)
         elif slot.name == "ErrorMessage" and slot.is_nullable and not self.error:
             value = None
         else:
             packed_value = base64.b64encode(text.encode()).decode()
-            special = {
+            values_by_type = {
                 "bool": slot.default is not True,
                 "float64": 7.5,
                 "string": text,
@@ -93,21 +93,21 @@ class Example:
                 "records": packed_value,
                 "uuid": base64.urlsafe_b64encode(b"x" * 16).decode().rstrip("="),
             }
-            value = special.get(name, 0 if slot.name.endswith("ErrorCode") and not self.error else 7)
+            value = values_by_type.get(name, 0 if slot.name.endswith("ErrorCode") and not self.error else 7)
         return [value] if slot.type.is_array else value
 
 
-def example_messages(form: Form, direction: str) -> Messages:
+def make_example_messages(form: MessageForm, direction: str) -> ApiMessages:
     """Return one example message as traffic."""
     spec, version = form.spec, form.version
-    value = Example().message(spec, version)
+    value = ExampleGenerator().make_message(spec, version)
     if direction == REQUEST:
-        data = encode_request(value, version, client_id="x" * TEXT_BYTES)
+        data = encode_request(value, version, client_id="x" * EXAMPLE_TEXT_BYTES)
     else:
         data = encode_response(value, version)
     columns = decode_columns(plan_frame(*form), [data])
     key = -1 if spec.api_key is None else spec.api_key
-    return Messages(key, version, direction, columns, None, np.zeros(1, np.int64), [(None, None, None)])
+    return ApiMessages(key, version, direction, columns, None, np.zeros(1, np.int64), [(None, None, None)])
 
 
 # ---- what tags take -------------------------------------------------------------------------------------------------
@@ -145,10 +145,10 @@ class MessageSize:
     filled: dict[str, int]
 
 
-def header_size(length: int, tag: int) -> HeaderSize:
+def make_header_size(length: int, tag: int) -> HeaderSize:
     """Return the size of a header as adopted and in the draft. Tag and length are 31-bit numbers.
 
-    >>> header_size(4, 5)
+    >>> make_header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
     """
     for name, number in (("length", length), ("tag", tag)):
@@ -159,39 +159,42 @@ def header_size(length: int, tag: int) -> HeaderSize:
     return HeaderSize(length, tag, TAG_HEADERS[ADOPTED].size(tag, length), len(output), bytes(output))
 
 
-def header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[int] = EXAMPLE_TAGS) -> list[HeaderSize]:
+def list_header_sizes(lengths: Iterable[int] = EXAMPLE_LENGTHS, tags: Iterable[int] = EXAMPLE_TAGS) -> list[HeaderSize]:
     """Return the header for each length and tag, ordered by length and then by tag."""
     tags = tuple(tags)
-    return [header_size(length, tag) for length in lengths for tag in tags]
+    return [make_header_size(length, tag) for length in lengths for tag in tags]
 
 
-def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> Iterator[TaggedField]:
+def find_tagged_fields(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> Iterator[TaggedField]:
     """Yield the tagged fields of a version and of its nested structs, with their lengths in an example."""
-    array = Example(text_bytes, has_tagged_fields=True, error=True).columns(spec, version)
-    for path, field, values, _ in fields_in(array, plan_message(spec, version).root):
+    array = ExampleGenerator(text_bytes, has_tagged_fields=True, error=True).make_columns(spec, version)
+    for path, field, values, _ in iterate_fields(array, plan_message(spec, version).root):
         if field.tag is not None:
             type_ = f"{'[]' if field.array else ''}{field.type if field.struct is None else field.struct.name}"
-            length = int(alone_sizes(field, values, is_tagged=False)[0])
-            yield TaggedField(spec.name, version, path, type_, header_size(length, field.tag))
+            length = int(compute_single_field_sizes(field, values, is_tagged=False)[0])
+            yield TaggedField(spec.name, version, path, type_, make_header_size(length, field.tag))
 
 
-def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> MessageSize:
+def compare_message_sizes(spec: MessageSpec, version: int, text_bytes: int = EXAMPLE_TEXT_BYTES) -> MessageSize:
     """Return the size of an example in each scheme. A version without tag sections is rejected."""
     if not spec.flexible_versions.contains(version):
         raise OptionError(f"{spec.name} {version} is not flexible: it has no tagged fields")
     plan = plan_message(spec, version)
-    examples = [Example(text_bytes, tagged_plan, error=True).message(spec, version) for tagged_plan in (False, True)]
-    array = decode_columns(plan, [one.encode(version) for one in examples])
-    adopted_sizes = sizes(plan, array)
+    examples = [
+        ExampleGenerator(text_bytes, tagged_plan, error=True).make_message(spec, version)
+        for tagged_plan in (False, True)
+    ]
+    array = decode_columns(plan, [example.encode(version) for example in examples])
+    adopted_sizes = compute_sizes(plan, array)
     results = {scheme: (adopted_sizes - count_saved_bytes(scheme, plan, array)).tolist() for scheme in SCHEMES}
     return MessageSize(spec.name, version, *({scheme: each[row] for scheme, each in results.items()} for row in (0, 1)))
 
 
-SECONDS_A_DAY: Final = 86_400
+SECONDS_PER_DAY: Final = 86_400
 MEASURED_RATE, EXAMPLE_RATE = "measured", "example"
 
 
-class Rate(NamedTuple):
+class CallRate(NamedTuple):
     """The number of calls per second of an API's version."""
 
     api_key: int
@@ -199,7 +202,7 @@ class Rate(NamedTuple):
     calls_per_second: float
 
 
-class Scaled(NamedTuple):
+class ByteRate(NamedTuple):
     """The bytes per second of an API, version and direction. ``basis`` is the source of the message size."""
 
     api_key: int
@@ -217,7 +220,7 @@ class Scaled(NamedTuple):
         return self.before - self.after
 
 
-def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
+def read_mix(path: str, apis: Apis = CATALOG) -> list[CallRate]:
     """Return the rates in a CSV file. An unknown API or version raises an ``OptionError``."""
     keys = {api.name.lower(): api for api in apis.table.values()}
     rates = []
@@ -228,7 +231,7 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
                 version = int(row.get("version") or api.versions.highest)
                 if not api.versions.contains(version):
                     raise OptionError(f"`scale` {path}: {api.name} has no version {version}")
-                rates.append(Rate(api.key, version, float(row["calls_per_second"])))
+                rates.append(CallRate(api.key, version, float(row["calls_per_second"])))
     except OSError as error:
         raise OptionError(f"`scale`: {path_error_text(error, path)}") from None
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -239,9 +242,9 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
     return rates
 
 
-def mix_of_traffic(
+def measure_mix(
     files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG, coverage: Coverage | None = None
-) -> list[Rate]:
+) -> list[CallRate]:
     """Return the rates of recorded traffic: its calls by API and version, divided by its duration.
 
     Unread parts are added to ``coverage``.
@@ -260,27 +263,35 @@ def mix_of_traffic(
     if first is None or last is None or first == last:
         raise OptionError("`scale`: this traffic takes no time, so it has no calls a second")
     seconds = (last - first).total_seconds()
-    return [Rate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
+    return [CallRate(key, version, count / seconds) for (key, version), count in sorted(counts.items())]
 
 
-def scale_outcome(outcome: WeighingResult, rates: Sequence[Rate], question: Question) -> Iterator[Scaled]:
+def scale_outcome(outcome: WeighingResult, rates: Sequence[CallRate], question: ProposalSettings) -> Iterator[ByteRate]:
     """Yield the bytes per second of a mix. Sizes are those of weighed messages, or of examples if there are none."""
-    measured_weights = outcome.by("api_key", "api_version", "direction", "kind")
+    measured_weights = outcome.sum_weights_by("api_key", "api_version", "direction", "kind")
     for rate in rates:
         weights = {where[2:]: weight for where, weight in measured_weights.items() if where[:2] == rate[:2]}
         basis = MEASURED_RATE
         if not any(weight.messages for weight in weights.values()):
-            weights, basis = _example_weights(question, rate), EXAMPLE_RATE
+            weights, basis = _weigh_example(question, rate), EXAMPLE_RATE
         for (direction, kind), weight in sorted(weights.items()):
             if weight.messages and kind not in (NOT_READ, NOT_RAISED):
-                each = rate.calls_per_second / weight.messages
-                yield Scaled(*rate[:2], direction, kind, rate[2], weight.before * each, weight.after * each, basis)
+                calls_per_message = rate.calls_per_second / weight.messages
+                yield ByteRate(
+                    *rate[:2],
+                    direction,
+                    kind,
+                    rate[2],
+                    weight.before * calls_per_message,
+                    weight.after * calls_per_message,
+                    basis,
+                )
 
 
-def _example_weights(question: Question, rate: Rate) -> dict[tuple[str, str], Weight]:
-    bench = Bench(question)
+def _weigh_example(question: ProposalSettings, rate: CallRate) -> dict[tuple[str, str], Weight]:
+    bench = MessageWeigher(question)
     for direction in bench.proposal.directions:
         form = bench.form_on_the_wire(rate.api_key, rate.api_version, direction)
         if form.spec.valid_versions.contains(rate.api_version):
-            bench.weigh(example_messages(form, direction))
+            bench.weigh_messages(make_example_messages(form, direction))
     return {(group.direction, group.kind): weight for group, weight in bench.outcome.weights.items()}

@@ -47,7 +47,7 @@ HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
 }
 
 
-def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
+def compute_sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
     """Return the size of each message in bytes. ``array`` has a row per message, as ``decode_columns`` returns them.
 
     Raises:
@@ -67,13 +67,13 @@ def count_saved_bytes(
 
     Args:
         scheme: scheme of tagged fields: a name in ``HEADER_SIZES``, or ``escape`` or ``all tagged``.
-        plan, array: the messages, as in :func:`sizes`.
+        plan, array: the messages, as in :func:`compute_sizes`.
         counts: receives the numbers of tag sections, of empty ones, and of the fields in them.
     """
-    return _Sections(scheme, Counter() if counts is None else counts).savings(array, plan.root)
+    return _SavingsCalculator(scheme, Counter() if counts is None else counts).compute_savings(array, plan.root)
 
 
-class _Sections:
+class _SavingsCalculator:
     """Computes the savings of a scheme, compared to the adopted one."""
 
     def __init__(self, scheme: str, counts: Counter[str]) -> None:
@@ -81,7 +81,7 @@ class _Sections:
         self.header = HEADER_SIZES.get(scheme, HEADER_SIZES[ADOPTED])
         self.counts = counts
 
-    def savings(self, array: pa.StructArray, plan: StructPlan) -> Ints:
+    def compute_savings(self, array: pa.StructArray, plan: StructPlan) -> Ints:
         """Return the savings in each struct. Structs must not be null."""
         saved_bytes = np.zeros(len(array), np.int64)
         if not len(array):
@@ -89,50 +89,56 @@ class _Sections:
         mandatory = plan.fields if self.scheme == ALL_TAGGED and plan.flexible else ()
         for tag, field in enumerate(plan.fields):
             child = array.field(field.json_name)
-            less = self.inside(child, field)
+            saved_in_field = self.compute_nested_savings(child, field)
             if mandatory:
-                lengths = alone_sizes(field, child, is_tagged=False)
-                less += self.prefixes(child, field, lengths)
-                saved_bytes -= _each(self.header, np.full(len(child), tag), lengths - less)
-            saved_bytes += less
+                lengths = compute_single_field_sizes(field, child, is_tagged=False)
+                saved_in_field += self.compute_prefix_savings(child, field, lengths)
+                saved_bytes -= _compute_header_sizes(self.header, np.full(len(child), tag), lengths - saved_in_field)
+            saved_bytes += saved_in_field
         if not plan.flexible:
             return saved_bytes
         fields = np.zeros(len(array), np.int64)
         for field in plan.tagged_fields:
             child = array.field(field.json_name)
-            written_rows = np.flatnonzero(alone_sizes(field, child, is_tagged=True) > 1)
+            written_rows = np.flatnonzero(compute_single_field_sizes(field, child, is_tagged=True) > 1)
             if len(written_rows):
                 child = child.take(pa.array(written_rows))
-                lengths = alone_sizes(field, child, is_tagged=False)
+                lengths = compute_single_field_sizes(field, child, is_tagged=False)
                 tags = np.full(len(written_rows), field.tag, np.int64)
-                less = self.inside(child, field) + self.prefixes(child, field, lengths)
-                saved_bytes[written_rows] += self.headers(tags, lengths, less, first=len(mandatory))
+                saved_in_field = self.compute_nested_savings(child, field) + self.compute_prefix_savings(
+                    child, field, lengths
+                )
+                saved_bytes[written_rows] += self.compute_header_savings(
+                    tags, lengths, saved_in_field, first=len(mandatory)
+                )
                 fields[written_rows] += 1
-        saved_bytes += self.unknown(array, fields, first=len(mandatory))
+        saved_bytes += self.compute_unknown_field_savings(array, fields, first=len(mandatory))
         if self.scheme == ESCAPE:
             saved_bytes += np.where(fields == 0, 1, -1)
         if mandatory:
-            saved_bytes += _each(_count_size, fields, fields) - _each(_count_size, fields + len(mandatory), fields)
+            saved_bytes += _compute_header_sizes(_count_size, fields, fields) - _compute_header_sizes(
+                _count_size, fields + len(mandatory), fields
+            )
         self.counts.update(
             {"sections": len(array), "empty sections": int((fields == 0).sum()), "tagged fields": int(fields.sum())}
         )
         return saved_bytes
 
-    def inside(self, child: pa.Array, field: FieldPlan) -> Ints:
+    def compute_nested_savings(self, child: pa.Array, field: FieldPlan) -> Ints:
         """Return the savings in the structs of a field, summed by the parent struct."""
         if field.struct is None:
             return np.zeros(len(child), np.int64)
-        inner, owners = elements(child, field)
-        return _sum_by_owner(self.savings(inner, field.struct), owners, len(child))
+        inner, owners = flatten_structs(child, field)
+        return _sum_by_owner(self.compute_savings(inner, field.struct), owners, len(child))
 
-    def prefixes(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
+    def compute_prefix_savings(self, child: pa.Array, field: FieldPlan, lengths: Ints) -> Ints:
         """Return the savings in length prefixes of strings and bytes if the length is in the header instead."""
         if self.scheme != ALL_TAGGED or field.array or field.type not in ("string", "bytes", "records"):
             return np.zeros(len(child), np.int64)
         texts: Ints = pc.binary_length(child).fill_null(0).to_numpy(zero_copy_only=False)
         return lengths - texts
 
-    def unknown(self, array: pa.StructArray, fields: Ints, *, first: int) -> Ints:
+    def compute_unknown_field_savings(self, array: pa.StructArray, fields: Ints, *, first: int) -> Ints:
         """Return the savings in fields that are not in the spec, and count them."""
         if array.type.get_field_index(UNKNOWN_TAGS) < 0:
             return np.zeros(len(array), np.int64)
@@ -144,19 +150,19 @@ class _Sections:
         tags = inner.field(0).to_numpy(zero_copy_only=False).astype(np.int64)
         lengths = np.array([len(data) for data in inner.field(1).to_pylist()], np.int64)
         fields += counts
-        saved_bytes = self.headers(tags, lengths, np.zeros(len(tags), np.int64), first=first)
+        saved_bytes = self.compute_header_savings(tags, lengths, np.zeros(len(tags), np.int64), first=first)
         return _sum_by_owner(saved_bytes, np.repeat(np.arange(len(array)), counts), len(array))
 
-    def headers(self, tags: Ints, lengths: Ints, saved_bytes: Ints, *, first: int) -> Ints:
+    def compute_header_savings(self, tags: Ints, lengths: Ints, saved_bytes: Ints, *, first: int) -> Ints:
         """Return the savings in field headers, including the savings in values (``saved_bytes``).
 
         Tags begin at ``first``.
         """
-        shorter = _each(self.header, tags + first, lengths - saved_bytes)
-        return saved_bytes + _each(HEADER_SIZES[ADOPTED], tags, lengths) - shorter
+        new_sizes = _compute_header_sizes(self.header, tags + first, lengths - saved_bytes)
+        return saved_bytes + _compute_header_sizes(HEADER_SIZES[ADOPTED], tags, lengths) - new_sizes
 
 
-def elements(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
+def flatten_structs(child: pa.Array, field: FieldPlan) -> tuple[pa.StructArray, Ints]:
     """Return the structs of a field, and for each the row of its parent. Null has no structs."""
     if field.array:
         counts = child.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -177,27 +183,29 @@ def _count_size(count: int, _: int) -> int:
     return size_of_unsigned_varint(count)
 
 
-def _each(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
+def _compute_header_sizes(size: HeaderSize, tags: Ints, lengths: Ints) -> Ints:
     """Return the size of each header. Frequent headers are computed once."""
     pairs, pair_numbers = np.unique(np.stack([tags, lengths], axis=1), axis=0, return_inverse=True)
     return np.array([size(tag, length) for tag, length in pairs.tolist()], np.int64)[pair_numbers.ravel()]
 
 
-def alone_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
+def compute_single_field_sizes(field: FieldPlan, child: pa.Array, *, is_tagged: bool) -> Ints:
     """Return the size of each value: mandatory, or as the only field of a tag section (1 if it is the default)."""
     if not is_tagged and not field.array and field.type in SIZE_OF_FIXED_TYPE:
         return np.full(len(child), SIZE_OF_FIXED_TYPE[field.type], np.int64)
-    return sizes(_alone(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name]))
+    return compute_sizes(
+        _plan_single_field(field, is_tagged=is_tagged), pa.StructArray.from_arrays([child], [field.json_name])
+    )
 
 
 @lru_cache(maxsize=1024)
-def default_size(field: FieldPlan) -> int:
+def compute_default_size(field: FieldPlan) -> int:
     """Return the size of a mandatory field with its default value."""
-    return int(sizes(_alone(field, is_tagged=False), pa.array([{}], pa.struct([])))[0])
+    return int(compute_sizes(_plan_single_field(field, is_tagged=False), pa.array([{}], pa.struct([])))[0])
 
 
 @lru_cache(maxsize=1024)
-def _alone(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
+def _plan_single_field(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
     mandatory, tags = ((), (replace(field, tag=field.tag or 0),)) if is_tagged else ((replace(field, tag=None),), ())
     root = StructPlan(
         name=field.name,
@@ -208,21 +216,21 @@ def _alone(field: FieldPlan, *, is_tagged: bool) -> MessagePlan:
         absent=(),
         min_size=is_tagged,
     )
-    return MessagePlan(field.name, "data", None, 0, is_tagged, root, (*_structs(field.struct), root))
+    return MessagePlan(field.name, "data", None, 0, is_tagged, root, (*_list_structs(field.struct), root))
 
 
-def _structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
+def _list_structs(plan: StructPlan | None) -> tuple[StructPlan, ...]:
     """Return a struct and its nested structs, children first."""
     if plan is None:
         return ()
-    nested_structs = [one for field in (*plan.fields, *plan.tagged_fields) for one in _structs(field.struct)]
-    return tuple({id(one): one for one in (*nested_structs, plan)}.values())
+    nested_structs = [struct for field in (*plan.fields, *plan.tagged_fields) for struct in _list_structs(field.struct)]
+    return tuple({id(struct): struct for struct in (*nested_structs, plan)}.values())
 
 
 # ---- another plan ---------------------------------------------------------------------------------------------------
 
 
-def all_fields(plan: StructPlan) -> dict[str, FieldPlan]:
+def fields_by_column(plan: StructPlan) -> dict[str, FieldPlan]:
     """Return a struct's mandatory and tagged fields by column name."""
     return {field.json_name: field for field in (*plan.fields, *plan.tagged_fields)}
 
@@ -237,7 +245,7 @@ def fit_columns(
         values: functions that make the column of a new field, by path (``topics.owner``). Other new fields are omitted,
             which means their default.
     """
-    fields, columns = all_fields(plan), {}
+    fields, columns = fields_by_column(plan), {}
     for index, name in enumerate(column.name for column in array.type):
         if name in fields:
             columns[name] = _fit_field(array.field(index), fields[name], values, f"{path}{name}")
@@ -266,7 +274,7 @@ def _fit_field(child: pa.Array, field: FieldPlan, values: Mapping[str, MakeColum
 
 #: Names of counts: first moved fields of structs, those that are set, former size of unset moved fields.
 LEAD, LEAD_SET, GAINED = "moved", "moved and set", "bytes of unset"
-_EMPTY_SECTION: Final = 1
+_EMPTY_SECTION_BYTES: Final = 1
 
 
 def _find_moved_fields(
@@ -278,18 +286,18 @@ def _find_moved_fields(
         The field before, the field after, whether it is the first of its struct, its values, and their message rows.
     """
     tags = {field.json_name: field for field in after.tagged_fields}
-    new, is_lead = all_fields(after), True
+    new, is_lead = fields_by_column(after), True
     for field in (*before.fields, *before.tagged_fields):
         name = field.json_name
         if field.tag is None and name in tags:
             yield field, tags[name], is_lead, array.field(name), rows
             is_lead = False
         if field.struct is not None and name in new and (struct := new[name].struct) is not None:
-            inner, owners = elements(array.field(name), field)
+            inner, owners = flatten_structs(array.field(name), field)
             yield from _find_moved_fields(inner, field.struct, struct, rows[owners])
 
 
-def fields_in(
+def iterate_fields(
     array: pa.StructArray, plan: StructPlan, rows: Ints | None = None, path: str = ""
 ) -> Iterator[tuple[str, FieldPlan, pa.Array, Ints]]:
     """Yield (path, values, message row of each value) for each field of messages and of their nested structs."""
@@ -298,15 +306,15 @@ def fields_in(
         values, field_path = array.field(field.json_name), f"{path}{field.name}"
         yield field_path, field, values, rows
         if field.struct is not None:
-            inner, owners = elements(values, field)
-            yield from fields_in(inner, field.struct, rows[owners], f"{field_path}.")
+            inner, owners = flatten_structs(values, field)
+            yield from iterate_fields(inner, field.struct, rows[owners], f"{field_path}.")
 
 
 NULL_LENGTH: Final = -1
 _LENGTH_KINDS: Final = {"string": "strings", "bytes": "bytes", "records": "records"}
 
 
-def lengths_in(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, Ints, Ints]]:
+def iterate_lengths(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, Ints, Ints]]:
     """Yield the lengths in messages: elements of arrays, bytes of strings, byte fields and record sets.
 
     A tagged field at its default is not on the wire, so it has no length here. Strings within an array of strings are
@@ -316,9 +324,9 @@ def lengths_in(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, I
         Kind (``arrays``, ``strings``, ``bytes`` or ``records``), the lengths (``NULL_LENGTH`` for null), and the row of
         the message that each length is in.
     """
-    for _, field, values, rows in fields_in(array, plan):
+    for _, field, values, rows in iterate_fields(array, plan):
         if field.tag is not None:
-            is_sent = is_set(field, values)
+            is_sent = mask_set_values(field, values)
             values, rows = values.filter(pa.array(is_sent)), rows[is_sent]
         if field.array:
             yield "arrays", _is_filled(values.value_lengths()), rows
@@ -332,27 +340,27 @@ def _is_filled(lengths: pa.Array) -> Ints:
     return np.asarray(lengths.fill_null(NULL_LENGTH).to_numpy(zero_copy_only=False), np.int64)
 
 
-def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def mask_set_values(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return which values of a field differ from its default."""
     if field.default is None:
         return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if isinstance(field.default, int):
         return np.asarray(values.to_numpy(zero_copy_only=False) != field.default)
-    return alone_sizes(field, values, is_tagged=True) > _EMPTY_SECTION
+    return compute_single_field_sizes(field, values, is_tagged=True) > _EMPTY_SECTION_BYTES
 
 
-def count_moved(
+def count_moved_fields(
     array: pa.StructArray, before: StructPlan, after: StructPlan, add: Callable[[str, Ints, Ints], None]
 ) -> None:
     """Count the moved fields. ``add`` receives a name of a count, message rows, and a number for each row."""
-    for field, to, is_lead, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
-        is_written = is_set(to, values)
-        ones = np.ones(len(rows), np.int64)
+    for field, field_after, is_lead, values, rows in _find_moved_fields(array, before, after, np.arange(len(array))):
+        is_written = mask_set_values(field_after, values)
+        one_per_row = np.ones(len(rows), np.int64)
         word = "array" if field.array else field.type
-        add(word, rows, ones)
-        add(f"{word} set", rows[is_written], ones[is_written])
+        add(word, rows, one_per_row)
+        add(f"{word} set", rows[is_written], one_per_row[is_written])
         if is_lead:
-            add(LEAD, rows, ones)
-            add(LEAD_SET, rows[is_written], ones[is_written])
+            add(LEAD, rows, one_per_row)
+            add(LEAD_SET, rows[is_written], one_per_row[is_written])
         unset = rows[~is_written]
-        add(GAINED, unset, np.full(len(unset), default_size(field)))
+        add(GAINED, unset, np.full(len(unset), compute_default_size(field)))

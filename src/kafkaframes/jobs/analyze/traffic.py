@@ -45,9 +45,9 @@ from kafkaframes.wire.integers import MAX_INT32
 from kafkaframes.wire.varint import size_of_unsigned_varint
 
 CLIENT, CONNECTION, SECOND = BY = ("client", "connection", "second")
-_ROWS: Final = 4096
-_NO_CLIENT: Final = (None, None, None)
-_NO_VERSION: Final = "no spec has this API and version"
+_ROWS_PER_READ: Final = 4096
+_UNGROUPED: Final = (None, None, None)
+_UNKNOWN_VERSION_REASON: Final = "no spec has this API and version"
 
 
 class TrafficTask(NamedTuple):
@@ -60,7 +60,7 @@ class TrafficTask(NamedTuple):
 
 
 @dataclass
-class Messages:
+class ApiMessages:
     """Messages of one API, version and direction.
 
     Attributes:
@@ -84,27 +84,28 @@ class Messages:
     span: tuple[int, int] | None = None
     records: Sequence[Sequence[int]] = ()
 
-    def record_bytes(self, *, compact: bool) -> Ints | int:
+    def sum_record_bytes(self, *, compact: bool) -> Ints | int:
         """Return the size of the records that are not in the messages, including their longer length prefixes."""
         if not any(self.records):
             return 0
-        more = (
-            sum(size + (compact and size_of_unsigned_varint(size + 1) - 1) for size in some) for some in self.records
+        sizes_with_prefixes = (
+            sum(size + (compact and size_of_unsigned_varint(size + 1) - 1) for size in record_sizes)
+            for record_sizes in self.records
         )
-        return np.fromiter(more, np.int64, len(self.records))
+        return np.fromiter(sizes_with_prefixes, np.int64, len(self.records))
 
-    def take(self, rows: Ints) -> Messages:
+    def select_rows(self, rows: Ints) -> ApiMessages:
         """Return a selection of the messages."""
         sizes = None if self.wire_sizes is None else self.wire_sizes[rows]
         records = [self.records[row] for row in rows.tolist()] if self.records else ()
         frames = self.frames.take(pa.array(rows))
         return replace(self, frames=frames, wire_sizes=sizes, labels=self.labels[rows], records=records)
 
-    def by_label(self) -> Iterator[Messages]:
+    def split_by_label(self) -> Iterator[ApiMessages]:
         """Yield the messages of each label."""
         labels = np.unique(self.labels).tolist()
         for label in labels:
-            yield self if len(labels) == 1 else self.take(np.flatnonzero(self.labels == label))
+            yield self if len(labels) == 1 else self.select_rows(np.flatnonzero(self.labels == label))
 
 
 def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
@@ -117,13 +118,13 @@ def read_captured_calls(task: TrafficTask, apis: Apis, coverage: Coverage) -> It
             yield Calls(maker, traffic)
 
 
-def messages_of(
+def read_messages(
     task: TrafficTask,
     directions: Sequence[str],
     by: Sequence[str] = (),
     apis: Apis = CATALOG,
     coverage: Coverage | None = None,
-) -> Iterator[Messages]:
+) -> Iterator[ApiMessages]:
     """Yield the messages of a task's share, labelled by client, connection or second as ``by`` requests.
 
     Args:
@@ -135,34 +136,34 @@ def messages_of(
     """
     account = Coverage() if coverage is None else coverage
     for calls in read_captured_calls(task, apis, account):
-        labels, names = np.zeros(calls.count, np.int64), [_NO_CLIENT]
+        labels, names = np.zeros(calls.count, np.int64), [_UNGROUPED]
         if by:
-            labels, names = _labels(_facts(calls, by))
+            labels, names = _number_labels(_group_values_of(calls, by))
         for direction in directions:
             times = calls.frame_values(direction, F_END_TIME) // 1000
             for kind, rows in calls.groups(direction):
-                yield from _read_capture(calls, kind, rows, labels, names, times)
+                yield from _decode_captured_messages(calls, kind, rows, labels, names, times)
     _, logs = split_traffic(task.files)
     for path in logs[task.share :: task.shares]:
         log_rows = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
-        while some := list(islice(log_rows, _ROWS)):
-            yield from _read_log(some, directions, by, apis)
+        while some := list(islice(log_rows, _ROWS_PER_READ)):
+            yield from _read_request_log(some, directions, by, apis)
 
 
-def _record_sizes(value: Any) -> Iterator[int]:
+def _iterate_record_sizes(value: Any) -> Iterator[int]:
     """Yield the sizes that a log has instead of records. Invalid sizes are skipped; decoding rejects them later."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name.endswith(SIZE_SUFFIX) and isinstance(inner, int) and 0 <= inner <= MAX_INT32:
                 yield inner
             else:
-                yield from _record_sizes(inner)
+                yield from _iterate_record_sizes(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _record_sizes(inner)
+            yield from _iterate_record_sizes(inner)
 
 
-def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
+def _group_values_of(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return (client, connection, second) of each call, with None for parts that are not in ``by``."""
     nothing = [None] * calls.count
     clients = calls.client_ids().fill_null("").to_pylist() if CLIENT in by else nothing
@@ -171,83 +172,91 @@ def _facts(calls: Calls, by: Sequence[str]) -> list[tuple[Any, ...]]:
     return list(zip(clients, connections, seconds, strict=True))
 
 
-def _labels(facts: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...]]]:
+def _number_labels(group_values_of_rows: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...]]]:
     numbers: dict[tuple[Any, ...], int] = {}
-    labels = np.fromiter((numbers.setdefault(fact, len(numbers)) for fact in facts), np.int64, len(facts))
+    labels = np.fromiter(
+        (numbers.setdefault(group_values, len(numbers)) for group_values in group_values_of_rows),
+        np.int64,
+        len(group_values_of_rows),
+    )
     return labels, list(numbers)
 
 
-def _read_capture(
+def _decode_captured_messages(
     calls: Calls, kind: Kind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
-) -> Iterator[Messages]:
+) -> Iterator[ApiMessages]:
     key, version, direction, apis = kind
     raw, starts = calls.bytes_of(direction, rows)
     span = int(times[rows].min()), int(times[rows].max())
     if not kind.is_known:
         empty = pa.array([], pa.struct([]))
-        unread = Counter((label, _NO_VERSION) for label in labels[rows].tolist())
-        yield Messages(key, version, direction, empty, None, labels[:0], names, unread, span)
+        unread = Counter((label, _UNKNOWN_VERSION_REASON) for label in labels[rows].tolist())
+        yield ApiMessages(key, version, direction, empty, None, labels[:0], names, unread, span)
         return
     if key == API_VERSIONS and direction == RESPONSE and version:
-        older = _is_version_0(raw, starts, version, apis)
+        older = _find_version_0_responses(raw, starts, version, apis)
         if len(older):
-            yield from _read_version_0(calls, rows[older], labels, names, span)
+            yield from _decode_version_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
             raw, starts = calls.bytes_of(direction, rows)
     bodies = Decoded(raw, starts, kind)
-    unread = _unread(bodies.errors, labels[rows])
-    good = bodies.errors.is_null()
-    rows, sizes = rows[good.to_numpy(zero_copy_only=False)], np.diff(starts)[good.to_numpy(zero_copy_only=False)]
-    frames = bodies.frames.filter(good) if unread else bodies.frames
-    yield Messages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
+    unread = _count_errors(bodies.errors, labels[rows])
+    is_valid = bodies.errors.is_null()
+    rows, sizes = (
+        rows[is_valid.to_numpy(zero_copy_only=False)],
+        np.diff(starts)[is_valid.to_numpy(zero_copy_only=False)],
+    )
+    frames = bodies.frames.filter(is_valid) if unread else bodies.frames
+    yield ApiMessages(key, version, direction, frames, sizes, labels[rows], names, unread, span)
 
 
-def _is_version_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
+def _find_version_0_responses(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
     """Return which ApiVersions responses have version 0, the broker's answer to an unknown version (KIP-511)."""
     array = as_array(raw, starts)
     read = [
-        decode_columns(frame_plan(API_VERSIONS, one, RESPONSE, apis), array).field("_error") for one in (version, 0)
+        decode_columns(frame_plan(API_VERSIONS, candidate_version, RESPONSE, apis), array).field("_error")
+        for candidate_version in (version, 0)
     ]
     return np.flatnonzero((read[0].is_valid().to_numpy(False)) & (read[1].is_null().to_numpy(False)))
 
 
-def _read_version_0(
+def _decode_version_0(
     calls: Calls, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
-) -> Iterator[Messages]:
+) -> Iterator[ApiMessages]:
     raw, starts = calls.bytes_of(RESPONSE, rows)
     frames = Decoded(raw, starts, Kind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
-    yield Messages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
+    yield ApiMessages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
 
 
-def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
-    bad = rows_with_errors(errors).tolist()
-    return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
+def _count_errors(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
+    failed_rows = rows_with_errors(errors).tolist()
+    return Counter((int(labels[row]), str(errors[row].as_py())) for row in failed_rows)
 
 
-def _read_log(
+def _read_request_log(
     rows: Sequence[dict[str, Any]], directions: Sequence[str], by: Sequence[str], apis: Apis
-) -> Iterator[Messages]:
+) -> Iterator[ApiMessages]:
     """Yield the messages of a request log. It has only the sizes of records, and no tagged fields of headers."""
     for direction in directions:
         groups: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             if row[direction] is not None and row["apiKey"] is not None:
                 groups[row["apiKey"], row["apiVersion"]].append(row)
-        for (key, version), some in groups.items():
-            yield _read_log_group(key, version, direction, some, by, apis)
+        for (key, version), log_rows in groups.items():
+            yield _decode_log_messages(key, version, direction, log_rows, by, apis)
 
 
-def _read_log_group(
+def _decode_log_messages(
     key: int, version: int, direction: str, rows: Sequence[dict[str, Any]], by: Sequence[str], apis: Apis
-) -> Messages:
-    labels, names = _labels([_row_facts(row, by) for row in rows])
-    data, records, good, unread = [], [], [], Counter[tuple[int, str]]()
+) -> ApiMessages:
+    labels, names = _number_labels([_group_values_of_row(row, by) for row in rows])
+    data, records, valid_rows, unread = [], [], [], Counter[tuple[int, str]]()
     for number, row in enumerate(rows):
         try:
             body = json.loads(row[direction])
-            data.append(_frame_value(key, version, direction, body, row["clientId"], apis))
-            records.append(list(_record_sizes(body)))
-            good.append(number)
+            data.append(_build_frame_value(key, version, direction, body, row["clientId"], apis))
+            records.append(list(_iterate_record_sizes(body)))
+            valid_rows.append(number)
         except (KafkaframesError, TypeError) as error:
             unread[int(labels[number]), str(error)] += 1
     frames = pa.array([], pa.struct([]))
@@ -255,10 +264,10 @@ def _read_log_group(
         frames = decode_columns(frame_plan(key, version, direction, apis), data)
     times = [row["responseTime"] for row in rows if row["responseTime"] is not None]
     span = (min(times), max(times)) if times else None
-    return Messages(key, version, direction, frames, None, labels[good], names, unread, span, records)
+    return ApiMessages(key, version, direction, frames, None, labels[valid_rows], names, unread, span, records)
 
 
-def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
+def _group_values_of_row(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
     time = row["responseTime"]
     return (
         row["clientId"] or "" if CLIENT in by else None,
@@ -267,10 +276,10 @@ def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
     )
 
 
-def _frame_value(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
+def _build_frame_value(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
     kind = Kind(key, version, direction, apis)
     if not kind.is_known:
-        raise KafkaframesError(_NO_VERSION)
+        raise KafkaframesError(_UNKNOWN_VERSION_REASON)
     body: Message = kind.message_class.from_json(with_records(value), version)
     if direction == REQUEST:
         return encode_request(body, version, client_id=client_id)
@@ -284,17 +293,17 @@ _GROUP_KEYS: Final = {
 }
 
 
-class ShareOfRecords(NamedTuple):
+class RecordMeasurement(NamedTuple):
     """The sizes of records in a task's share of captures, and the unread parts."""
 
     sizes: dict[str, RecordSizes]
     coverage: Coverage
 
 
-def measure_share(task: TrafficTask, apis: Apis = CATALOG) -> ShareOfRecords:
+def measure_share(task: TrafficTask, apis: Apis = CATALOG) -> RecordMeasurement:
     """Measure the records in a task's share as ``measure_records`` does, and return the unread parts too."""
     coverage = Coverage()
-    return ShareOfRecords(measure_records(task, apis, coverage), coverage)
+    return RecordMeasurement(measure_records(task, apis, coverage), coverage)
 
 
 def measure_records(
@@ -311,13 +320,13 @@ def measure_records(
             for kind, rows in calls.groups(direction, only=keys.__contains__):
                 if kind.is_known:
                     bodies = Decoded(*calls.bytes_of(direction, rows), kind)
-                    _add(bodies, result[PRODUCED if direction == REQUEST else FETCHED])
+                    _add_record_sizes(bodies, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 
 
-def _add(bodies: Decoded, sizes: RecordSizes) -> None:
+def _add_record_sizes(bodies: Decoded, sizes: RecordSizes) -> None:
     assert bodies.plan is not None
     for _, blobs in sets_of_records(bodies.body, bodies.plan, np.arange(bodies.count)):
         data, _ = join_record_sets(*binary_extents(blobs))
         if len(data):
-            sizes.add(data, scan_all(data))
+            sizes.add_batches(data, scan_all(data))

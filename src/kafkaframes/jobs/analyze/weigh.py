@@ -20,20 +20,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError, path_error_text
-from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, WeighingResult, Weight
-from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
+from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, WeighingResult, Weight, WeightKey
+from kafkaframes.jobs.analyze.proposals import RAISED, FormPair, MessageForm, ProposalSettings
 from kafkaframes.jobs.analyze.sizes import (
     ADOPTED,
     MakeColumn,
-    all_fields,
-    count_moved,
+    compute_sizes,
+    count_moved_fields,
     count_saved_bytes,
-    fields_in,
+    fields_by_column,
     fit_columns,
-    lengths_in,
-    sizes,
+    iterate_fields,
+    iterate_lengths,
 )
-from kafkaframes.jobs.analyze.traffic import Messages, TrafficTask, messages_of
+from kafkaframes.jobs.analyze.traffic import ApiMessages, TrafficTask, read_messages
 from kafkaframes.protocol.messages._program import PRIMITIVES
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
@@ -54,7 +54,7 @@ _FUNCTION_REFERENCE: Final = re.compile(r"@(.+\.py):(\w+)")
 _NUMBER_STEP: Final = 2654435761  # a prime: the numbers of a range are in an order that compression cannot exploit
 
 
-def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
+def plan_new_columns(values: tuple[str, ...], form: MessageForm, *, has_header: bool) -> dict[str, MakeColumn]:
     """Return functions that make the columns of new fields, by path in the message and, if weighed, its header."""
     columns: dict[str, MakeColumn] = {}
     parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
@@ -68,11 +68,11 @@ def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dic
         if not sign or not field:
             raise OptionError(f"`values` {text}: write Message.path=value")
         if name in parts:
-            columns[_column_path(*parts[name], field)] = _maker(value)
+            columns[_find_column_path(*parts[name], field)] = _parse_value(value)
     return columns
 
 
-def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
+def _find_column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
     paths = {".".join(names): names for names, _ in walk(layout(spec, version))}
     if path not in paths:
         raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
@@ -80,17 +80,17 @@ def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str
 
 
 @lru_cache(maxsize=256)
-def _maker(text: str) -> MakeColumn:
+def _parse_value(text: str) -> MakeColumn:
     bounds, function = _NUMBER_RANGE.fullmatch(text), _FUNCTION_REFERENCE.fullmatch(text)
     if bounds is not None and int(bounds[1]) <= int(bounds[2]):
-        return partial(_from_range, int(bounds[1]), int(bounds[2]))
+        return partial(_fill_from_range, int(bounds[1]), int(bounds[2]))
     if function is not None:
-        return partial(_from_function, _load_function(function[1], function[2]))
+        return partial(_fill_from_function, _load_function(function[1], function[2]))
     try:
         constant = json.loads(text)
     except ValueError:
         constant = text
-    return partial(_from_function, lambda _: constant)
+    return partial(_fill_from_function, lambda _: constant)
 
 
 def _load_function(file: str, name: str) -> Callable[[Any], Any]:
@@ -103,21 +103,21 @@ def _load_function(file: str, name: str) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _from_function(function: Callable[[Any], Any], structs: pa.StructArray, field: FieldPlan) -> pa.Array:
+def _fill_from_function(function: Callable[[Any], Any], structs: pa.StructArray, field: FieldPlan) -> pa.Array:
     rows = [{snake_case(name): value for name, value in row.items()} for row in structs.to_pylist() if row is not None]
     values = iter(_convert_value(function(row), field) for row in rows)
-    present = structs.is_valid().to_pylist()
-    return _array([next(values) if is_there else None for is_there in present], field)
+    is_present = structs.is_valid().to_pylist()
+    return _build_array([next(values) if is_there else None for is_there in is_present], field)
 
 
-def _from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
+def _fill_from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
     numbers = low + (np.arange(len(structs), dtype=np.int64) * _NUMBER_STEP) % (high - low + 1)
     if field.array:
         element: Any = {} if field.struct is not None else _convert_value(0, field, is_element=True)
-        return _array([[element] * count for count in numbers.tolist()], field)
+        return _build_array([[element] * count for count in numbers.tolist()], field)
     if field.type in ("string", "bytes", "records"):
-        return _array([_convert_value("x" * length, field) for length in numbers.tolist()], field)
-    return _array([_convert_value(number, field) for number in numbers.tolist()], field)
+        return _build_array([_convert_value("x" * length, field) for length in numbers.tolist()], field)
+    return _build_array([_convert_value(number, field) for number in numbers.tolist()], field)
 
 
 def _convert_value(value: Any, field: FieldPlan, *, is_element: bool = False) -> Any:
@@ -133,7 +133,7 @@ def _convert_value(value: Any, field: FieldPlan, *, is_element: bool = False) ->
     return value
 
 
-def _array(values: list[Any], field: FieldPlan) -> pa.Array:
+def _build_array(values: list[Any], field: FieldPlan) -> pa.Array:
     if field.struct is not None:
         return pa.array(values)
     type_ = PRIMITIVES[field.type][2]
@@ -145,59 +145,61 @@ def _array(values: list[Any], field: FieldPlan) -> pa.Array:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_OPERATIONS_BYTES: Final = 4
-_NO_VERSION_AFTER: Final = "the specs after have no version of it"
+_OPERATIONS_FIELD_BYTES: Final = 4
+_VERSION_REMOVED_REASON: Final = "the specs after have no version of it"
 _ROW_POSITION: Final = re.compile(r"row \d+, |\[\d+\]")
 
 
-class Weighing(NamedTuple):
+class WeighingTask(NamedTuple):
     """The input of one process or Spark task: a share of the traffic and the proposal."""
 
     task: TrafficTask
-    question: Question
+    question: ProposalSettings
 
 
-def weigh(work: Weighing) -> WeighingResult:
+def weigh_share(work: WeighingTask) -> WeighingResult:
     """Weigh the messages of a task's share."""
-    bench = Bench(work.question)
-    question, coverage = work.question, bench.outcome.coverage
-    for messages in messages_of(work.task, bench.proposal.directions, question.by, question.apis, coverage):
-        bench.weigh(messages)
-    return bench.outcome
+    weigher = MessageWeigher(work.question)
+    question, coverage = work.question, weigher.outcome.coverage
+    for messages in read_messages(work.task, weigher.proposal.directions, question.by, question.apis, coverage):
+        weigher.weigh_messages(messages)
+    return weigher.outcome
 
 
-class Bench:
+class MessageWeigher:
     """Weighs messages for one proposal. Plans and columns of new values are cached."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: ProposalSettings) -> None:
         self.question = question
         self.proposal = question.proposal
         self.outcome = WeighingResult()
-        self._layouts: dict[tuple[int, int, str], list[Layout]] = {}
-        self._plans: dict[tuple[int, int, int], tuple[Form, MessagePlan]] = {}
+        self._layouts: dict[tuple[int, int, str], list[FormPair]] = {}
+        self._plans: dict[tuple[int, int, int], tuple[MessageForm, MessagePlan]] = {}
         self._last_sizes: tuple[MessagePlan, pa.StructArray, Ints] | None = None
 
-    def weigh(self, messages: Messages) -> None:
+    def weigh_messages(self, messages: ApiMessages) -> None:
         """Weigh messages of one API, version and direction."""
-        self.outcome.note_span(messages.span)
-        self.note(messages, NOT_READ, messages.unread)
+        self.outcome.extend_span(messages.span)
+        self.count_omitted(messages, NOT_READ, messages.unread)
         if not len(messages.frames):
             return
-        layouts = self.layouts(messages.api_key, messages.api_version, messages.direction)
+        layouts = self.form_pairs_of(messages.api_key, messages.api_version, messages.direction)
         if not layouts:
-            self.note(messages, NOT_RAISED, Counter((label, _NO_VERSION_AFTER) for label in messages.labels.tolist()))
+            self.count_omitted(
+                messages, NOT_RAISED, Counter((label, _VERSION_REMOVED_REASON) for label in messages.labels.tolist())
+            )
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
-        for part in messages.by_label() if counts_sections else [messages]:
+        for part in messages.split_by_label() if counts_sections else [messages]:
             for number, proposed_form in enumerate(layouts):
-                _LayoutSizes(self, part, proposed_form, is_first=number == 0).run()
+                _PairWeigher(self, part, proposed_form, is_first=number == 0).weigh()
 
-    def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
+    def compute_sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages. Sizes of the same array and plan are computed once."""
         if self._last_sizes is None or self._last_sizes[0] is not plan or self._last_sizes[1] is not array:
-            self._last_sizes = plan, array, sizes(plan, array)
+            self._last_sizes = plan, array, compute_sizes(plan, array)
         return self._last_sizes[2]
 
-    def layouts(self, key: int, version: int, direction: str) -> list[Layout]:
+    def form_pairs_of(self, key: int, version: int, direction: str) -> list[FormPair]:
         """Return the layouts to compare for messages of an API, version and direction."""
         message_kind = key, version, direction
         if message_kind not in self._layouts:
@@ -205,11 +207,13 @@ class Bench:
             self._layouts[message_kind] = list(self.proposal.layouts(sent_plan, self.question.after))
         return self._layouts[message_kind]
 
-    def form_on_the_wire(self, key: int, version: int, direction: str) -> Form:
+    def form_on_the_wire(self, key: int, version: int, direction: str) -> MessageForm:
         """Return the form of messages on the wire."""
-        return Form(self.question.apis.spec(key, direction, version), version, self.question.header(direction))
+        return MessageForm(
+            self.question.apis.spec(key, direction, version), version, self.question.header_spec(direction)
+        )
 
-    def plan(self, form: Form) -> MessagePlan:
+    def plan_form(self, form: MessageForm) -> MessagePlan:
         """Return the plan of a form: of the body, or of header and body if headers are weighed."""
         if not self.proposal.has_headers:
             return plan_message(form.spec, form.version)
@@ -218,115 +222,115 @@ class Bench:
             self._plans[form_key] = form, plan_frame(*form)
         return self._plans[form_key][1]
 
-    def note(self, messages: Messages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
+    def count_omitted(self, messages: ApiMessages, kind: str, reasons: Counter[tuple[int, str]]) -> None:
         """Count omitted messages by label and reason."""
         for (label, reason), count in reasons.items():
             self.group_weight(messages, kind, label).reasons[_ROW_POSITION.sub("", reason)] += count
 
-    def group_weight(self, messages: Messages, kind: str, label: int) -> Weight:
+    def group_weight(self, messages: ApiMessages, kind: str, label: int) -> Weight:
         """Return the weight to which messages of a kind and label are added."""
-        group = Group(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
-        return self.outcome.weight(group)
+        group = WeightKey(messages.api_key, messages.api_version, messages.direction, kind, *messages.names[label])
+        return self.outcome.weight_of(group)
 
 
-class _LayoutSizes:
+class _PairWeigher:
     """Messages in one layout. Messages that cannot be encoded in it are omitted and counted by reason."""
 
-    def __init__(self, bench: Bench, messages: Messages, layout: Layout, *, is_first: bool) -> None:
-        self.bench, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
+    def __init__(self, bench: MessageWeigher, messages: ApiMessages, layout: FormPair, *, is_first: bool) -> None:
+        self.weigher, self.messages, self.layout, self.is_first = bench, messages, layout, is_first
         self.sent_form = bench.form_on_the_wire(messages.api_key, messages.api_version, messages.direction)
-        self.plans = bench.plan(self.sent_form), bench.plan(layout.before), bench.plan(layout.after)
+        self.plans = bench.plan_form(self.sent_form), bench.plan_form(layout.before), bench.plan_form(layout.after)
 
     @property
     def array(self) -> pa.StructArray:
         """The messages, with their headers if these are weighed."""
         frames = self.messages.frames
-        return frames if self.bench.proposal.has_headers else frames.field("body")
+        return frames if self.weigher.proposal.has_headers else frames.field("body")
 
-    def run(self) -> None:
+    def weigh(self) -> None:
         """Weigh the messages that can be encoded in both forms."""
         while len(self.array):
             try:
-                self._weigh()
+                self._weigh_all()
             except EncodeError as error:
-                self._leave_out(error)
+                self._omit_messages(error)
             else:
                 return
 
-    def _leave_out(self, error: EncodeError) -> None:
-        bad = np.array(error.rows or range(len(self.array)), np.int64)
+    def _omit_messages(self, error: EncodeError) -> None:
+        failed_rows = np.array(error.rows or range(len(self.array)), np.int64)
         kind = NOT_RAISED if self.layout.kind == RAISED else self.layout.kind
-        labels = self.messages.labels[bad].tolist()
-        self.bench.note(self.messages, kind, Counter((label, str(error)) for label in labels))
-        self.messages = self.messages.take(np.delete(np.arange(len(self.array)), bad))
+        labels = self.messages.labels[failed_rows].tolist()
+        self.weigher.count_omitted(self.messages, kind, Counter((label, str(error)) for label in labels))
+        self.messages = self.messages.select_rows(np.delete(np.arange(len(self.array)), failed_rows))
 
-    def _weigh(self) -> None:
+    def _weigh_all(self) -> None:
         sent_plan, before_plan, after_plan = self.plans
         array, counts = self.array, Counter[str]()
-        before = after = self.bench.sizes(before_plan, array)
+        before = after = self.weigher.compute_sizes(before_plan, array)
         sent_sizes = None
         if self.is_first and self.messages.wire_sizes is not None:
-            sent_sizes = before if before_plan is sent_plan else sizes(sent_plan, array)
+            sent_sizes = before if before_plan is sent_plan else compute_sizes(sent_plan, array)
         if after_plan is not before_plan:
-            has_header = self.bench.proposal.has_headers
-            columns = columns_for(self.bench.question.values, self.layout.after, has_header=has_header)
+            has_header = self.weigher.proposal.has_headers
+            columns = plan_new_columns(self.weigher.question.values, self.layout.after, has_header=has_header)
             array = _fit_message(array, before_plan, after_plan, columns)
-            after = sizes(after_plan, array)
+            after = compute_sizes(after_plan, array)
         elif self.layout.tag_header != ADOPTED:
             after = before - count_saved_bytes(self.layout.tag_header, after_plan, array, counts)
         sums = [
-            size + self.messages.record_bytes(compact=plan.flexible)
+            size + self.messages.sum_record_bytes(compact=plan.flexible)
             for plan, size in ((before_plan, before), (after_plan, after))
         ]
-        self._add(sums[0], sums[1], counts)
+        self._add_sizes(sums[0], sums[1], counts)
         if sent_sizes is not None:
-            self._check(sent_sizes)
-        if after_plan is not before_plan and _moves_only(before_plan.root, after_plan.root):
+            self._compare_with_wire(sent_sizes)
+        if after_plan is not before_plan and _only_moves_fields(before_plan.root, after_plan.root):
             if before_plan is not sent_plan:  # fields that the wire version lacks have their defaults
                 array = decode_columns(after_plan, encode_columns(after_plan, array))
-            count_moved(array, before_plan.root, after_plan.root, self._count)
+            count_moved_fields(array, before_plan.root, after_plan.root, self._add_count)
         if self.layout.blank:
-            self._count_blank()
+            self._count_blank_fields()
         if self.layout.has_lengths:
             self._count_lengths()
 
-    def _weights(self) -> Iterator[tuple[int, Weight]]:
+    def _weights_by_label(self) -> Iterator[tuple[int, Weight]]:
         for label in np.unique(self.messages.labels).tolist():
-            yield label, self.bench.group_weight(self.messages, self.layout.kind, label)
+            yield label, self.weigher.group_weight(self.messages, self.layout.kind, label)
 
-    def _add(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
+    def _add_sizes(self, before: Ints, after: Ints, counts: Counter[str]) -> None:
         labels, messages = self.messages.labels, np.bincount(self.messages.labels)
-        sums = [np.bincount(labels, weights=some) for some in (before, after)]
-        for label, weight in self._weights():
+        sums = [np.bincount(labels, weights=sizes) for sizes in (before, after)]
+        for label, weight in self._weights_by_label():
             weight.messages += int(messages[label])
             weight.before += int(sums[0][label])
             weight.after += int(sums[1][label])
             weight.counts.update(counts)
             counts = Counter()
 
-    def _check(self, sent_sizes: Ints) -> None:
+    def _compare_with_wire(self, sent_sizes: Ints) -> None:
         """Compare the sizes with those on the wire."""
-        if not self.bench.proposal.has_headers:
-            sent_sizes = sent_sizes + self._header_sizes()
-        differ = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
+        if not self.weigher.proposal.has_headers:
+            sent_sizes = sent_sizes + self._compute_header_sizes()
+        mismatches = np.bincount(self.messages.labels, weights=sent_sizes != self.messages.wire_sizes)
         messages = np.bincount(self.messages.labels)
-        for label, weight in self._weights():
+        for label, weight in self._weights_by_label():
             weight.checked += int(messages[label])
-            weight.mismatched += int(differ[label])
+            weight.mismatched += int(mismatches[label])
 
-    def _header_sizes(self) -> Ints:
+    def _compute_header_sizes(self) -> Ints:
         version = self.sent_form.spec.header_version(self.sent_form.version)
-        return sizes(plan_message(self.sent_form.header, version), self.messages.frames.field("header"))
+        return compute_sizes(plan_message(self.sent_form.header, version), self.messages.frames.field("header"))
 
-    def _count(self, name: str, rows: Ints, numbers: Ints) -> None:
+    def _add_count(self, name: str, rows: Ints, numbers: Ints) -> None:
         sums = np.bincount(self.messages.labels[rows], weights=numbers, minlength=1)
-        for label, weight in self._weights():
+        for label, weight in self._weights_by_label():
             if label < len(sums) and sums[label]:
                 weight.counts[name] += int(sums[label])
 
     def _count_lengths(self) -> None:
         """Count the lengths of the arrays, strings and bytes in the messages."""
-        for kind, lengths, rows in lengths_in(self.array, self.plans[0].root):
+        for kind, lengths, rows in iterate_lengths(self.array, self.plans[0].root):
             if kind != "records" or not any(self.messages.records):  # a request log has the sizes of records instead
                 self._add_lengths(kind, lengths, rows)
         for row, record_sizes in enumerate(self.messages.records):
@@ -334,48 +338,50 @@ class _LayoutSizes:
 
     def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
         labels = self.messages.labels[rows]
-        for label, weight in self._weights():
+        for label, weight in self._weights_by_label():
             values, counts = np.unique(lengths[labels == label], return_counts=True)
             for value, count in zip(values.tolist(), counts.tolist(), strict=True):
                 weight.lengths[kind, value] += count
 
-    def _count_blank(self) -> None:
+    def _count_blank_fields(self) -> None:
         """Count the bytes of mandatory numbers with a certain name and their default value, as in KIP-482's example."""
-        for _, field, values, rows in fields_in(self.array, self.plans[0].root):
+        for _, field, values, rows in iterate_fields(self.array, self.plans[0].root):
             if field.tag is not None or field.array or field.type != "int32":
                 continue
             if not field.name.endswith(self.layout.blank):
                 continue
-            blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
-            self._count("blank bytes", rows[blank], np.full(int(blank.sum()), _OPERATIONS_BYTES))
+            is_blank = pc.equal(values, field.default).to_numpy(zero_copy_only=False)
+            self._add_count("blank bytes", rows[is_blank], np.full(int(is_blank.sum()), _OPERATIONS_FIELD_BYTES))
 
 
 def _fit_message(
     array: pa.StructArray, before: MessagePlan, after: MessagePlan, columns: dict[str, MakeColumn]
 ) -> pa.StructArray:
-    if not columns and _names(before.root) <= _names(after.root):
+    if not columns and _field_paths(before.root) <= _field_paths(after.root):
         return array
     return fit_columns(array, after.root, columns)
 
 
-def _names(plan: StructPlan, path: str = "") -> set[str]:
+def _field_paths(plan: StructPlan, path: str = "") -> set[str]:
     """Return the paths of all fields of a plan."""
     names = set()
-    for name, field in all_fields(plan).items():
+    for name, field in fields_by_column(plan).items():
         names.add(f"{path}{name}")
-        names |= set() if field.struct is None else _names(field.struct, f"{path}{name}.")
+        names |= set() if field.struct is None else _field_paths(field.struct, f"{path}{name}.")
     return names
 
 
-def _moves_only(before: StructPlan, after: StructPlan) -> bool:
+def _only_moves_fields(before: StructPlan, after: StructPlan) -> bool:
     """Return whether the only change is that fields are moved into tag sections."""
     if before.flexible != after.flexible:
         return False
-    old, new = all_fields(before), all_fields(after)
-    return old.keys() == new.keys() and all(_is_kept(field, new[name]) for name, field in old.items())
+    fields_before, fields_after = fields_by_column(before), fields_by_column(after)
+    return fields_before.keys() == fields_after.keys() and all(
+        _has_same_type(field, fields_after[name]) for name, field in fields_before.items()
+    )
 
 
-def _is_kept(field: FieldPlan, to: FieldPlan) -> bool:
-    if (field.type, field.array, field.compact) != (to.type, to.array, to.compact):
+def _has_same_type(field: FieldPlan, other: FieldPlan) -> bool:
+    if (field.type, field.array, field.compact) != (other.type, other.array, other.compact):
         return False
-    return field.struct is None or to.struct is None or _moves_only(field.struct, to.struct)
+    return field.struct is None or other.struct is None or _only_moves_fields(field.struct, other.struct)

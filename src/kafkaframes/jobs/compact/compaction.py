@@ -18,15 +18,15 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
-from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, Split, clean_partitions
+from kafkaframes.jobs.compact.staged_compaction import PartitionCompaction, SplitSettings, clean_partitions
 from kafkaframes.jobs.convert.damage import find_damaged_batches
-from kafkaframes.jobs.convert.job import Log, Source, one_log
+from kafkaframes.jobs.convert.job import Source, SourceLog, open_source_log
 from kafkaframes.jobs.job import (
-    Done,
+    JobOutputReport,
+    JsonDataclass,
     Runner,
-    Values,
     check_row_counts,
-    counts_text,
+    format_counts,
     paths_of,
     run_here,
     run_once,
@@ -54,7 +54,7 @@ from kafkaframes.storage.log.discover import discover
 
 
 @dataclass(frozen=True, slots=True)
-class SearchTask:
+class KeySearchTask:
     """One file to search for records with a key. Tasks are picklable."""
 
     filesystem: FileSystem
@@ -64,7 +64,7 @@ class SearchTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class KeySearchResult:
     """The evidence that a key is gone, or not.
 
     Attributes:
@@ -83,7 +83,9 @@ class Proof:
         return not self.records and not self.unread
 
 
-def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
+def prove_gone(
+    path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None
+) -> KeySearchResult:
     """Search for a key in every record below ``path``, including snapshots, temporary files and renamed segments.
 
     If there are several log directories, all are read, even if they are copies of each other.
@@ -93,39 +95,41 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     """
     files = [
         (log.filesystem, info)
-        for log in _every_log(path, storage)
-        for info in _walk(log.filesystem, log.directory.partitions[0].directory if log.kind == "segment" else log.path)
-        if _has_records(info)
+        for log in _list_all_logs(path, storage)
+        for info in _list_files_recursively(
+            log.filesystem, log.directory.partitions[0].directory if log.kind == "segment" else log.path
+        )
+        if _may_have_records(info)
     ]
-    tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in files]
-    answers = list(run(search, tasks))
-    records = tuple(one for part, _ in answers for one in part)
-    return Proof(len(tasks), records, tuple(one for _, bad in answers for one in bad))
+    tasks = [KeySearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in files]
+    answers = list(run(search_file, tasks))
+    records = tuple(record for part, _ in answers for record in part)
+    return KeySearchResult(len(tasks), records, tuple(record for _, unread_parts in answers for record in unread_parts))
 
 
-def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]:
+def _list_all_logs(path: Source, storage: Mapping[str, Any] | None) -> Iterator[SourceLog]:
     for source in [path] if isinstance(path, str) else path:
         directories = discover(source, options=storage)
         if len(directories) == 1:
-            yield one_log(source, storage=storage)
+            yield open_source_log(source, storage=storage)
         else:
-            yield from (Log(directory.path, "directory", directory) for directory in directories)
+            yield from (SourceLog(directory.path, "directory", directory) for directory in directories)
 
 
-def _walk(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
+def _list_files_recursively(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
     for info in filesystem.list_directory(directory):
         if info.is_directory:
-            yield from _walk(filesystem, info.path)
+            yield from _list_files_recursively(filesystem, info.path)
         else:
             yield info
 
 
-def _has_records(info: FileInfo) -> bool:
+def _may_have_records(info: FileInfo) -> bool:
     file_name = FileName.parse(info.name)
     return info.name.endswith(".checkpoint") or (file_name is not None and file_name.kind in ("log", "checkpoint"))
 
 
-def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
+def search_file(task: KeySearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
     """Return the records of a file that have the key, and the unreadable positions."""
     records: list[tuple[str, int]] = []
     unread: list[tuple[str, int, str]] = []
@@ -133,10 +137,11 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
         for window in scan_segment(read_at, size_bytes=task.size_bytes, includes_data=True, file=task.path):
             positions = window.batches.column("position")
             for records_of_file in decode_steps(as_array(window.data), window.batches_in_data()):
-                records += [(task.path, offset) for offset in _offsets_of(records_of_file, task.key)]
-                bad = find_damaged_batches(records_of_file)
+                records += [(task.path, offset) for offset in _find_offsets_of_key(records_of_file, task.key)]
+                damaged_batches = find_damaged_batches(records_of_file)
                 unread += [
-                    (task.path, int(positions[records_of_file.first + batch]), reason) for batch, reason in bad.items()
+                    (task.path, int(positions[records_of_file.first + batch]), reason)
+                    for batch, reason in damaged_batches.items()
                 ]
             end = window.batches.end
             if not end.can_continue and end.position < task.size_bytes:
@@ -144,18 +149,24 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     return records, unread
 
 
-def _offsets_of(records_of_file: Decoded, key: bytes) -> list[int]:
+def _find_offsets_of_key(records_of_file: Decoded, key: bytes) -> list[int]:
     index = records_of_file.index
     candidates = np.flatnonzero(index.key_size == len(key))
     if not len(key):
         return [int(offset) for offset in index.offsets[candidates]]
     key_bytes = np.frombuffer(key, np.uint8)
-    for at in (0, len(key) - 1, len(key) // 2):  # most keys differ in one of these bytes, so few are compared whole
-        candidates = candidates[records_of_file.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
+    for position_in_key in (
+        0,
+        len(key) - 1,
+        len(key) // 2,
+    ):  # most keys differ in one of these bytes, so few are compared whole
+        candidates = candidates[
+            records_of_file.sections.buf[index.key_at[candidates] + position_in_key] == key_bytes[position_in_key]
+        ]
     positions = index.key_at[candidates].tolist()
     buf = records_of_file.sections.buf
-    same = [buf[position : position + len(key)].tobytes() == key for position in positions]
-    return [int(offset) for offset, is_same in zip(index.offsets[candidates], same, strict=True) if is_same]
+    has_key = [buf[position : position + len(key)].tobytes() == key for position in positions]
+    return [int(offset) for offset, is_same in zip(index.offsets[candidates], has_key, strict=True) if is_same]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -181,7 +192,7 @@ class CompactionTask:
 
 
 @dataclass(slots=True)
-class CompactedPartition(Values):
+class CompactedPartition(JsonDataclass):
     """The report of one partition's compaction.
 
     Attributes:
@@ -207,7 +218,7 @@ class CompactedPartition(Values):
 
 
 @dataclass(slots=True)
-class CompactionReport(Done):
+class CompactionReport(JobOutputReport):
     """The report of a compaction."""
 
     partitions: list[CompactedPartition] = field(default_factory=list)
@@ -215,7 +226,7 @@ class CompactionReport(Done):
     @property
     def counted(self) -> str:
         """The numbers of records read and kept, and of removed records by reason, as text."""
-        return counts_text(self.partitions, "records_read", "records_kept", "dropped")
+        return format_counts(self.partitions, "records_read", "records_kept", "dropped")
 
 
 def compact_partition(task: CompactionTask) -> TaskAttempt[CompactedPartition] | None:
@@ -275,7 +286,7 @@ def compact(
     topics: str | Sequence[str] = (),
     partitions: int | Sequence[int] = (),
     run: Runner = run_here,
-    work_split: Split | None = None,
+    work_split: SplitSettings | None = None,
     scratch: Path | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> CompactionReport:
@@ -302,7 +313,7 @@ def compact(
             output is removed.
         OptionError: no topic is to be compacted, or ``destination`` is inside ``source``.
     """
-    log = one_log(source, storage=storage)
+    log = open_source_log(source, storage=storage)
     selection = Selection(topics=topics, partitions=partitions)
     selected_partitions = _select_partitions(log, selection)
     settings_json = settings_as_json(settings) | {"topics": sorted(selection.topic_names)}
@@ -312,7 +323,7 @@ def compact(
     paths = paths_of(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), settings_json, log.fingerprint)
     if destination is None:
-        tasks = _tasks(log, selected_partitions, settings, None)
+        tasks = _make_tasks(log, selected_partitions, settings, None)
         report.partitions = _compact_all(tasks, run=run, work_split=work_split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
@@ -323,51 +334,55 @@ def compact(
     )
 
 
-def _select_partitions(log: Log, selection: Selection) -> list[Partition]:
+def _select_partitions(log: SourceLog, selection: Selection) -> list[Partition]:
     topics, numbers = selection.topic_names, selection.partition_numbers
     if log.kind == "segment":
         raise OptionError("a segment alone cannot be compacted: name its partition's directory")
-    partitions = log.rewritten
-    known_topics = {one.topic for one in partitions}
+    partitions = log.rewritten_partitions
+    known_topics = {partition.topic for partition in partitions}
     # without this check, a misspelled pattern would silently leave its topic uncompacted
-    strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known_topics)]
-    if strangers:
-        raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known_topics)[:20])}")
+    unmatched_patterns = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known_topics)]
+    if unmatched_patterns:
+        raise OptionError(
+            f"no topic {', '.join(unmatched_patterns)} here: there are {', '.join(sorted(known_topics)[:20])}"
+        )
     if topics:
-        selected_partitions = [one for one in partitions if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
+        selected_partitions = [
+            partition for partition in partitions if any(fnmatchcase(partition.topic, pattern) for pattern in topics)
+        ]
     else:
         selected_partitions = [
-            one
-            for one in partitions
+            partition
+            for partition in partitions
             if log.kind == "partition"
-            or names.CLEANER_CHECKPOINT in one.checkpointed_offsets
-            or one.topic in COMPACTED_INTERNAL_TOPICS
+            or names.CLEANER_CHECKPOINT in partition.checkpointed_offsets
+            or partition.topic in COMPACTED_INTERNAL_TOPICS
         ]
     if numbers is not None:
-        check_partitions(numbers, {one.partition for one in selected_partitions})
-        selected_partitions = [one for one in selected_partitions if one.partition in numbers]
+        check_partitions(numbers, {partition.partition for partition in selected_partitions})
+        selected_partitions = [partition for partition in selected_partitions if partition.partition in numbers]
     if not selected_partitions:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
     return selected_partitions
 
 
-def _tasks(
-    log: Log, selected_partitions: Sequence[Partition], settings: CleanerSettings, directory: Path | None
+def _make_tasks(
+    log: SourceLog, selected_partitions: Sequence[Partition], settings: CleanerSettings, directory: Path | None
 ) -> list[CompactionTask]:
     return [
         CompactionTask(
             log.filesystem,
-            one,
+            partition,
             settings,
-            str(log.target(directory, one)) if directory else None,
+            str(log.target_of(directory, partition)) if directory else None,
             directory=str(directory or ""),
         )
-        for one in selected_partitions
+        for partition in selected_partitions
     ]
 
 
 def _compact_into(
-    log: Log,
+    log: SourceLog,
     selected_partitions: Sequence[Partition],
     directory: Path,
     settings: CleanerSettings,
@@ -375,22 +390,22 @@ def _compact_into(
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
     if log.kind != "partition":  # otherwise this directory is the only partition
-        for unselected in (one for one in log.rewritten if one not in selected_partitions):
-            atomic.copy_tree(log.filesystem, unselected.directory, log.target(directory, unselected))
-        log.copy_rest(directory)
-    report.partitions = compact_all(_tasks(log, selected_partitions, settings, directory))
+        for unselected in (partition for partition in log.rewritten_partitions if partition not in selected_partitions):
+            atomic.copy_tree(log.filesystem, unselected.directory, log.target_of(directory, unselected))
+        log.copy_other_entries(directory)
+    report.partitions = compact_all(_make_tasks(log, selected_partitions, settings, directory))
     if log.kind == "directory":
         offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
         ends = {
-            one.topic_partition: results.end_offset
-            for one, results in zip(selected_partitions, report.partitions, strict=True)
+            partition.topic_partition: partition_report.end_offset
+            for partition, partition_report in zip(selected_partitions, report.partitions, strict=True)
         }
-        with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
-            out.write(write_offset_checkpoint(offsets | ends))
+        with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as checkpoint_file:
+            checkpoint_file.write(write_offset_checkpoint(offsets | ends))
 
 
 def _compact_all(
-    tasks: Sequence[CompactionTask], *, run: Runner, work_split: Split | None, scratch: Path | None = None
+    tasks: Sequence[CompactionTask], *, run: Runner, work_split: SplitSettings | None, scratch: Path | None = None
 ) -> list[CompactedPartition]:
     """Compact large partitions with many tasks each, then the remaining ones with one task each.
 
@@ -399,32 +414,34 @@ def _compact_all(
     """
     remaining_tasks, results = dict(enumerate(tasks)), dict[int, CompactedPartition]()
     if work_split is not None:
-        large = {
-            index: one for index, one in remaining_tasks.items() if one.partition.size_bytes > work_split.above_bytes
+        large_tasks = {
+            index: task for index, task in remaining_tasks.items() if task.partition.size_bytes > work_split.above_bytes
         }
-        results |= _compact_in_parts(large, run, work_split, scratch)
-        unselected = {
-            index: replace(one, map_bytes=work_split.map_bytes)
-            for index, one in remaining_tasks.items()
-            if index not in large
+        results |= _compact_in_parts(large_tasks, run, work_split, scratch)
+        limited_tasks = {
+            index: replace(task, map_bytes=work_split.map_bytes)
+            for index, task in remaining_tasks.items()
+            if index not in large_tasks
         }
-        results |= _one_by_one(unselected, run)
+        results |= _compact_one_by_one(limited_tasks, run)
         results |= _compact_in_parts(
-            {index: remaining_tasks[index] for index in unselected.keys() - results.keys()}, run, work_split, scratch
+            {index: remaining_tasks[index] for index in limited_tasks.keys() - results.keys()}, run, work_split, scratch
         )
-    results |= _one_by_one({index: one for index, one in remaining_tasks.items() if index not in results}, run)
+    results |= _compact_one_by_one(
+        {index: task for index, task in remaining_tasks.items() if index not in results}, run
+    )
     return [results[index] for index in remaining_tasks]
 
 
-def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
+def _compact_one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
     """Compact partitions with one task each. Partitions with keys that exceed the memory limit are omitted."""
     results: dict[int, CompactedPartition] = {}
     for task in tasks.values():
         if task.directory and not Path(task.directory).exists():  # for a partition that could not be split
             with atomic.name_path_in_errors(Path(task.directory)):
                 Path(task.directory).mkdir()
-    answers = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
-    for (index, task), attempt in answers:
+    attempts = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
+    for (index, task), attempt in attempts:
         if attempt is None:
             continue
         if task.target is not None:
@@ -434,12 +451,12 @@ def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, Comp
 
 
 def _compact_in_parts(
-    tasks: dict[int, CompactionTask], run: Runner, work_split: Split, scratch: Path | None
+    tasks: dict[int, CompactionTask], run: Runner, work_split: SplitSettings, scratch: Path | None
 ) -> dict[int, CompactedPartition]:
     """Compact partitions with many tasks each. The result omits partitions that cannot be split."""
     if not tasks:
         return {}
-    first = next(iter(tasks.values()))
+    first_task = next(iter(tasks.values()))
     jobs = [
         PartitionCompaction(
             task.filesystem, task.partition, Path(task.target or f"{scratch}/{index}"), writes=task.target is not None
@@ -448,7 +465,7 @@ def _compact_in_parts(
     ]
     results = {}
     for (index, task), round_result in zip(
-        tasks.items(), clean_partitions(jobs, first.settings, work_split, run), strict=True
+        tasks.items(), clean_partitions(jobs, first_task.settings, work_split, run), strict=True
     ):
         if round_result is not None:
             report = _describe_partition(task, round_result.plan, round_result.tally)

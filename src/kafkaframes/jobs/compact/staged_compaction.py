@@ -23,18 +23,18 @@ import numpy as np
 
 from kafkaframes.jobs.compact.stages import (
     AssembleTask,
-    Chunk,
+    CollectFactsTask,
     CompactionPlanTask,
     CopyTask,
-    FactsTask,
-    FollowTask,
+    FirstPassResult,
+    FirstPassTask,
     JudgeTask,
+    LogChunk,
     OutputPart,
-    RewriteTask,
-    Rewritten,
-    Stage,
-    Walked,
-    WalkTask,
+    SecondPassResult,
+    SecondPassTask,
+    StageTask,
+    TrackTransactionsTask,
     run_stage,
 )
 from kafkaframes.jobs.job import Runner
@@ -50,13 +50,13 @@ from kafkaframes.storage.files.scan import scan_segment
 
 EXCHANGE_DIRECTORY = ".kafkaframes-exchange"
 Answer = TypeVar("Answer")
-Steps = Generator[Sequence[Stage], list[Any], Answer]
+Steps = Generator[Sequence[StageTask], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
 _LOG_BYTES_PER_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as number of log bytes that take as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class SplitSettings:
     """Settings for splitting partitions into many tasks.
 
     Attributes:
@@ -80,24 +80,32 @@ class Split:
     here_bytes: int = 64 << 20
     map_bytes: int = 512 << 20
 
-    def tasks_for(self, amount: int, max_amount: int) -> int:
-        """Return the number of tasks for an amount of work: at most ``max_amount`` per task, a task per worker.
+    def count_tasks(self, work: int, max_work_per_task: int) -> int:
+        """Return the number of tasks for an amount of work: at most ``max_work_per_task`` per task, a task per worker.
 
-        A task has at least 1/16 of ``max_amount``, because smaller tasks are not worth their overhead.
+        A task has at least 1/16 of ``max_work_per_task``, because smaller tasks are not worth their overhead.
 
-        >>> split = Split(secret=(0, 0), workers=4)
-        >>> split.tasks_for(900, 100), split.tasks_for(90, 100), split.tasks_for(13, 100), split.tasks_for(0, 100)
-        (12, 4, 2, 1)
+        >>> split = SplitSettings(secret=(0, 0), workers=4)
+        >>> [split.count_tasks(work, 100) for work in (900, 90, 13, 0)]
+        [12, 4, 2, 1]
         """
-        task_count = max(-(-amount // (max_amount * self.workers)), 1) * self.workers
-        return min(task_count, max(16 * amount // max_amount, 1))
+        task_count = max(-(-work // (max_work_per_task * self.workers)), 1) * self.workers
+        return min(task_count, max(16 * work // max_work_per_task, 1))
 
-    def run_step(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
+    def run_step(self, tasks: Sequence[StageTask], run: Runner) -> list[Any]:
         """Run the tasks of a step, small ones in this process, and return their results in order."""
         sizes = [task.size_bytes for task in tasks]
-        is_here = len(tasks) == 1 or sum(sizes) <= self.here_bytes
-        away = [index for index, size in enumerate(sizes) if not is_here and size > self.here_bytes // 64]
-        answers = dict(zip(away, run(run_stage, [tasks[index] for index in away]) if away else (), strict=True))
+        runs_all_here = len(tasks) == 1 or sum(sizes) <= self.here_bytes
+        indexes_elsewhere = [
+            index for index, size in enumerate(sizes) if not runs_all_here and size > self.here_bytes // 64
+        ]
+        answers = dict(
+            zip(
+                indexes_elsewhere,
+                run(run_stage, [tasks[index] for index in indexes_elsewhere]) if indexes_elsewhere else (),
+                strict=True,
+            )
+        )
         return [answers[index] if index in answers else run_stage(task) for index, task in enumerate(tasks)]
 
 
@@ -129,12 +137,12 @@ class StagedRound:
 
     job: PartitionCompaction
     settings: CleanerSettings
-    limits: Split
+    limits: SplitSettings
     plan: RoundPlan
     rises: bool = True
     fits: bool = True
     tally: RoundStatistics = field(default_factory=RoundStatistics)
-    _chunks: list[Chunk] = field(default_factory=list)
+    _chunks: list[LogChunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
 
@@ -162,24 +170,27 @@ class StagedRound:
         return tuple(self.plan.list_aborted_transactions(self.plan.first_dirty_offset, self.end_offset))
 
     def _shares(self, sources: Sequence[SourceSegment]) -> int:
-        return self.limits.tasks_for(sum(source.size_bytes for source in sources), self.limits.chunk_bytes)
+        return self.limits.count_tasks(sum(source.size_bytes for source in sources), self.limits.chunk_bytes)
 
-    def steps(self) -> Steps[None]:
+    def iterate_steps(self) -> Steps[None]:
         """Yield the tasks of each step, and receive their results. End early if the partition cannot be split."""
         sources = yield from self._divide_segments()
         yield from self._split_into_chunks(sources)
-        walks = yield from self._walk()
+        walks = yield from self._run_first_pass()
         if self.rises:
-            verdicts = yield from self._judge(walks)
+            verdicts = yield from self._judge_entries(walks)
             yield from self._rewrite(walks, verdicts)
 
     def _divide_segments(self) -> Steps[list[SourceSegment]]:
         """Divide segments that are larger than a task's share, at batch boundaries."""
         sources = sources_of(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
-        size = part_bytes(sources, self._shares(sources))
-        large = [source for source in sources if is_too_large(source, size)]
-        answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large]
-        boundaries = {source.segment.path: one for source, one in zip(large, answers, strict=True)}
+        size = choose_part_bytes(sources, self._shares(sources))
+        large_segments = [source for source in sources if is_too_large(source, size)]
+        answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large_segments]
+        boundaries = {
+            source.segment.path: task_boundaries
+            for source, task_boundaries in zip(large_segments, answers, strict=True)
+        }
         return [part for source in sources for part in divide_segment(source, boundaries.get(source.segment.path, ()))]
 
     def _split_into_chunks(self, sources: list[SourceSegment]) -> Steps[None]:
@@ -187,56 +198,64 @@ class StagedRound:
         runs = split_into_runs(sources, self._shares(sources))
         ends = [run[0].base_offset for run in runs[1:]] + [self.end_offset]
         self._chunks = [
-            Chunk(self.job.filesystem, number, run, end, str(self.scratch))
+            LogChunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
         aborted_transactions = self._aborted
-        self._has_facts = yield [FactsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
-        follow = FollowTask(tuple(self._chunks), tuple(self._has_facts), aborted_transactions)
-        answers = yield [follow] if aborted_transactions else []
-        self._states = answers[0] if answers else [CleanedTransactions() for _ in self._chunks]
+        self._has_facts = yield [CollectFactsTask(chunk) for chunk in self._chunks] if aborted_transactions else []
+        track_task = TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), aborted_transactions)
+        states_list = yield [track_task] if aborted_transactions else []
+        self._states = states_list[0] if states_list else [CleanedTransactions() for _ in self._chunks]
 
-    def _walk(self) -> Steps[list[Walked]]:
+    def _run_first_pass(self) -> Steps[list[FirstPassResult]]:
         """Run the first pass over the chunks, and check that offsets increase."""
         first_dirty, collects, work_split = self.plan.first_dirty_offset, not self._aborted, self.limits
-        walks: list[Walked] = yield [
-            WalkTask(chunk, first_dirty, state, collects, work_split.secret, self._buckets, work_split.run_entries)
+        chunk_results: list[FirstPassResult] = yield [
+            FirstPassTask(chunk, first_dirty, state, collects, work_split.secret, self._buckets, work_split.run_entries)
             for chunk, state in zip(self._chunks, self._states, strict=True)
         ]
         if collects:
-            self._has_facts = [one.has_facts for one in walks]
+            self._has_facts = [one.has_facts for one in chunk_results]
         last = -1
-        for chunk, walk in zip(self._chunks, walks, strict=True):
-            follows = walk.first_offset > last or walk.first_offset < 0
-            self.rises = self.rises and walk.rises and follows and walk.last_offset < chunk.end_offset
-            last = max(last, walk.last_offset)
-        return walks
+        for chunk, chunk_result in zip(self._chunks, chunk_results, strict=True):
+            is_ascending = chunk_result.first_offset > last or chunk_result.first_offset < 0
+            self.rises = (
+                self.rises and chunk_result.rises and is_ascending and chunk_result.last_offset < chunk.end_offset
+            )
+            last = max(last, chunk_result.last_offset)
+        return chunk_results
 
-    def _judge(self, walks: list[Walked]) -> Steps[Verdicts]:
+    def _judge_entries(self, walks: list[FirstPassResult]) -> Steps[Verdicts]:
         """Judge the entries by ranges of buckets, and follow the transactions through the whole partition."""
-        entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walks, strict=True))
+        entries = tuple(
+            (str(chunk.path_of("entries")), walk.runs) for chunk, walk in zip(self._chunks, walks, strict=True)
+        )
         total = sum(sum(runs) for _, runs in entries)
-        count = min(self._buckets, self.limits.tasks_for(total, self.limits.judge_entries))
+        count = min(self._buckets, self.limits.count_tasks(total, self.limits.judge_entries))
         bounds = [self._buckets * number // count for number in range(count + 1)]
         verdicts = tuple((str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds))
         size = total * _LOG_BYTES_PER_ENTRY // count
-        tasks: list[Stage] = [
+        tasks: list[StageTask] = [
             JudgeTask(entries, path, self._buckets, first, end, size) for path, first, end in verdicts
         ]
         if any(self._has_facts):
-            tasks.append(FollowTask(tuple(self._chunks), tuple(self._has_facts), None))
+            tasks.append(TrackTransactionsTask(tuple(self._chunks), tuple(self._has_facts), None))
         answers = yield tasks
         self._states = answers[-1] or [CleanedTransactions() for _ in self._chunks]
         return verdicts
 
-    def _rewrite(self, walks: list[Walked], verdicts: Verdicts) -> Steps[None]:
+    def _rewrite(self, walks: list[FirstPassResult], verdicts: Verdicts) -> Steps[None]:
         """Write the remaining records of the chunks, copy unchanged segments, and join the parts."""
         groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
-        group_of = {segment.base_offset: group[0].base_offset for group in groups for segment in group}
-        tasks = list(self._rewrites(group_of, walks, verdicts))
-        answers: list[Rewritten | None] = yield [*tasks, self._copy(group_of)] if self.job.writes else tasks
+        group_base_offsets = {
+            segment.base_offset: segment_group[0].base_offset for segment_group in groups for segment in segment_group
+        }
+        tasks = list(self._list_rewrite_tasks(group_base_offsets, walks, verdicts))
+        rewrite_results: list[SecondPassResult | None] = (
+            yield [*tasks, self._make_copy_task(group_base_offsets)] if self.job.writes else tasks
+        )
         parts: dict[int, list[OutputPart]] = {}
-        for rewritten_segment in filter(None, answers):
+        for rewritten_segment in filter(None, rewrite_results):
             for part in rewritten_segment.parts:
                 parts.setdefault(part.base_offset, []).append(part)
             self.tally.add(rewritten_segment.tally)
@@ -244,23 +263,25 @@ class StagedRound:
         if self.fits and self.job.writes:
             sizes: list[int] = yield [
                 AssembleTask(
-                    group[0].base_offset,
-                    tuple(parts[group[0].base_offset]),
-                    group[-1].log,
+                    segment_group[0].base_offset,
+                    tuple(parts[segment_group[0].base_offset]),
+                    segment_group[-1].log,
                     str(self.job.target),
                     self.settings,
-                    sum(segment.size_bytes for segment in group),
+                    sum(segment.size_bytes for segment in segment_group),
                 )
-                for group in groups
+                for segment_group in groups
             ]
             self.tally.bytes_written += sum(sizes)
 
-    def _rewrites(self, group_of: Mapping[int, int], walks: list[Walked], verdicts: Verdicts) -> Iterator[Stage]:
+    def _list_rewrite_tasks(
+        self, group_of: Mapping[int, int], walks: list[FirstPassResult], verdicts: Verdicts
+    ) -> Iterator[StageTask]:
         for chunk, state, walk in zip(self._chunks, self._states, walks, strict=True):
             bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
             counts = Counter(base for base in bases if base is not None)
             if counts:
-                yield RewriteTask(
+                yield SecondPassTask(
                     chunk,
                     tuple(counts.items()),
                     walk.runs,
@@ -273,14 +294,14 @@ class StagedRound:
                     self.job.writes,
                 )
 
-    def _copy(self, group_of: Mapping[int, int]) -> Stage:
+    def _make_copy_task(self, group_of: Mapping[int, int]) -> StageTask:
         job, old_bases, rewritten_bases = self.job, frozenset(group_of), frozenset(group_of.values())
-        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in old_bases)
+        size = sum(segment.size_bytes for segment in job.partition.segments if segment.base_offset not in old_bases)
         return CopyTask(job.filesystem, self.plan, str(job.target), old_bases - rewritten_bases, rewritten_bases, size)
 
 
 def clean_partitions(
-    jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: Split, run: Runner
+    jobs: Sequence[PartitionCompaction], settings: CleanerSettings, work_split: SplitSettings, run: Runner
 ) -> list[StagedRound | None]:
     """Clean partitions, or count the effect. The result of a partition that cannot be split is ``None``.
 
@@ -289,15 +310,15 @@ def clean_partitions(
     """
     plans = work_split.run_step([CompactionPlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
     rounds = [StagedRound(job, settings, work_split, plan) for job, plan in zip(jobs, plans, strict=True)]
-    going = [staged_round for staged_round in rounds if not staged_round.plan.is_empty]
+    nonempty_rounds = [staged_round for staged_round in rounds if not staged_round.plan.is_empty]
     try:
-        for staged_round in going:
+        for staged_round in nonempty_rounds:
             _make_directories(staged_round)
-        _carry_out([staged_round.steps() for staged_round in going], work_split, run)
+        _run_rounds([staged_round.iterate_steps() for staged_round in nonempty_rounds], work_split, run)
     finally:
-        for staged_round in going:
+        for staged_round in nonempty_rounds:
             shutil.rmtree(staged_round.scratch, ignore_errors=True)
-    for staged_round in going:
+    for staged_round in nonempty_rounds:
         if not staged_round.is_possible and staged_round.job.writes:
             shutil.rmtree(staged_round.job.target)
     return [
@@ -313,16 +334,16 @@ def _make_directories(staged_round: StagedRound) -> None:
             directory.mkdir(parents=True)
 
 
-def _carry_out(rounds: Sequence[Steps[None]], work_split: Split, run: Runner) -> None:
+def _run_rounds(rounds: Sequence[Steps[None]], work_split: SplitSettings, run: Runner) -> None:
     """Run each step for all partitions together, until every partition is finished."""
-    waiting = [(steps, next(steps)) for steps in rounds]
-    while waiting:
-        answers = iter(work_split.run_step([task for _, tasks in waiting for task in tasks], run))
-        answers_by_round = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in waiting]
-        waiting = []
-        for steps, round_answers in answers_by_round:
+    pending_rounds = [(steps, next(steps)) for steps in rounds]
+    while pending_rounds:
+        results = iter(work_split.run_step([task for _, tasks in pending_rounds for task in tasks], run))
+        results_by_round = [(steps, list(islice(results, len(tasks)))) for steps, tasks in pending_rounds]
+        pending_rounds = []
+        for steps, round_results in results_by_round:
             with suppress(StopIteration):
-                waiting.append((steps, steps.send(round_answers)))
+                pending_rounds.append((steps, steps.send(round_results)))
 
 
 Boundary = tuple[int, int]
@@ -354,20 +375,20 @@ class DivideTask:
     def execute(self) -> list[Boundary]:
         """Return the positions of batch boundaries, each with an offset greater than all offsets before it."""
         boundaries: list[Boundary] = []
-        next_cut, highest = self.part_bytes, self.segment.base_offset - 1
+        next_cut, max_offset = self.part_bytes, self.segment.base_offset - 1
         with self.filesystem.open(self.segment.path) as read_at:
             for window in scan_segment(read_at, size_bytes=self.segment.size_bytes, file=self.segment.path):
                 positions, ends = window.batches.column("position"), window.batches.column("last_offset")
-                highests = np.maximum.accumulate(np.concatenate(([highest], ends)))
-                highest = int(highests[-1])
+                max_offsets = np.maximum.accumulate(np.concatenate(([max_offset], ends)))
+                max_offset = int(max_offsets[-1])
                 while len(positions) and positions[-1] >= next_cut:
                     index = int(np.searchsorted(positions, next_cut))
-                    boundaries.append((int(positions[index]), int(highests[index]) + 1))
+                    boundaries.append((int(positions[index]), int(max_offsets[index]) + 1))
                     next_cut = int(positions[index]) + self.part_bytes
         return boundaries
 
 
-def part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
+def choose_part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
     """Return the size of a part, so that ``count`` shares of equal size can be formed from parts."""
     return max(sum(source.size_bytes for source in sources) // (count * _PARTS_PER_SHARE), 1)
 

@@ -52,7 +52,7 @@ _DATA_BATCH = -1
 _LOG_BYTES_PER_FACT_BYTE = 100
 
 
-class Stage(Protocol):
+class StageTask(Protocol):
     """One task of a step of a split compaction. It is picklable, because it may run in another process."""
 
     @property
@@ -63,13 +63,13 @@ class Stage(Protocol):
         """Run the task, and return the facts that the next step needs."""
 
 
-def run_stage(task: Stage) -> object:
+def run_stage(task: StageTask) -> object:
     """Run a task. Runners (processes, Spark) call this function."""
     return task.execute()
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class LogChunk:
     """Neighboring segments, or parts of them, that one worker reads, and the directory for its intermediate files.
 
     Attributes:
@@ -88,11 +88,11 @@ class Chunk:
         """The number of bytes to read."""
         return sum(source.size_bytes for source in self.sources)
 
-    def path(self, kind: str) -> Path:
+    def path_of(self, kind: str) -> Path:
         """Return the path of the chunk's intermediate file of a kind."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
-    def windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
+    def read_windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
         """Decode the chunk window by window."""
         memory = Recycler()
         for index, source in enumerate(self.sources):
@@ -124,13 +124,13 @@ class CompactionPlanTask:
 # --------------------------------------------------------------------------------------------- transactions: facts
 
 
-class Facts:
+class TransactionFacts:
     """The transactional batches of a chunk, from which one task follows the transactions of the whole log."""
 
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
-    def add(self, index: int, window: Decoded) -> None:
+    def add_window(self, index: int, window: Decoded) -> None:
         """Add a window of the chunk's segment number ``index``."""
         batches = find_transactional_batches(window)
         if not batches:
@@ -140,7 +140,7 @@ class Facts:
         table[COLUMN["position"]] += window.base
         table[-2] = index
         control = window.batches.column("attributes")[batches]
-        table[-1] = [_kind(window, batch) for batch in batches] if len(control) else []
+        table[-1] = [_encode_batch_kind(window, batch) for batch in batches] if len(control) else []
         self._tables.append(table)
 
     def write(self, path: Path) -> bool:
@@ -151,7 +151,7 @@ class Facts:
         return bool(self._tables)
 
 
-def _kind(window: Decoded, batch: int) -> int:
+def _encode_batch_kind(window: Decoded, batch: int) -> int:
     if not header_of(window, batch).is_control:
         return _DATA_BATCH
     kind = control_type(window, batch)
@@ -162,7 +162,7 @@ def _kind(window: Decoded, batch: int) -> int:
 class _ChunkTask:
     """A task that reads a chunk."""
 
-    chunk: Chunk
+    chunk: LogChunk
 
     @property
     def size_bytes(self) -> int:
@@ -171,19 +171,19 @@ class _ChunkTask:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsTask(_ChunkTask):
+class CollectFactsTask(_ChunkTask):
     """Collect the facts of a chunk. The result is whether there are any."""
 
     def execute(self) -> bool:
         """Collect and write the facts."""
-        facts = Facts()
-        for index, _, window in self.chunk.windows():
-            facts.add(index, window)
-        return facts.write(self.chunk.path("facts"))
+        facts = TransactionFacts()
+        for index, _, window in self.chunk.read_windows():
+            facts.add_window(index, window)
+        return facts.write(self.chunk.path_of("facts"))
 
 
 @dataclass(frozen=True, slots=True)
-class FollowTask:
+class TrackTransactionsTask:
     """Follow the transactions of a partition through the facts of its chunks.
 
     Attributes:
@@ -191,7 +191,7 @@ class FollowTask:
             pass, which uses the aborted transactions of each segment.
     """
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[LogChunk, ...]
     has_facts: tuple[bool, ...]
     aborted_transactions: tuple[AbortedTransaction, ...] | None
 
@@ -206,12 +206,12 @@ class FollowTask:
         transactions.add_aborted_transactions(self.aborted_transactions or ())
         for chunk, has_facts in zip(self.chunks, self.has_facts, strict=True):
             states.append(transactions.snapshot(chunk.end_offset))
-            facts = np.load(chunk.path("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
+            facts = np.load(chunk.path_of("facts")) if has_facts else np.empty((len(BATCH_COLUMNS) + 2, 0), np.int64)
             for index, source in enumerate(chunk.sources):
-                self._through(source, facts[:, facts[-2] == index], transactions)
+                self._track_segment(source, facts[:, facts[-2] == index], transactions)
         return states
 
-    def _through(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
+    def _track_segment(self, source: SourceSegment, facts: Ints, transactions: CleanedTransactions) -> None:
         if self.aborted_transactions is None:
             transactions.add_aborted_transactions(source.aborted_transactions)
         elif not source.is_dirty:
@@ -229,7 +229,7 @@ class FollowTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class FirstPassResult:
     """The result of the first pass over a chunk.
 
     Attributes:
@@ -247,7 +247,7 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkTask(_ChunkTask):
+class FirstPassTask(_ChunkTask):
     """Read a chunk, and write the entries of its keys.
 
     Attributes:
@@ -262,22 +262,22 @@ class WalkTask(_ChunkTask):
     buckets: int
     run_entries: int
 
-    def execute(self) -> Walked:
+    def execute(self) -> FirstPassResult:
         """Write the entries and the ledger."""
-        chunk, facts = self.chunk, Facts()
+        chunk, facts = self.chunk, TransactionFacts()
         first = last = -1
         rises = True
         with (
-            atomic.new_file(chunk.path("entries"), durable=False) as entries,
-            atomic.new_file(chunk.path("ledger"), durable=False) as ledger,
+            atomic.new_file(chunk.path_of("entries"), durable=False) as entries,
+            atomic.new_file(chunk.path_of("ledger"), durable=False) as ledger,
         ):
             writer = EntriesWriter(
                 entries, ledger, secret=self.secret, buckets=self.buckets, run_entries=self.run_entries
             )
-            for index, source, window in chunk.windows():
+            for index, source, window in chunk.read_windows():
                 if self.collects:
-                    facts.add(index, window)
-                writer.add_window(window, self._is_selected(source, window))
+                    facts.add_window(index, window)
+                writer.add_window(window, self._mask_selected_records(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
                 offsets = window.index.offsets
                 if len(offsets):
@@ -285,9 +285,9 @@ class WalkTask(_ChunkTask):
                     first = int(offsets[0]) if first < 0 else first
                     last = max(int(offsets[-1]), ends)
             writer.finish_run()
-        return Walked(tuple(writer.runs), first, last, rises, facts.write(chunk.path("facts")))
+        return FirstPassResult(tuple(writer.runs), first, last, rises, facts.write(chunk.path_of("facts")))
 
-    def _is_selected(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
+    def _mask_selected_records(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return mask_counted_records(window, self.transactions, self.first_dirty_offset)
@@ -322,7 +322,7 @@ class OutputPart:
 
     Attributes:
         base_offset: base offset of the new segment.
-        path: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
+        path_of: path of the part. The columns for its indexes are in a file of this name with the suffix ``.npy``.
         aborted_transactions: see ``CleanedTransactions``.
     """
 
@@ -332,7 +332,7 @@ class OutputPart:
 
 
 @dataclass(slots=True)
-class Rewritten:
+class SecondPassResult:
     """The result of the second pass over a chunk. ``overflows``: whether a new segment has too many offsets."""
 
     parts: list[OutputPart] = field(default_factory=list)
@@ -341,7 +341,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteTask(_ChunkTask):
+class SecondPassTask(_ChunkTask):
     """Read a chunk again, and write or count the remaining records.
 
     Attributes:
@@ -359,9 +359,9 @@ class RewriteTask(_ChunkTask):
     settings: CleanerSettings
     writes: bool
 
-    def execute(self) -> Rewritten:
+    def execute(self) -> SecondPassResult:
         """Write the parts. If nothing is written, the tally has the bytes that would be written."""
-        result, filter_ = Rewritten(), self._filter()
+        result, filter_ = SecondPassResult(), self._make_filter()
         remaining = iter(self.chunk.sources)
         for base, count in self.groups:
             self.transactions.kept_transactions = []
@@ -369,27 +369,27 @@ class RewriteTask(_ChunkTask):
                 self.chunk.filesystem, [next(remaining) for _ in range(count)], filter_, self.transactions
             )
             if self.writes:
-                self._write(result, base, chunks)
+                self._write_part(result, base, chunks)
             else:
                 filter_.tally.bytes_written += sum(map(len, chunks))
         result.tally = filter_.tally
         return result
 
-    def _filter(self) -> BatchFilter:
+    def _make_filter(self) -> BatchFilter:
         chunk = self.chunk
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
-        latest = VerdictReader(
+        verdict_reader = VerdictReader(
             chunk.number,
-            chunk.path("entries"),
+            chunk.path_of("entries"),
             self.runs,
-            chunk.path("ledger"),
+            chunk.path_of("ledger"),
             verdicts,
             buckets=self.buckets,
         )
-        return BatchFilter(self.producers, self.settings, latest, self.transactions, end_offset=self.end_offset)
+        return BatchFilter(self.producers, self.settings, verdict_reader, self.transactions, end_offset=self.end_offset)
 
-    def _write(self, result: Rewritten, base: int, chunks: Iterator[bytes | memoryview]) -> None:
-        path = self.chunk.path(f"part-{base:020}")
+    def _write_part(self, result: SecondPassResult, base: int, chunks: Iterator[bytes | memoryview]) -> None:
+        path = self.chunk.path_of(f"part-{base:020}")
         with atomic.new_file(path, durable=False) as out:
             out.writelines(chunks)
         columns = read_indexed_columns(path)
@@ -421,14 +421,14 @@ class AssembleTask:
         with atomic.new_file(path, mtime_ms=self.last.mtime_ms) as out:
             for part, table in zip(self.parts, tables, strict=True):
                 table[0] += position
-                position += _append(Path(part.path), out.fileno())
-        kept_transactions = [one for part in self.parts for one in part.aborted_transactions]
+                position += _append_file(Path(part.path), out.fileno())
+        kept_transactions = [transaction for part in self.parts for transaction in part.aborted_transactions]
         with atomic.name_path_in_errors(path):
             write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept_transactions)
         return position
 
 
-def _append(path: Path, target: int) -> int:
+def _append_file(path: Path, target: int) -> int:
     """Append a file to another one inside the kernel, and return its size."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -12,13 +12,13 @@ def find_damaged_batches(window: Decoded) -> dict[int, str]:
     """Return the reason for each batch that cannot be read completely, by batch number."""
     result = {batch: problem.reason for batch, problem in window.problems.items()}
     result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
-    for batch in _with_wrong_messages(window) - result.keys():
+    for batch in _find_wrappers_with_wrong_crc(window) - result.keys():
         result[batch] = "the CRC of a message inside a compressed message does not match its bytes"
     return result
 
 
-def _with_wrong_messages(window: Decoded) -> set[int]:
+def _find_wrappers_with_wrong_crc(window: Decoded) -> set[int]:
     """Return the wrappers that contain a message with a wrong CRC, because rewriting them would hide the damage."""
-    inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
-    right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
-    return set(window.owners[inner[right == 0]].tolist())
+    inner_messages = np.flatnonzero(window.batches.is_wrapper[window.owners])
+    is_crc_right = check_message_crcs(window.sections.buf, window.index.headers_at[inner_messages])
+    return set(window.owners[inner_messages[is_crc_right == 0]].tolist())

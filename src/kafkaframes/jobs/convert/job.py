@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from kafkaframes.errors import NO_SUCH_PATH, LogDirError, OptionError
 from kafkaframes.jobs.convert.segment import ConvertedPartition, SegmentTask, rewrite_segment
-from kafkaframes.jobs.job import Done, Runner, counts_text, paths_of, run_here, run_once, settings_as_json
+from kafkaframes.jobs.job import JobOutputReport, Runner, format_counts, paths_of, run_here, run_once, settings_as_json
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.scan.log.log_range import resolve_ranges
 from kafkaframes.scan.log.narrowing import OffsetRange, select_segments_in_range
@@ -52,7 +52,7 @@ _SKIPPED_FILES = frozenset((names.BROKER_LOCK_FILE, atomic.SUCCESS_FILE))
 
 
 @dataclass(slots=True)
-class JobReport(Done):
+class JobReport(JobOutputReport):
     """The report of a conversion."""
 
     partitions: list[ConvertedPartition] = field(default_factory=list)
@@ -62,12 +62,12 @@ class JobReport(Done):
     @property
     def counted(self) -> str:
         """The counts of read and written records, as text."""
-        return counts_text(self.partitions, "records", "records_written", "left_out")
+        return format_counts(self.partitions, "records", "records_written", "left_out")
 
     @property
     def lost(self) -> Counter[str]:
         """The counts of lost data in all partitions, by kind."""
-        return sum((one.lost for one in self.partitions), Counter[str]())
+        return sum((partition.lost for partition in self.partitions), Counter[str]())
 
 
 def convert(
@@ -99,25 +99,25 @@ def convert(
     """
     target, paths = Path(destination), paths_of(source)
     atomic.reject_nested_destination(target, paths)
-    log = one_log(source, storage=storage)
+    log = open_source_log(source, storage=storage)
     report = JobReport(", ".join(paths), str(target), settings_as_json(settings), log.fingerprint)
-    selected_log = select_from_log(log, settings)
+    selected_log = select_log_partitions(log, settings)
     ranges = resolve_ranges(settings.selection, [selected_log], paths)
-    return run_once(report, lambda directory: rewrite_into(log, directory, settings, report, run, ranges))
+    return run_once(report, lambda directory: write_converted_log(log, directory, settings, report, run, ranges))
 
 
-def select_from_log(log: Log, settings: RewriteSettings) -> LogDirectory:
+def select_log_partitions(log: SourceLog, settings: RewriteSettings) -> LogDirectory:
     """Return the log directory with only the selected partitions.
 
     Raises:
         OptionError: a topic or partition does not exist.
     """
-    directory = replace(log.directory, partitions=tuple(log.rewritten))
+    directory = replace(log.directory, partitions=tuple(log.rewritten_partitions))
     return select_partitions([directory], settings.topic_names, settings.partition_numbers)[0]
 
 
-def rewrite_into(
-    log: Log,
+def write_converted_log(
+    log: SourceLog,
     directory: Path,
     settings: RewriteSettings,
     report: JobReport,
@@ -127,11 +127,11 @@ def rewrite_into(
     """Write the partitions that have a range to an empty directory. Without a selection, copy everything else too."""
     tasks: list[tuple[ConvertedPartition, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
-    selected_partitions = [one for one in log.rewritten if one.directory in ranges]
+    selected_partitions = [one for one in log.rewritten_partitions if one.directory in ranges]
     for result in selected_partitions:
         offsets = ranges[result.directory]
         filesystem, partition = split_partition(log.filesystem, result)
-        target = log.target(directory, partition)
+        target = log.target_of(directory, partition)
         with atomic.name_path_in_errors(target):
             target.mkdir(exist_ok=True)
         transactions = read_transactions(filesystem, partition)
@@ -140,7 +140,7 @@ def rewrite_into(
         report.partitions.append(entry)
         txn_indexes = rebuild_txn_indexes(partition, transactions.aborted_transactions, findings)
         if offsets.is_limited:
-            txn_indexes = _txn_indexes_in_range(partition, transactions.aborted_transactions, offsets)
+            txn_indexes = _limit_txn_indexes(partition, transactions.aborted_transactions, offsets)
         aborted_transactions = () if keeps_transactions else transactions.aborted_transactions
         segments = select_segments_in_range(partition.segments, offsets) or partition.segments[-1:]
         for segment in segments:
@@ -148,20 +148,20 @@ def rewrite_into(
             task = SegmentTask(filesystem, segment, settings, str(target), aborted_transactions, txn_index, offsets)
             tasks.append((entry, task))
         if log.kind != "segment":
-            keeps = keeps_transactions and not offsets.is_limited
-            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps)
+            keeps_offsets = keeps_transactions and not offsets.is_limited
+            _copy_small_files(log.filesystem, partition, target, report, keep_snapshots=keeps_offsets)
     if settings.is_limited:
         log.copy_identity(directory, {one.directory for one in selected_partitions}, report)
     else:
-        log.copy_rest(directory, report)
+        log.copy_other_entries(directory, report)
     for (entry, _), segment_result in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
         entry.add(segment_result)
     for entry, result in zip(report.partitions, selected_partitions, strict=True):
         if ranges[result.directory].is_limited:
-            _finish_range(log, result, directory, entry, ranges[result.directory])
+            _limit_range(log, result, directory, entry, ranges[result.directory])
 
 
-def _txn_indexes_in_range(
+def _limit_txn_indexes(
     partition: Partition, transactions: Sequence[AbortedTransaction], offsets: OffsetRange
 ) -> dict[int, bytes]:
     """Return the transaction index of each segment, with the aborted transactions that have a marker in the range."""
@@ -169,20 +169,20 @@ def _txn_indexes_in_range(
     return {
         base: write_txn_index(
             [
-                one
-                for one in transactions
-                if max(base, offsets.first_offset) <= one.last_offset < min(next_base, offsets.end_offset)
+                transaction
+                for transaction in transactions
+                if max(base, offsets.first_offset) <= transaction.last_offset < min(next_base, offsets.end_offset)
             ]
         )
         for base, next_base in pairwise(bases)
     }
 
 
-def _finish_range(
-    log: Log, source: Partition, directory: Path, entry: ConvertedPartition, offsets: OffsetRange
+def _limit_range(
+    log: SourceLog, source: Partition, directory: Path, entry: ConvertedPartition, offsets: OffsetRange
 ) -> None:
     """Limit the checkpoints of a partition to its range, and report transactions that the range leaves open."""
-    target = log.target(directory, source)
+    target = log.target_of(directory, source)
     (target_directory,) = discover([str(target)])
     (partition,) = target_directory.partitions
     start, end = partition.log_start_offset, log_end_offset(target_directory.filesystem, partition)
@@ -205,24 +205,24 @@ def _finish_range(
 def _replace_file(path: Path, content: bytes) -> None:
     with atomic.name_path_in_errors(path):
         path.unlink(missing_ok=True)
-    with atomic.new_file(path) as out:
-        out.write(content)
+    with atomic.new_file(path) as file:
+        file.write(content)
 
 
-def _copy_small(
+def _copy_small_files(
     filesystem: FileSystem, partition: Partition, target: Path, report: JobReport, *, keep_snapshots: bool
 ) -> None:
     """Copy all files except segments. Files that a broker would delete on startup are omitted."""
-    snapshots = {file.path for file in partition.producer_snapshots if keep_snapshots}
-    for info in filesystem.list_directory(partition.directory):
-        file_name = names.FileName.parse(info.name)
+    snapshots = {small_file.path for small_file in partition.producer_snapshots if keep_snapshots}
+    for file_info in filesystem.list_directory(partition.directory):
+        file_name = names.FileName.parse(file_info.name)
         is_obsolete = file_name is not None and (
-            file_name.temporary or (file_name.kind == "snapshot" and info.path not in snapshots)
+            file_name.temporary or (file_name.kind == "snapshot" and file_info.path not in snapshots)
         )
-        if info.name in _SKIPPED_FILES or is_obsolete:
-            report.left_out.append(info.path)
+        if file_info.name in _SKIPPED_FILES or is_obsolete:
+            report.left_out.append(file_info.path)
         elif file_name is None or file_name.kind not in _REPLACED_SUFFIXES:
-            copy_entry(filesystem, info, target / info.name)
+            copy_entry(filesystem, file_info, target / file_info.name)
 
 
 def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
@@ -237,7 +237,7 @@ def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class SourceLog:
     """The log to convert.
 
     Attributes:
@@ -256,35 +256,39 @@ class Log:
         return self.directory.filesystem
 
     @property
-    def rewritten(self) -> list[Partition]:
+    def rewritten_partitions(self) -> list[Partition]:
         """The live partitions to rewrite: all except ``__cluster_metadata``, which brokers read in one format only."""
-        return [one for one in self.directory.partitions if one.is_live and one.topic != names.CLUSTER_METADATA_TOPIC]
+        return [
+            partition
+            for partition in self.directory.partitions
+            if partition.is_live and partition.topic != names.CLUSTER_METADATA_TOPIC
+        ]
 
     @property
     def fingerprint(self) -> str:
         """A digest of the segments' names, sizes and modification times, so that a changed log is another job."""
         file_facts = [
-            (one.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
-            for one in self.directory.partitions
-            for file in one.segments
+            (partition.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
+            for partition in self.directory.partitions
+            for file in partition.segments
         ]
         return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
-    def target(self, directory: Path, partition: Partition) -> Path:
+    def target_of(self, directory: Path, partition: Partition) -> Path:
         """Return the output directory of a partition."""
         return directory / split_path(partition.directory)[1] if self.kind == "directory" else directory
 
-    def copy_rest(self, directory: Path, report: JobReport | None = None) -> None:
+    def copy_other_entries(self, directory: Path, report: JobReport | None = None) -> None:
         """Copy all entries of a log directory except the partitions to rewrite."""
         if self.kind != "directory":
             return
-        rewritten_names = {split_path(one.directory)[1] for one in self.rewritten}
+        rewritten_names = {split_path(partition.directory)[1] for partition in self.rewritten_partitions}
         for info in self.filesystem.list_directory(self.path):
-            is_left_out = info.name in _SKIPPED_FILES
-            if not is_left_out and info.name not in rewritten_names:
+            is_omitted = info.name in _SKIPPED_FILES
+            if not is_omitted and info.name not in rewritten_names:
                 copy_entry(self.filesystem, info, directory / info.name)
-            if report is not None and (is_left_out or info.name not in rewritten_names):
-                (report.left_out if is_left_out else report.copied).append(info.path)
+            if report is not None and (is_omitted or info.name not in rewritten_names):
+                (report.left_out if is_omitted else report.copied).append(info.path)
 
     def copy_identity(self, directory: Path, partitions: set[str], report: JobReport) -> None:
         """Copy ``meta.properties`` and the selected partitions' checkpointed offsets of a log directory.
@@ -300,15 +304,25 @@ class Log:
                 report.copied.append(info.path)
             elif info.name not in written_names and info.name not in names.OFFSET_CHECKPOINTS:
                 report.left_out.append(info.path)
-        topic_partitions = {one.topic_partition for one in self.rewritten if one.directory in partitions}
+        topic_partitions = {
+            topic_partition.topic_partition
+            for topic_partition in self.rewritten_partitions
+            if topic_partition.directory in partitions
+        }
         for name, offsets in self.directory.offset_checkpoints.items():
-            with atomic.new_file(directory / name) as out:
-                out.write(
-                    write_offset_checkpoint({one: offset for one, offset in offsets.items() if one in topic_partitions})
+            with atomic.new_file(directory / name) as file:
+                file.write(
+                    write_offset_checkpoint(
+                        {
+                            topic_partition: offset
+                            for topic_partition, offset in offsets.items()
+                            if topic_partition in topic_partitions
+                        }
+                    )
                 )
 
 
-def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
+def open_source_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> SourceLog:
     """Return the log to rewrite.
 
     Several log directories are read as one log, and their copies of a partition are merged (``copies``).
@@ -320,9 +334,9 @@ def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
     result = discover(paths, options=storage)
     if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
-        return Log(path, _kind(result[0], path), result[0])
+        return SourceLog(path, _detect_kind(result[0], path), result[0])
     (directory,) = _merge_directories(result, storage) if len(result) > 1 else result
-    return Log(directory.path, "directory", directory)
+    return SourceLog(directory.path, "directory", directory)
 
 
 def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
@@ -332,10 +346,10 @@ def _merge_directories(result: Sequence[LogDirectory], storage: Mapping[str, Any
     return open_whole_log(result, options=storage, join=True)
 
 
-def _kind(directory: LogDirectory, path: str) -> str:
+def _detect_kind(directory: LogDirectory, path: str) -> str:
     if directory.path.rstrip("/") == path.rstrip("/"):
         return "directory"
-    if any(one.directory.rstrip("/") == path for one in directory.partitions):
+    if any(partition.directory.rstrip("/") == path for partition in directory.partitions):
         return "partition"
     info = directory.filesystem.stat(path)
     if info is not None and not info.is_directory:
@@ -365,27 +379,32 @@ def convert_in_place(
             "in place, a whole log directory is rewritten: `topics`, `partitions`, `start` and `end` would remove "
             "records; write the selection to a new directory"
         )
-    old, backup_path = Path(source).absolute(), Path(backup).absolute()
-    report = exchange(old, backup_path, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
-    return replace(report, destination=str(old))
+    source_path, backup_path = Path(source).absolute(), Path(backup).absolute()
+    report = exchange_directories(
+        source_path,
+        backup_path,
+        lambda new: convert(str(source_path), new, settings, run=run),
+        check_new=_check_partition_files,
+    )
+    return replace(report, destination=str(source_path))
 
 
-def exchange(
-    old: Path,
+def exchange_directories(
+    old_path: Path,
     backup_path: Path,
-    make: Callable[[Path], _Report],
+    write_new: Callable[[Path], _Report],
     *,
-    check: Callable[[Path], None] = lambda _: None,
+    check_new: Callable[[Path], None] = lambda _: None,
     suffix: str = _NEW_SUFFIX,
     create_lock: bool = True,
 ) -> _Report:
-    """Let ``make`` write a new directory next to ``old``, and exchange both. ``old`` is renamed to ``backup_path``.
+    """Let ``write_new`` write a new directory, and exchange it with ``old_path``, which becomes ``backup_path``.
 
     Args:
-        old: directory to replace.
+        old_path: directory to replace.
         backup_path: new path of the old directory.
-        make: writes the new directory, and returns a report.
-        check: rejects an unsuitable ``old`` before anything is written.
+        write_new: writes the new directory, and returns a report.
+        check_new: rejects an unsuitable ``old`` before anything is written.
         suffix: suffix of the new directory's name before the exchange.
         create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
 
@@ -393,34 +412,34 @@ def exchange(
         LogDirError: a broker or another job is using the directory, ``backup_path`` exists, or a rename fails.
         OptionError: ``old`` is not a directory, or the paths are on different disks.
     """
-    new = old.with_name(old.name + suffix)
-    with atomic.hold_lock(old):
+    new_path = old_path.with_name(old_path.name + suffix)
+    with atomic.hold_lock(old_path):
         if (
-            not old.exists() and backup_path.exists() and (new / atomic.SUCCESS_FILE).exists()
+            not old_path.exists() and backup_path.exists() and (new_path / atomic.SUCCESS_FILE).exists()
         ):  # killed between both renames
-            _rename(new, old)
+            _rename_entry(new_path, old_path)
         if backup_path.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(backup_path))
-        _check_disks(old, backup_path)
-        check(old)
-        with broker_lock(old, create=create_lock):
-            if new.exists():  # output of a killed job; a broker may have written to the source since
-                shutil.rmtree(new)
-            report = make(new)
+        _check_same_disk(old_path, backup_path)
+        check_new(old_path)
+        with hold_broker_lock(old_path, create=create_lock):
+            if new_path.exists():  # output of a killed job; a broker may have written to the source since
+                shutil.rmtree(new_path)
+            report = write_new(new_path)
             with atomic.name_path_in_errors(backup_path):
                 backup_path.parent.mkdir(parents=True, exist_ok=True)
-            _rename(old, backup_path)
-            _rename(new, old)
+            _rename_entry(old_path, backup_path)
+            _rename_entry(new_path, old_path)
     return report
 
 
-def _rename(entry: Path, other: Path) -> None:
+def _rename_entry(entry: Path, new_path: Path) -> None:
     with atomic.name_path_in_errors(entry):
-        entry.rename(other)
-        flush_path(other.parent)
+        entry.rename(new_path)
+        flush_path(new_path.parent)
 
 
-def _check_disks(old: Path, backup_path: Path) -> None:
+def _check_same_disk(old: Path, backup_path: Path) -> None:
     if not old.exists():
         raise LogDirError(NO_SUCH_PATH, file=str(old))
     if not old.is_dir():
@@ -433,8 +452,8 @@ def _check_disks(old: Path, backup_path: Path) -> None:
         )
 
 
-def _check_whole(old: Path) -> None:
-    if one_log(str(old)).kind != "directory":
+def _check_partition_files(old: Path) -> None:
+    if open_source_log(str(old)).kind != "directory":
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
     if not (old / names.CLEAN_SHUTDOWN_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
@@ -442,7 +461,7 @@ def _check_whole(old: Path) -> None:
 
 
 @contextmanager
-def broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
+def hold_broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
     """Hold the lock that a broker acquires on its directory (Java's ``FileChannel.tryLock``).
 
     Args:

@@ -32,7 +32,7 @@ from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.convert.damage import find_damaged_batches
 from kafkaframes.jobs.convert.trim import trim_batch
-from kafkaframes.jobs.job import Values, check_row_counts
+from kafkaframes.jobs.job import JsonDataclass, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_batches
@@ -89,7 +89,7 @@ class SegmentTask:
 
 
 @dataclass(slots=True)
-class ConvertedPartition(Values):
+class ConvertedPartition(JsonDataclass):
     """The report of one segment, or of all segments of a partition.
 
     Attributes:
@@ -130,9 +130,9 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
     report = ConvertedPartition(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, borrow_memory() as memory:
-        rewrite = _Rewrite(task, report, out, memory.array)
+        rewrite = _SegmentRewriter(task, report, out, memory.array)
         try:
-            rewrite.all_windows()
+            rewrite.write_all_windows()
         except EncodeError as error:
             error.file = task.segment.path
             raise
@@ -145,7 +145,7 @@ def rewrite_segment(task: SegmentTask) -> ConvertedPartition:
     return report
 
 
-class _Rewrite:
+class _SegmentRewriter:
     """The rewriting of one segment to its new file.
 
     Attributes:
@@ -156,7 +156,7 @@ class _Rewrite:
 
     def __init__(self, task: SegmentTask, report: ConvertedPartition, out: BinaryIO, allocate: Allocate) -> None:
         self._task, self._report, self._out, self._allocate = task, report, out, allocate
-        self._losses = Losses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted_transactions)
+        self._losses = ConversionLosses(on_loss=task.settings.on_loss, aborted_transactions=task.aborted_transactions)
         self._position = 0
         self.is_changed = task.offsets.is_limited
         self.bytes_read = task.segment.size_bytes
@@ -164,7 +164,7 @@ class _Rewrite:
         self.columns: list[Ints] = [np.empty((len(INDEXED_COLUMNS), 0), np.int64)]
         report.lost = self._losses.counts
 
-    def all_windows(self) -> None:
+    def write_all_windows(self) -> None:
         """Write all batches, and the data after the last batch if damage is kept."""
         task, report = self._task, self._report
         segment, start, limit = task.segment, 0, task.segment.size_bytes
@@ -174,7 +174,7 @@ class _Rewrite:
         with task.filesystem.open(segment.path) as read_at:
             windows = scan_segment(read_at, size_bytes=limit, position=start, includes_data=True, file=segment.path)
             for window in windows:
-                self._window(window)
+                self._write_window(window)
                 end = window.batches.end
                 if end.corrupt or (end.status == TORN and end.position < limit):
                     if task.settings.on_damage == FAIL:
@@ -184,7 +184,7 @@ class _Rewrite:
         if self._losses.control_records:
             report.left_out[CONTROL_RECORDS] += self._losses.control_records
 
-    def _window(self, window: SegmentWindow) -> None:
+    def _write_window(self, window: SegmentWindow) -> None:
         if not len(window.batches):
             return
         data, batches = as_array(window.data), window.batches_in_data()
@@ -193,12 +193,12 @@ class _Rewrite:
             for content in decode.decode_steps(part, part_batches, allocate=self._allocate):
                 positions, sizes = content.batches.column("position"), content.batches.column("size")
                 old_data = part[int(positions[0]) : int(positions[-1] + sizes[-1])]
-                self._write(self._rewrite_window(content, start), old_data)
+                self._write_batches(self._rewrite_window(content, start), old_data)
 
     def _parts_in_range(self, data: Bytes, batches: Batches, start: int) -> Iterator[tuple[Bytes, Batches, int]]:
         """Yield runs of batches with all their records in the range, with the position of their data in the file."""
         first = 0
-        for row in np.flatnonzero(self._crosses_range(batches)).tolist():
+        for row in np.flatnonzero(self._find_batches_across_range(batches)).tolist():
             if first < row:
                 yield data, batches.part(first, row), start
             first = row + 1
@@ -211,19 +211,19 @@ class _Rewrite:
         if first < len(batches):
             yield data, batches.part(first, len(batches)) if first else batches, start
 
-    def _crosses_range(self, batches: Batches) -> Flags:
+    def _find_batches_across_range(self, batches: Batches) -> Flags:
         """Return the batches that may have records outside of the range. A wrapper's header has only its last offset,
         so the first wrapper of the range may have earlier records.
         """
         offsets = self._task.offsets
-        bases, lasts = batches.column("base_offset"), batches.column("last_offset")
-        crosses: Flags = (lasts >= offsets.end_offset) | (bases < offsets.first_offset)
+        base_offsets, last_offsets = batches.column("base_offset"), batches.column("last_offset")
+        crosses_limit: Flags = (last_offsets >= offsets.end_offset) | (base_offsets < offsets.first_offset)
         if self._is_first and offsets.is_limited:
-            crosses[0] |= batches.is_wrapper[0]
+            crosses_limit[0] |= batches.is_wrapper[0]
         self._is_first = False
-        return crosses
+        return crosses_limit
 
-    def _write(self, data: Bytes, old_data: Bytes) -> None:
+    def _write_batches(self, data: Bytes, old_data: Bytes) -> None:
         """Write batches. ``old_data`` contains the same batches as in the source."""
         batches = scan_all(data, rules=FILE)
         table = batches.table
@@ -239,15 +239,19 @@ class _Rewrite:
     def _rewrite_window(self, content: Decoded, start: int) -> Bytes:
         """Return the rewritten batches of a window that begins at position ``start``."""
         settings, report, batches = self._task.settings, self._report, content.batches
-        bad = find_damaged_batches(content)
+        damaged_batches = find_damaged_batches(content)
         positions = batches.column("position") + start
-        if bad and settings.on_damage == FAIL:
-            first = min(bad)
-            raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.name)
-        report.damaged += [(report.name, int(positions[batch]), bad[batch]) for batch in sorted(bad)]
+        if damaged_batches and settings.on_damage == FAIL:
+            first = min(damaged_batches)
+            raise LogDirError(
+                f"{damaged_batches[first]}: nothing was written", position=int(positions[first]), file=report.name
+            )
+        report.damaged += [
+            (report.name, int(positions[batch]), damaged_batches[batch]) for batch in sorted(damaged_batches)
+        ]
         report.records += int(np.where(batches.is_v2, batches.column("count"), content.index.rows).sum())
         is_damaged = np.zeros(len(batches), np.bool_)
-        is_damaged[list(bad)] = True
+        is_damaged[list(damaged_batches)] = True
         try:
             return as_array(b"".join(rewrite_batches(content, settings, is_damaged, self._losses)))
         except EncodeError as error:
@@ -256,7 +260,7 @@ class _Rewrite:
             raise
 
 
-def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
+def _write_indexes(task: SegmentTask, path: Path, rewrite: _SegmentRewriter) -> None:
     """Build the indexes of a changed segment. Copy those of an unchanged one.
 
     Offsets do not change, so a transaction index is copied too, unless the markers contradict it.
@@ -282,7 +286,7 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
 # ------------------------------------------------------------------------------------------------------------ batches
 
 
-class Losses:
+class ConversionLosses:
     """The losses of a segment in a conversion to an older format.
 
     Attributes:
@@ -296,28 +300,30 @@ class Losses:
         self._stops = on_loss == "error"
         self._transactions = TransactionState(aborted_transactions=tuple(aborted_transactions))
 
-    def add(self, window: Decoded, down: Flags, magics: Ints) -> None:
-        """Count the losses of the batches for which ``down`` is true in the formats ``magics``.
+    def add(self, window: Decoded, is_downgraded: Flags, magics: Ints) -> None:
+        """Count the losses of the batches for which ``is_downgraded`` is true in the formats ``magics``.
 
         Raises:
             EncodeError: data would be lost, and ``on_loss`` is "error".
         """
-        if not down.any():
+        if not is_downgraded.any():
             return
-        result = self._of_batches(window, down) | self._of_records(window, down, magics)
-        counts = {kind: int(flags.sum()) for kind, flags in result.items()}
+        result = self._find_batch_losses(window, is_downgraded) | self._find_record_losses(
+            window, is_downgraded, magics
+        )
+        counts = {kind: int(is_lost.sum()) for kind, is_lost in result.items()}
         if self._stops and any(counts.values()):
             kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-            position = int(window.batches.column("position")[int(np.flatnonzero(down)[0])])
+            position = int(window.batches.column("position")[int(np.flatnonzero(is_downgraded)[0])])
             reason = f"the older format cannot say everything: {kinds} here; `on_loss` warn or drop goes on"
             raise EncodeError(reason, position=position)
         self.counts.update({kind: number for kind, number in counts.items() if number})
 
-    def _of_batches(self, window: Decoded, down: Flags) -> dict[str, Flags]:
+    def _find_batch_losses(self, window: Decoded, is_downgraded: Flags) -> dict[str, Flags]:
         batches, rows = window.batches, window.index.rows
-        new = down & batches.is_v2
-        control = batches.is_control & new
-        data = new & ~control
+        is_v2_batch = is_downgraded & batches.is_v2
+        control = batches.is_control & is_v2_batch
+        data = is_v2_batch & ~control
         has_records = rows > 0
         last = np.full(len(batches), -1, np.int64)
         last[has_records] = window.index.offsets[window.starts[1:][has_records] - 1]
@@ -331,13 +337,13 @@ class Losses:
             "batches with offsets after their last record": data & (rows > 0) & (batches.column("last_offset") != last),
         }
 
-    def _of_records(self, window: Decoded, down: Flags, magics: Ints) -> dict[str, Flags]:
-        data = (down & ~window.batches.is_control)[window.owners]
-        without_time = data & (magics[window.owners] == 0)
+    def _find_record_losses(self, window: Decoded, is_downgraded: Flags, magics: Ints) -> dict[str, Flags]:
+        data = (is_downgraded & ~window.batches.is_control)[window.owners]
+        is_time_lost = data & (magics[window.owners] == 0)
         aborted_transactions = self._transactions.mask_aborted_batches(window.batches)
         return {
             "records with headers": data & (window.index.header_counts > 0),
-            "timestamps": without_time & (window.index.timestamps != NO_TIMESTAMP),
+            "timestamps": is_time_lost & (window.index.timestamps != NO_TIMESTAMP),
             "aborted records that become visible": data & aborted_transactions[window.owners],
         }
 
@@ -371,7 +377,7 @@ class WindowPlan:
 
 
 def rewrite_batches(
-    window: Decoded, settings: RewriteSettings, is_damaged: Flags, losses: Losses
+    window: Decoded, settings: RewriteSettings, is_damaged: Flags, losses: ConversionLosses
 ) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a window's batches, rewritten as ``settings`` request.
 
@@ -386,13 +392,13 @@ def rewrite_batches(
     """
     plan = WindowPlan(window.batches, settings, empty=window.index.rows == 0, is_damaged=is_damaged)
     if (plan.actions == COPY).all():
-        yield from (part for _, part in _copies(window, plan))
+        yield from (part for _, part in _copy_batches(window, plan))
         return
-    _check(window, plan)
+    _check_limits(window, plan)
     losses.add(window, plan.down, plan.magics)
     losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
     chunks: list[tuple[int, bytes | memoryview]] = [
-        *_copies(window, plan),
+        *_copy_batches(window, plan),
         *_recompress_batches(window, plan, settings.level),
         *_build_batches(window, plan, settings),
     ]
@@ -400,13 +406,13 @@ def rewrite_batches(
     yield from (part for _, part in chunks)
 
 
-def _check(window: Decoded, plan: WindowPlan) -> None:
+def _check_limits(window: Decoded, plan: WindowPlan) -> None:
     zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
-    lowest = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
-    if lowest.any():
-        batch = window.owners[int(np.flatnonzero(lowest)[0])]
+    is_before_minimum = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
+    if is_before_minimum.any():
+        batch = window.owners[int(np.flatnonzero(is_before_minimum)[0])]
         raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
 
 
@@ -414,13 +420,13 @@ def _position(window: Decoded, batch: int) -> int:
     return int(window.batches.column("position")[batch])
 
 
-def _copies(window: Decoded, plan: WindowPlan) -> Iterator[tuple[int, memoryview]]:
+def _copy_batches(window: Decoded, plan: WindowPlan) -> Iterator[tuple[int, memoryview]]:
     """Yield the bytes of runs of copied batches, with the number of each run's first batch."""
-    stays = np.concatenate(([False], plan.actions == COPY, [False]))
-    edges = np.flatnonzero(stays[1:] != stays[:-1])
+    is_copied = np.concatenate(([False], plan.actions == COPY, [False]))
+    edges = np.flatnonzero(is_copied[1:] != is_copied[:-1])
     positions, sizes = window.batches.column("position"), window.batches.column("size")
-    for first, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        end = int(positions[after - 1] + sizes[after - 1])
+    for first, end_batch in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        end = int(positions[end_batch - 1] + sizes[end_batch - 1])
         yield first, window.data[int(positions[first]) : end].data
 
 
@@ -429,9 +435,9 @@ def _recompress_batches(window: Decoded, plan: WindowPlan, level: int | None) ->
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
         position = _position(window, batch)
         header = bytearray(window.data[position : position + BATCH_V2.size])
-        plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
+        raw_records = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
         codec = int(plan.codecs[batch])
-        records = compress(codec, plain.tobytes(), level=level)
+        records = compress(codec, raw_records.tobytes(), level=level)
         index = BATCH_V2.position_of("attributes")
         (attributes,) = struct.unpack_from(">H", header, index)
         struct.pack_into(">H", header, index, attributes & ~CODEC_MASK | codec)
@@ -448,32 +454,34 @@ def _build_batches(window: Decoded, plan: WindowPlan, settings: RewriteSettings)
     """Build the remaining batches. Batches with the same format, codec and timestamp type are built together."""
     magics = window.batches.column("magic")
     numbers, attributes = window.batches.codecs, window.batches.column("attributes")
-    append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
-    kinds = plan.magics * 16 + plan.codecs * 2 + append
+    is_append_time = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
+    kinds = plan.magics * 16 + plan.codecs * 2 + is_append_time
     joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))
-    build = plan.actions == BUILD
-    for kind in np.unique(kinds[build]).tolist():
-        is_chosen = build & (kinds == kind)
+    is_rebuilt = plan.actions == BUILD
+    for kind in np.unique(kinds[is_rebuilt]).tolist():
+        is_chosen = is_rebuilt & (kinds == kind)
         is_record_chosen = is_chosen[window.owners]
         index, owners = window.index.take(is_record_chosen, window.owners), window.owners[is_record_chosen]
         magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
         rows = rows_of_index(window.sections, index, headers=False)
         weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD[magic]
         stamps = index.timestamps if append_time else None
-        starts = _starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
+        starts = _find_batch_starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)
         level = settings.level if codec else None
         chunks = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
         yield from zip(owners[starts].tolist(), chunks, strict=True)
 
 
-def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, batch_bytes: int) -> Ints:
+def _find_batch_starts(
+    owners: Ints, joins: Flags, size_sums: Ints, append_times: Ints | None, batch_bytes: int
+) -> Ints:
     """Return the index of the first record of each batch to build.
 
     Args:
         owners: source batch of each record.
         joins: whether a source batch is a message that may be joined with its neighbors.
-        ends: cumulative sizes of the records.
+        size_sums: cumulative sizes of the records.
         append_times: timestamps of the records, if a batch has a single timestamp; ``None`` otherwise.
         batch_bytes: largest size of a joined batch.
     """
@@ -484,7 +492,7 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
         is_start |= append_times[1:] != append_times[:-1]
     runs = np.concatenate(([0], np.flatnonzero(is_start) + 1))
     stops = np.append(runs[1:], len(owners))
-    starts = np.concatenate(([0], ends))
+    starts = np.concatenate(([0], size_sums))
     large = joins[owners[runs]] & (starts[stops] - starts[runs] > batch_bytes)
     if not large.any():
         return runs

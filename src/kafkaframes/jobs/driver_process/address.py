@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TaskServerAddress:
     """Host, port and shared secret of a server on the driver's machine. It is pickled with a task's function."""
 
     host: str

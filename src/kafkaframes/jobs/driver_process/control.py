@@ -69,16 +69,19 @@ def socket_path(*identity: object) -> Path:
 
 def _private_folder() -> Path:
     """Return a folder that only this user can enter. Folders of other users are skipped."""
-    top = Path(tempfile.gettempdir())
-    names = [f"kafkaframes-{os.getuid()}", *(f"kafkaframes-{os.getuid()}-{n}" for n in range(1, _FOLDER_COUNT))]
-    length = len(os.fsencode(top / names[-1])) + 1 + _NAME_LENGTH
+    temporary_directory = Path(tempfile.gettempdir())
+    names = [
+        f"kafkaframes-{os.getuid()}",
+        *(f"kafkaframes-{os.getuid()}-{folder_number}" for folder_number in range(1, _FOLDER_COUNT)),
+    ]
+    length = len(os.fsencode(temporary_directory / names[-1])) + 1 + _NAME_LENGTH
     if length > _MAX_PATH_BYTES:
         raise KafkaframesError(
-            f"TMPDIR={top} is too long: the path of a Unix socket in it would have {length} bytes, at most "
-            f"{_MAX_PATH_BYTES} are possible; set TMPDIR to a shorter path for Spark's driver"
+            f"TMPDIR={temporary_directory} is too long: the path of a Unix socket in it would have {length} bytes, the "
+            f"limit is {_MAX_PATH_BYTES} bytes; set TMPDIR to a shorter path for Spark's driver"
         )
     for name in names:
-        folder = top / name
+        folder = temporary_directory / name
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             status = folder.lstat()
@@ -91,8 +94,8 @@ def _private_folder() -> Path:
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHER_USERS_ACCESS:
             return folder
     raise KafkaframesError(
-        f"none of {top / names[0]} to {top / names[-1]} is a directory that only user {os.getuid()} can enter; remove "
-        "them, or set TMPDIR to another directory for Spark's driver"
+        f"none of {temporary_directory / names[0]} to {temporary_directory / names[-1]} is a directory that only user "
+        f"{os.getuid()} can enter; remove them, or set TMPDIR to another directory for Spark's driver"
     )
 
 

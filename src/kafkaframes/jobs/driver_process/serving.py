@@ -25,7 +25,7 @@ log = logging.getLogger("kafkaframes.jobs")
 class QuestionHandler(Protocol):
     """The service that a process provides."""
 
-    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question.
 
         Raises:
@@ -40,14 +40,14 @@ class QuestionHandler(Protocol):
         """Release the resources of the process."""
 
 
-class _AnswerHandler(socketserver.StreamRequestHandler):
-    server: _Sockets
+class _QuestionConnection(socketserver.StreamRequestHandler):
+    server: _SocketServer
 
     def handle(self) -> None:
         """Answer one question. Until the answer is ready, send spaces to show that this process runs."""
         result: Future[dict[str, Any]] = Future()
         line = self.rfile.readline()
-        threading.Thread(target=self._answer, args=(line, result), name="kafkaframes answer", daemon=True).start()
+        threading.Thread(target=self._send_answer, args=(line, result), name="kafkaframes answer", daemon=True).start()
         with suppress(OSError):  # the caller has disconnected
             while True:
                 try:
@@ -58,9 +58,9 @@ class _AnswerHandler(socketserver.StreamRequestHandler):
                     break
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-    def _answer(self, line: bytes, result: Future[dict[str, Any]]) -> None:
+    def _send_answer(self, line: bytes, result: Future[dict[str, Any]]) -> None:
         try:
-            result.set_result(self.server.handler.answer(json.loads(line)))
+            result.set_result(self.server.handler.answer_question(json.loads(line)))
         except KafkaframesError as error:
             result.set_result({"failed": str(error)})
         except (ValueError, KeyError, TypeError) as error:
@@ -70,13 +70,13 @@ class _AnswerHandler(socketserver.StreamRequestHandler):
             result.set_result({"failed": repr(error)})
 
 
-class _Sockets(socketserver.ThreadingUnixStreamServer):
+class _SocketServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, path: Path, handler: QuestionHandler) -> None:
         self.handler = handler
-        super().__init__(str(path), _AnswerHandler)
+        super().__init__(str(path), _QuestionConnection)
 
 
 def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lambda: None) -> None:
@@ -88,13 +88,13 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
         ready: called when clients can connect.
     """
     path.unlink(missing_ok=True)  # left by a process that was killed
-    with _Sockets(path, handler) as sockets:
-        identity = _identity(path)
+    with _SocketServer(path, handler) as sockets:
+        identity = _identity_of(path)
         threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
         ready()
         while True:
             time.sleep(CHECK_INTERVAL_S)
-            if _identity(path) != identity:  # removed or replaced: callers cannot find this process any more
+            if _identity_of(path) != identity:  # removed or replaced: callers cannot find this process any more
                 handler.end()
                 break
             if not handler.must_end():
@@ -108,7 +108,7 @@ def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lamb
         sockets.shutdown()
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _identity_of(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.lstat()
     except OSError:

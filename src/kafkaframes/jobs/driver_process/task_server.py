@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final
 
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
 
 GREETING_TIMEOUT_S: Final = 20.0  # timeout of the connection and of the proofs
 SECRET_BYTES: Final = 32
@@ -52,22 +52,22 @@ class TaskServer:
         Raises:
             KafkaframesError: the system rejects the address or the port.
         """
-        return self._loop.call(self._open(listen, port))
+        return self._loop.call(self._start_listening(listen, port))
 
     def close(self) -> None:
         """Stop listening, and close all connections."""
-        self._loop.call(self._close())
+        self._loop.call(self._close_connections())
 
-    async def _open(self, listen: str, port: int) -> int:
+    async def _start_listening(self, listen: str, port: int) -> int:
         try:
-            self._server = await asyncio.start_server(self._accept, listen, port, limit=_MAX_LINE_BYTES)
+            self._server = await asyncio.start_server(self._serve_connection, listen, port, limit=_MAX_LINE_BYTES)
         except OSError as error:
             name = f"{listen}:{port or 'any port'}"
             raise KafkaframesError(f"the driver cannot listen on {name} for its tasks: {error}") from error
         number: int = self._server.sockets[0].getsockname()[1]
         return number
 
-    async def _close(self) -> None:
+    async def _close_connections(self) -> None:
         if self._server is None:
             return
         self._server.close()
@@ -76,13 +76,13 @@ class TaskServer:
             connection.cancel()
         await asyncio.gather(*open_connections, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.current_task()
         assert connection is not None
         self._connections.add(connection)
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
-                await _greet(reader, writer, self._secret)
+                await _greet_task(reader, writer, self._secret)
             await self._serve(reader, writer)
         except (*CONNECTION_ERRORS, KeyError, TypeError, asyncio.CancelledError):
             pass  # the peer has disconnected or is another program, or this server closes
@@ -107,7 +107,7 @@ async def send_last_answer(
     await reader.read(1)
 
 
-async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+async def _greet_task(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
     nonce = secrets.token_bytes(_NONCE_BYTES)
     writer.write(nonce)
     await writer.drain()
@@ -124,7 +124,7 @@ class TaskConnection:
         address: address of the server.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: TaskServerAddress) -> None:
         self._secret = address.secret
         self._socket = socket.create_connection((address.host, address.port), timeout=GREETING_TIMEOUT_S)
         self._stream: BinaryIO = self._socket.makefile("rb")

@@ -56,7 +56,7 @@ from kafkaframes.jobs.export.task import (
     writing,
 )
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.job import Runner, json_object, run_here, shares
+from kafkaframes.jobs.job import Runner, parse_json_object, run_here, split_by_cost
 from kafkaframes.records.memory import borrow_memory
 from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
@@ -217,7 +217,7 @@ def _lock(descriptor: int, to: str) -> None:
 def _prepare(root: Path, requested: dict[str, Any]) -> None:
     settings_path = root / _REQUESTED
     if settings_path.exists():
-        if (before := json_object(settings_path.read_bytes())) != requested:
+        if (before := parse_json_object(settings_path.read_bytes())) != requested:
             # releases before the setting existed exported read_uncommitted, and stored no isolation level
             changes = describe_changes(
                 {"isolation": READ_UNCOMMITTED} | before, {"isolation": READ_UNCOMMITTED} | requested
@@ -255,7 +255,7 @@ def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     """Group neighboring small files into jobs, so that many files share the cost of a task."""
     costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
     limit = part_bytes(sum(costs.values()), GROUP_BYTES)
-    return [Job(settings, tuple(share)) for share in shares(costs, limit, costs.__getitem__)]
+    return [Job(settings, tuple(share)) for share in split_by_cost(costs, limit, costs.__getitem__)]
 
 
 def sum_results(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:

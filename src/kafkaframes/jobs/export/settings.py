@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import POSITION, ValidatedSettings, setting
+from kafkaframes.jobs.settings import POSITION_METAVAR, ValidatedSettings, setting
 from kafkaframes.scan.ranges import Limit
 from kafkaframes.scan.selection import Isolation, OnDamage, Selection
 from kafkaframes.scan.where import TimeRange, create_row_filter
@@ -28,8 +28,10 @@ class RangeSettings(ValidatedSettings):
     partitions: int | Sequence[int] = setting(
         (), "Partition of these topics to select; repeatable.", minimum=0, flag="-p --partition"
     )
-    start: Limit = setting(None, "First offset, or earliest time, to read in each partition.", default_text=POSITION)
-    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", default_text=POSITION)
+    start: Limit = setting(
+        None, "First offset, or earliest time, to read in each partition.", default_text=POSITION_METAVAR
+    )
+    end: Limit = setting(None, "End offset or end time in each partition, exclusive.", default_text=POSITION_METAVAR)
     isolation: Isolation | None = setting(
         None, "read_committed omits records of aborted and open transactions. Default, except of single segments."
     )

@@ -29,7 +29,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.job import check_row_counts, json_object
+from kafkaframes.jobs.job import check_row_counts, parse_json_object
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, borrow_memory
@@ -292,7 +292,7 @@ def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
 def read_journal(to: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in the journal, oldest file first. Truncated lines and other JSON values are skipped."""
     for path in sorted(Path(to, JOURNAL).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
-        yield from filter(None, map(json_object, path.read_bytes().splitlines()))
+        yield from filter(None, map(parse_json_object, path.read_bytes().splitlines()))
 
 
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:

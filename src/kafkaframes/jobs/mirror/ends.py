@@ -17,7 +17,7 @@ from kafkaframes.client import AsyncAdmin, CommittedOffset, NewTopic, TopicParti
 from kafkaframes.client.metadata import partitions_with_leader
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
-from kafkaframes.jobs.restore.source import metadata_of
+from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.storage.copies.one_log import open_one_log
 from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.log.discover import check_topics, discover, is_selected
@@ -87,7 +87,7 @@ def _tell(
 def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
     """Return the topic settings in a log directory's own metadata; empty if it has no KRaft metadata."""
     try:
-        return {name: metadata.configs for name, metadata in metadata_of(discover(directory)).topics.items()}
+        return {name: metadata.configs for name, metadata in read_metadata(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker can read, without controller metadata
         return {}
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.errors.words import count_text, verb_text
-from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
+from kafkaframes.jobs.job import JsonDataclass, ReprAsText, check_row_counts, format_counts
 from kafkaframes.jobs.settings import ValidatedSettings, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
@@ -85,7 +85,7 @@ def is_directory(endpoint: str) -> bool:
 
 
 @dataclass(slots=True)
-class MirroredPartition(Values):
+class MirroredPartition(JsonDataclass):
     """The report of one partition.
 
     Attributes:
@@ -144,7 +144,7 @@ class MirroredPartition(Values):
 
 
 @dataclass(slots=True, repr=False)
-class MirrorReport(Shown, Values):
+class MirrorReport(ReprAsText, JsonDataclass):
     """The report of a mirror. With ``is_dry_run`` it describes what the mirror would do.
 
     Attributes:
@@ -202,7 +202,7 @@ class MirrorReport(Shown, Values):
             sum(report.batches_read for report in parts),
             sum(report.batches_written for report in parts),
         )
-        records = counts_text(parts, "records_read", "records_written", "left_out")
+        records = format_counts(parts, "records_read", "records_written", "left_out")
         lines = [records, f"{count_text(batches, 'batch', 'batches')} read, {sent_batches:,} written"]
         if unopened_batches := sum(report.unopened for report in parts):
             kinds = "messages and sets of formats 0 and 1, unopened"

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.job import Log, broker_lock, copy_entry, exchange
-from kafkaframes.jobs.job import Done, Runner, check_row_counts, run_here, run_once
-from kafkaframes.jobs.repair.salvage import OmittedRange, is_sound, salvage
+from kafkaframes.jobs.convert.job import SourceLog, copy_entry, exchange_directories, hold_broker_lock
+from kafkaframes.jobs.job import JobOutputReport, Runner, check_row_counts, run_here, run_once
+from kafkaframes.jobs.repair.salvage import OmittedRange, find_valid_batches, is_sound
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files import atomic, names
@@ -80,7 +80,7 @@ class PartitionRepair:
         """The number of bytes of ``.log`` files that are not kept."""
         if self.as_kafka:
             return self.plan.bytes_lost
-        return sum(loss.end - loss.start for one in self.segments for loss in one.losses)
+        return sum(loss.end - loss.start for segment in self.segments for loss in segment.losses)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -89,15 +89,17 @@ class PartitionRepair:
             "bytes_lost": self.bytes_lost,
             "records_read": self.records_read,
             "records_written": self.records_written,
-            "actions": [f"{one.kind} {split_path(one.path)[1]}: {one.reason}" for one in self.plan.actions],
+            "actions": [
+                f"{segment.kind} {split_path(segment.path)[1]}: {segment.reason}" for segment in self.plan.actions
+            ],
             "segments": [
                 {
-                    "name": one.name,
-                    "kept_bytes": one.kept_bytes,
-                    "lost": [loss._asdict() for loss in one.losses],
-                    "holes": one.holes,
+                    "name": segment.name,
+                    "kept_bytes": segment.kept_bytes,
+                    "lost": [loss._asdict() for loss in segment.losses],
+                    "holes": segment.holes,
                 }
-                for one in self.segments
+                for segment in self.segments
             ],
         }
 
@@ -139,32 +141,39 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
     """
     empty_directory = replace(directory, partitions=())
     return list(
-        run(_plan, [RepairPlanTask(empty_directory, one, as_kafka) for one in directory.partitions if one.is_live])
+        run(
+            _plan_partition,
+            [
+                RepairPlanTask(empty_directory, partition, as_kafka)
+                for partition in directory.partitions
+                if partition.is_live
+            ],
+        )
     )
 
 
-def _plan(task: RepairPlanTask) -> PartitionRepair:
+def _plan_partition(task: RepairPlanTask) -> PartitionRepair:
     name = str(task.partition.topic_partition)
     if task.as_kafka:
         plan = plan_recovery(task.directory, task.partition)
         filesystem = plan.view or task.directory.filesystem
-        records = sum(_count_file(filesystem, one.path, one.size_bytes) for one in plan.segments)
+        records = sum(_count_records_of_file(filesystem, segment.path, segment.size_bytes) for segment in plan.segments)
         return PartitionRepair(name, plan, as_kafka=True, records_read=records)
     plan = plan_layout(task.directory, task.partition)
-    nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
+    next_base_offsets = [*(segment.base_offset for segment in plan.segments), 2**63 - 1][1:]
     segments = [
-        _segment(
+        _plan_segment(
             plan.view or task.directory.filesystem,
             kept_segment,
             min(next_base, kept_segment.base_offset + MAX_INT32 + 1),
         )
-        for kept_segment, next_base in zip(plan.segments, nexts, strict=True)
+        for kept_segment, next_base in zip(plan.segments, next_base_offsets, strict=True)
     ]
-    records = sum(one.records for one in segments)
+    records = sum(segment.records for segment in segments)
     return PartitionRepair(name, plan, segments, records_read=records)
 
 
-def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int) -> SegmentRepair:
+def _plan_segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int) -> SegmentRepair:
     with filesystem.open(kept_segment.path) as read_at:
         counts: list[int] = []
         windows = _count_windows(
@@ -175,17 +184,24 @@ def _segment(filesystem: FileSystem, kept_segment: KeptSegment, end_offset: int)
         if is_sound(windows, **limits, size_bytes=kept_segment.size_bytes):
             return SegmentRepair(kept_segment.name, kept_segment.size_bytes, True, records=sum(counts))
     data = np.frombuffer(filesystem.read(kept_segment.path), np.uint8)
-    salvage_result = salvage(data, **limits)
+    salvage_result = find_valid_batches(data, **limits)
     pairs = zip(salvage_result.good_ranges, salvage_result.good_ranges[1:], strict=False)
-    holes = [(one.next_offset, two.base_offset) for one, two in pairs if one.end != two.start]
+    gaps = [
+        (valid_range.next_offset, next_range.base_offset)
+        for valid_range, next_range in pairs
+        if valid_range.end != next_range.start
+    ]
     return SegmentRepair(
         kept_segment.name,
-        sum(one.end - one.start for one in salvage_result.good_ranges),
+        sum(valid_range.end - valid_range.start for valid_range in salvage_result.good_ranges),
         False,
-        salvage_result.ranges(),
+        salvage_result.valid_ranges(),
         salvage_result.losses,
-        tuple(hole for hole in holes if hole[0] < hole[1]),
-        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in salvage_result.ranges()),
+        tuple(gap for gap in gaps if gap[0] < gap[1]),
+        sum(
+            count_records(data[hole_start:hole_end], scan_all(data[hole_start:hole_end], rules=FILE))
+            for hole_start, hole_end in salvage_result.valid_ranges()
+        ),
     )
 
 
@@ -196,7 +212,7 @@ def _count_windows(windows: Iterable[SegmentWindow], counts: list[int]) -> Itera
         yield window
 
 
-def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
+def _count_records_of_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
     """Return the number of records in the valid batches at the start of a file."""
     counts: list[int] = []
     with filesystem.open(path) as read_at:
@@ -239,7 +255,10 @@ def _write_partition(task: WriteTask) -> int:
     """Write one partition, and return the number of records in its new segments."""
     _write_files(task)
     local = LocalFileSystem()
-    return sum(_count_file(local, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
+    return sum(
+        _count_records_of_file(local, str(file_path), file_path.stat().st_size)
+        for file_path in Path(task.path).glob("*.log")
+    )
 
 
 def _write_files(task: WriteTask) -> None:
@@ -248,11 +267,11 @@ def _write_files(task: WriteTask) -> None:
     if repair.as_kafka:
         write_files(filesystem, compute_files(directory, repair.plan, task.settings).files, path)
         return
-    write_files(filesystem, dict(_originals(filesystem, repair)), path)
-    _derive(repair, task.settings, path)
+    write_files(filesystem, dict(_read_remaining_files(filesystem, repair)), path)
+    _rebuild_derived_files(repair, task.settings, path)
 
 
-def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | FileSlice]]:
+def _read_remaining_files(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tuple[str, bytes | FileSlice]]:
     """Yield the valid parts of segments, and the small files except those that are derived from segments."""
     segments = {segment.name: segment for segment in repair.segments}
     for name, content in apply_actions(filesystem, repair.plan).items():
@@ -263,20 +282,24 @@ def _originals(filesystem: FileSystem, repair: PartitionRepair) -> Iterator[tupl
             yield name, content
 
 
-def _derive(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
+def _rebuild_derived_files(repair: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
     """Rebuild the derived files with a recovery, which has nothing left to truncate."""
     if not repair.segments:
         return
     (log_directory,) = discover(str(path))
     (partition,) = log_directory.partitions
-    plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start(repair.plan.partition)))
+    plan = plan_recovery(log_directory, replace(partition, checkpointed_offsets=_log_start_of(repair.plan.partition)))
     if plan.bytes_lost:
         raise LogDirError("a repaired segment is not sound: please report this", file=str(path))
     recovered_log = compute_files(log_directory, plan, settings)
-    write_files(log_directory.filesystem, {n: c for n, c in recovered_log.files.items() if isinstance(c, bytes)}, path)
+    write_files(
+        log_directory.filesystem,
+        {n: end_offset for n, end_offset in recovered_log.files.items() if isinstance(end_offset, bytes)},
+        path,
+    )
 
 
-def _log_start(partition: Partition) -> dict[str, int]:
+def _log_start_of(partition: Partition) -> dict[str, int]:
     """Return the log start offset, which keeps deleted records deleted.
 
     The recovery point is omitted, so that the recovery checks the whole log.
@@ -294,7 +317,7 @@ _NEW_SUFFIX = ".kafkaframes-repaired"
 
 
 @dataclass(slots=True)
-class RepairReport(Done):
+class RepairReport(JobOutputReport):
     """The report of a repair. Without a destination it describes what the repair would do.
 
     Attributes:
@@ -331,7 +354,7 @@ def repair_directory(
         OptionError: the source is not a single log directory, or the destination is inside it.
     """
     path = str(source).rstrip("/") or "/"
-    with broker_lock(Path(path), create=False):
+    with hold_broker_lock(Path(path), create=False):
         return _repair_directory(path, None if destination is None else Path(destination), settings, as_kafka, run)
 
 
@@ -349,9 +372,12 @@ def repair_in_place(
         LogDirError: as ``repair_directory``, or the backup exists.
         OptionError: as ``repair_directory``, or the backup would be on another disk.
     """
-    old, backup_path = Path(source).absolute(), Path(backup).absolute()
-    make = partial(_repair_directory, str(old), settings=settings, as_kafka=as_kafka, run=run)
-    return replace(exchange(old, backup_path, make, suffix=_NEW_SUFFIX, create_lock=False), destination=str(old))
+    source_path, backup_path = Path(source).absolute(), Path(backup).absolute()
+    write_repaired_log = partial(_repair_directory, str(source_path), settings=settings, as_kafka=as_kafka, run=run)
+    return replace(
+        exchange_directories(source_path, backup_path, write_repaired_log, suffix=_NEW_SUFFIX, create_lock=False),
+        destination=str(source_path),
+    )
 
 
 def _repair_directory(
@@ -359,25 +385,29 @@ def _repair_directory(
 ) -> RepairReport:
     if destination is not None:
         atomic.reject_nested_destination(destination, [source])
-    directory = _only(source)
+    directory = _only_directory(source)
     settings_json = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
     report = RepairReport(
-        source, str(destination or ""), settings_json, Log(source, "directory", directory).fingerprint
+        source, str(destination or ""), settings_json, SourceLog(source, "directory", directory).fingerprint
     )
     if destination is None:
-        report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
+        report.partitions = [
+            partition_repair.as_json() for partition_repair in plan_repair(directory, as_kafka=as_kafka, run=run)
+        ]
         return report
 
     def fill(empty: Path) -> None:
         repairs = plan_repair(directory, as_kafka=as_kafka, run=run)
         write_repaired(directory, repairs, settings, empty, run=run)
-        report.partitions = [one.as_json() for one in repairs]
+        report.partitions = [partition_repair.as_json() for partition_repair in repairs]
 
     return run_once(report, fill)
 
 
-def _only(path: str) -> LogDirectory:
+def _only_directory(path: str) -> LogDirectory:
     directories = discover(path)
     if len(directories) != 1 or directories[0].path.rstrip("/") != path.rstrip("/"):
-        raise OptionError(f"{path} is not one log directory; it holds {', '.join(one.path for one in directories[:5])}")
+        raise OptionError(
+            f"{path} is not one log directory; it holds {', '.join(directory.path for directory in directories[:5])}"
+        )
     return directories[0]

@@ -49,13 +49,13 @@ class OmittedRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Salvage:
+class SalvageResult:
     """The valid batches of a segment in order, and the omitted bytes."""
 
     good_ranges: tuple[ValidRange, ...]
     losses: tuple[OmittedRange, ...]
 
-    def ranges(self) -> tuple[tuple[int, int], ...]:
+    def valid_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges to keep. Adjacent ranges are merged."""
         ranges: list[tuple[int, int]] = []
         for batch in self.good_ranges:
@@ -71,22 +71,22 @@ def is_sound(windows: Iterable[SegmentWindow], *, base_offset: int, end_offset: 
 
     Args:
         windows: whole batches, from ``scan_segment``.
-        base_offset, end_offset: as in ``salvage``.
+        base_offset, end_offset: as in ``find_valid_batches``.
         size_bytes: size of the segment.
     """
     position, next_offset = 0, base_offset
     for window in windows:
         batches = window.batches
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        is_good = are_good(as_array(window.data), window.batches_in_data(), base_offset, end_offset).all()
-        if not is_good or (first < np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]).any():
+        is_valid = check_batches(as_array(window.data), window.batches_in_data(), base_offset, end_offset).all()
+        if not is_valid or (first < np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]).any():
             return False
         next_offset = int(last[-1]) + 1 if len(last) else next_offset
         position = batches.end.position
     return position == size_bytes
 
 
-def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvage:
+def find_valid_batches(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> SalvageResult:
     """Return the valid batches of a segment.
 
     Args:
@@ -95,21 +95,23 @@ def salvage(data: bytes | Bytes, *, base_offset: int, end_offset: int) -> Salvag
         end_offset: end of the segment's offset range (exclusive).
     """
     array = as_array(data)
-    good = list(_good_batches(array, base_offset, end_offset))
-    chain = _ascending(good)
-    good_batches = [good[index] for index in chain]
-    backwards = {good[index].start for index in set(range(len(good))) - set(chain)}
-    return Salvage(tuple(good_batches), tuple(_losses(array, good_batches, backwards)))
+    valid_batches_in_order = list(_iterate_valid_batches(array, base_offset, end_offset))
+    chain = _longest_ascending_chain(valid_batches_in_order)
+    good_batches = [valid_batches_in_order[index] for index in chain]
+    backwards = {valid_batches_in_order[index].start for index in set(range(len(valid_batches_in_order))) - set(chain)}
+    return SalvageResult(tuple(good_batches), tuple(_find_losses(array, good_batches, backwards)))
 
 
-def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
+def _iterate_valid_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[ValidRange]:
     position, budget = 0, _MAX_CRC_BYTES_PER_BYTE * data.size
     while 0 <= position < data.size and budget > 0:
         batches = scan(data, position=position, rules=FILE)
-        good = are_good(data, batches, base_offset, end_offset)
+        is_valid = check_batches(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
-        trusted_count = _before_doubt(good, ends_well=batches.end.can_continue or batches.end.position == data.size)
-        yield from _goods(batches, np.flatnonzero(good[:trusted_count]))
+        trusted_count = _count_before_doubt(
+            is_valid, ends_well=batches.end.can_continue or batches.end.position == data.size
+        )
+        yield from _iterate_batch_ranges(batches, np.flatnonzero(is_valid[:trusted_count]))
         if trusted_count == len(batches) and (batches.end.can_continue or batches.end.position == data.size):
             position = batches.end.position
             continue
@@ -119,28 +121,28 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Va
         position = _find_valid_batch(data, broken_position + 1, base_offset, end_offset)
 
 
-def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
+def check_batches(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
     """Return whether each batch has a right CRC, and offsets from ``base_offset`` to ``end_offset`` (exclusive)."""
-    magic, first, last = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
-    good: npt.NDArray[np.bool_] = (
+    magic, first_offset, last_offset = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
+    is_valid: npt.NDArray[np.bool_] = (
         (check_crcs(data, batches) != 0)
         & (magic >= 0)
         & (magic <= 2)
-        & (first >= base_offset)
-        & (last >= first)
-        & (last < end_offset)
+        & (first_offset >= base_offset)
+        & (last_offset >= first_offset)
+        & (last_offset < end_offset)
     )
-    return good
+    return is_valid
 
 
-def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
+def _count_before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
     """Return the number of batches before the first invalid one without a valid successor, whose size may be wrong."""
     is_followed = np.append(good[1:], ends_well)
-    doubtful = np.flatnonzero(~good & ~is_followed)
-    return int(doubtful[0]) if len(doubtful) else len(good)
+    is_doubtful = np.flatnonzero(~good & ~is_followed)
+    return int(is_doubtful[0]) if len(is_doubtful) else len(good)
 
 
-def _goods(batches: Batches, rows: Ints) -> Iterator[ValidRange]:
+def _iterate_batch_ranges(batches: Batches, rows: Ints) -> Iterator[ValidRange]:
     columns = [batches.column(name)[rows].tolist() for name in ("position", "size", "base_offset", "last_offset")]
     for position, size, first, last in zip(*columns, strict=True):
         yield ValidRange(position, position + size, first, last + 1)
@@ -149,9 +151,9 @@ def _goods(batches: Batches, rows: Ints) -> Iterator[ValidRange]:
 def _find_valid_batch(data: Bytes, position: int, base_offset: int, end_offset: int) -> int:
     """Return the next position of a valid batch; -1 if no batch is valid, or if the search exceeds its limit."""
     budget = _MAX_CRC_BYTES_PER_BYTE * data.size
-    for candidate, size in _candidates(data, position, base_offset, end_offset):
+    for candidate, size in _find_candidates(data, position, base_offset, end_offset):
         batches = scan(data[candidate : candidate + size], rules=FILE)
-        if len(batches) == 1 and are_good(data[candidate : candidate + size], batches, base_offset, end_offset)[0]:
+        if len(batches) == 1 and check_batches(data[candidate : candidate + size], batches, base_offset, end_offset)[0]:
             return candidate
         budget -= size
         if budget < 0:
@@ -159,34 +161,34 @@ def _find_valid_batch(data: Bytes, position: int, base_offset: int, end_offset: 
     return -1
 
 
-def _candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
+def _find_candidates(data: Bytes, position: int, base_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
     """Yield position and batch size of each possible header: its magic, offset and size are plausible."""
-    last = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
-    while position <= last:
-        search_end = min(position + _SEARCH_BYTES, last + 1)
+    last_position = data.size - OVERHEAD_BYTES - min(_MIN_BATCH_BYTES.values())
+    while position <= last_position:
+        search_end = min(position + _SEARCH_BYTES, last_position + 1)
         magics = data[position + _MAGIC_POSITION : search_end + _MAGIC_POSITION]
         positions = position + np.flatnonzero(
             (magics <= max(_MIN_BATCH_BYTES)) & (data[position:search_end][: len(magics)] < 0x80)
         )
-        offsets, lengths = _big_endian(data, positions, 8), _big_endian(data, positions + 8, 4)
-        fewest = np.array([_MIN_BATCH_BYTES[magic] for magic in sorted(_MIN_BATCH_BYTES)])[
+        offsets, lengths = _read_big_endian(data, positions, 8), _read_big_endian(data, positions + 8, 4)
+        min_size = np.array([_MIN_BATCH_BYTES[magic] for magic in sorted(_MIN_BATCH_BYTES)])[
             data[positions + _MAGIC_POSITION]
         ]
         fits = (offsets >= base_offset) & (offsets < end_offset)
-        fits &= (lengths >= fewest) & (positions + OVERHEAD_BYTES + lengths <= data.size)
+        fits &= (lengths >= min_size) & (positions + OVERHEAD_BYTES + lengths <= data.size)
         for candidate, length in zip(positions[fits].tolist(), lengths[fits].tolist(), strict=True):
             yield candidate, OVERHEAD_BYTES + length
         position = search_end
 
 
-def _big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
+def _read_big_endian(data: Bytes, positions: Ints, width: int) -> Ints:
     value = np.zeros(len(positions), np.int64)
     for index in range(width):
         value = (value << 8) | data[positions + index]
     return value
 
 
-def _ascending(good: list[ValidRange]) -> list[int]:
+def _longest_ascending_chain(good: list[ValidRange]) -> list[int]:
     """Return the longest subsequence of batches in which each begins at or after the end of the previous one."""
     ends: list[int] = []
     tails: list[int] = []
@@ -206,15 +208,15 @@ def _ascending(good: list[ValidRange]) -> list[int]:
     return chain[::-1]
 
 
-def _losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int]) -> Iterator[OmittedRange]:
+def _find_losses(data: Bytes, good_batches: list[ValidRange], backwards: set[int]) -> Iterator[OmittedRange]:
     position = 0
-    for start, end in (*((one.start, one.end) for one in good_batches), (data.size, data.size)):
+    for start, end in (*((valid_range.start, valid_range.end) for valid_range in good_batches), (data.size, data.size)):
         if start > position:
-            yield OmittedRange(position, start, _reason(data[position:start], position in backwards))
+            yield OmittedRange(position, start, _reason_of_loss(data[position:start], position in backwards))
         position = end
 
 
-def _reason(lost_bytes: Bytes, is_backwards: bool) -> str:
+def _reason_of_loss(lost_bytes: Bytes, is_backwards: bool) -> str:
     if is_backwards:
         return "batches whose offsets go back or lie beyond their neighbours'"
     return "zeros: never written" if not lost_bytes.any() else "no batch with a right CRC"

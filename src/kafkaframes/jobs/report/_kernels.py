@@ -8,17 +8,17 @@ import numpy as np
 from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, load_i64, load_u8
 
-_SEED = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xFF51AFD7ED558CCD)
-_SECOND = np.uint64(0xC4CEB9FE1A85EC53)
-_SHIFT = np.uint64(33)
+_HASH_SEED = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_MULTIPLIER = np.uint64(0xFF51AFD7ED558CCD)
+_SECOND_MULTIPLIER = np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT_BITS = np.uint64(33)
 
 
 @device
-def _mix(value):
-    value = (value ^ (value >> _SHIFT)) * _FIRST
-    value = (value ^ (value >> _SHIFT)) * _SECOND
-    return value ^ (value >> _SHIFT)
+def _mix_bits(value):
+    value = (value ^ (value >> _SHIFT_BITS)) * _FIRST_MULTIPLIER
+    value = (value ^ (value >> _SHIFT_BITS)) * _SECOND_MULTIPLIER
+    return value ^ (value >> _SHIFT_BITS)
 
 
 @kernel(types.int64(BYTES, INT64S, INT32S, OUT_INT64S))
@@ -34,14 +34,14 @@ def hash_keys(buf, positions, sizes, hashes):
         if size < 0:
             continue
         position, end = positions[record], positions[record] + size
-        value = _mix(_SEED + np.uint64(size))
+        value = _mix_bits(_HASH_SEED + np.uint64(size))
         while end - position >= 8:
-            value = _mix(value ^ np.uint64(load_i64(address, position)))
+            value = _mix_bits(value ^ np.uint64(load_i64(address, position)))
             position += 8
-        rest = np.uint64(0)
+        tail_word = np.uint64(0)
         while position < end:
-            rest = (rest << np.uint64(8)) | np.uint64(load_u8(address, position))
+            tail_word = (tail_word << np.uint64(8)) | np.uint64(load_u8(address, position))
             position += 1
-        hashes[count] = np.int64(_mix(value ^ rest))
+        hashes[count] = np.int64(_mix_bits(value ^ tail_word))
         count += 1
     return count

@@ -81,7 +81,7 @@ class MeasuredLog:
     @property
     def disk_bytes(self) -> int:
         """The size of all copies, in bytes."""
-        return sum(one.partition.size_bytes for one in self.copies)
+        return sum(copy.partition.size_bytes for copy in self.copies)
 
     @property
     def findings(self) -> list[Finding]:
@@ -89,7 +89,7 @@ class MeasuredLog:
         if self.problem is not None:
             message = f"copies were not merged: {self.problem.reason}"
             return [Finding(Severity.WARNING, "copies", message, self.problem.file or self.partition.directory)]
-        return [one.as_finding() for one in self.decisions]
+        return [decision.as_finding() for decision in self.decisions]
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -106,9 +106,9 @@ def join_copies(
     """
     result: list[MeasuredLog] = []
     for _, copies in sorted(group_by_partition(select_copies(directories, topics)).items()):
-        for cluster_groups, cluster_apart in _split_by_id(copies, _cluster, OTHER_CLUSTER):
-            for same_topic, topic_apart in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
-                result.append(_join_group(tuple(same_topic), options, topic_apart or cluster_apart))
+        for cluster_groups, cluster_separation in _split_by_id(copies, _cluster, OTHER_CLUSTER):
+            for same_topic, topic_separation in _split_by_id(cluster_groups, _topic_id, OTHER_TOPIC):
+                result.append(_make_measured_log(tuple(same_topic), options, topic_separation or cluster_separation))
     return result
 
 
@@ -124,15 +124,17 @@ def _split_by_id(
     copies: Sequence[CopySource], key: Callable[[CopySource], str | None], verdict: str
 ) -> Iterator[tuple[list[CopySource], str]]:
     """Split copies by an id. Copies without an id join the first group. All groups but the first get the verdict."""
-    ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
+    ids = list(dict.fromkeys(name for copy in copies if (name := key(copy)) is not None))
     for index, name in enumerate(ids or [None]):
-        kept_copies = [one for one in copies if key(one) == name or (index == 0 and key(one) is None)]
-        yield kept_copies, verdict if index else ""
+        group_copies = [copy for copy in copies if key(copy) == name or (index == 0 and key(copy) is None)]
+        yield group_copies, verdict if index else ""
 
 
-def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: str) -> MeasuredLog:
+def _make_measured_log(
+    result: tuple[CopySource, ...], options: Mapping[str, Any], separation_reason: str
+) -> MeasuredLog:
     first = max(result, key=lambda entry: entry.partition.size_bytes)
-    single_log = MeasuredLog(result, first.partition, first.filesystem, apart=apart)
+    single_log = MeasuredLog(result, first.partition, first.filesystem, apart=separation_reason)
     if len(result) == 1:
         return single_log
     view = MergedViewBuilder(options)
@@ -140,26 +142,30 @@ def _join_group(result: tuple[CopySource, ...], options: Mapping[str, Any], apar
         merged_log = merge_copies(result, check=True, scan=True)
         partition = view.add_merged(merged_log, result)
     except LogDirError as problem:
-        return MeasuredLog(result, first.partition, first.filesystem, apart=apart, problem=problem)
-    return MeasuredLog(result, partition, view.filesystem, merged_log, apart)
+        return MeasuredLog(result, first.partition, first.filesystem, apart=separation_reason, problem=problem)
+    return MeasuredLog(result, partition, view.filesystem, merged_log, separation_reason)
 
 
-def copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str, int]) -> list[CopyReport]:
+def list_copy_reports(joined_copies: Iterable[MeasuredLog], errors: Mapping[str, int]) -> list[CopyReport]:
     """Return a report on each copy of the partitions that have several copies.
 
     ``errors`` are the numbers of findings with severity ``ERROR``, by directory.
     """
     joined_list = list(joined_copies)
-    several = {one.partition.topic_partition for one in joined_list if len(one.copies) > 1 or one.apart}
+    copied_partitions = {
+        measured_log.partition.topic_partition
+        for measured_log in joined_list
+        if len(measured_log.copies) > 1 or measured_log.apart
+    }
     return [
-        _report(one, index, errors.get(copy.partition.directory, 0))
-        for one in joined_list
-        if one.partition.topic_partition in several
-        for index, copy in enumerate(one.copies)
+        _report_copy(measured_log, index, errors.get(copy.partition.directory, 0))
+        for measured_log in joined_list
+        if measured_log.partition.topic_partition in copied_partitions
+        for index, copy in enumerate(measured_log.copies)
     ]
 
 
-def _report(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
+def _report_copy(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
     partition = entry.copies[index].partition
     copy = entry.merged_log.copies[index] if entry.merged_log else None
     copy_decisions = [decision for decision in entry.decisions if decision.copy == partition.directory]
@@ -167,7 +173,7 @@ def _report(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
         topic=partition.topic,
         partition=partition.partition,
         directory=partition.directory,
-        verdict=_verdict(entry, {decision.check for decision in copy_decisions}, errors),
+        verdict=_choose_verdict(entry, {decision.check for decision in copy_decisions}, errors),
         leads=index == (entry.merged_log.authority if entry.merged_log else 0),
         topic_id=_topic_id(entry.copies[index]),
         start_offset=copy.start if copy else -1,
@@ -179,7 +185,7 @@ def _report(entry: MeasuredLog, index: int, errors: int) -> CopyReport:
     )
 
 
-def _verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
+def _choose_verdict(entry: MeasuredLog, checks: set[str], errors: int) -> str:
     if entry.problem is not None or entry.apart:
         return UNREADABLE if entry.problem is not None else entry.apart
     result = next((verdict for check, verdict in _VERDICT_BY_CHECK.items() if check in checks), SAME)

@@ -3,12 +3,12 @@
 Histograms of sizes have fixed bounds. Histograms of times have buckets that become wider with the time range. Both are
 small, and can be pickled and merged. The result does not depend on the distribution of records over processes.
 
-The number of distinct keys is exact up to ``MAX_KEYS``. Above that, it is estimated from the smallest hashes. 64-bit
-hashes are evenly distributed, so the largest of the ``MAX_KEYS`` smallest hashes gives the total number (KMV: "k
-minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_KEYS - 2): 0.8 %. Unlike a HyperLogLog, small
-counts are exact, and two counters are merged as sets.
+The number of distinct keys is exact up to ``MAX_STORED_HASHES``. Above that, it is estimated from the smallest hashes.
+64-bit hashes are evenly distributed, so the largest of the ``MAX_STORED_HASHES`` smallest hashes gives the total number
+(KMV: "k minimum values", as in theta sketches). The standard error is 1 / sqrt(MAX_STORED_HASHES - 2): 0.8 %. Unlike a
+HyperLogLog, small counts are exact, and two counters are merged as sets.
 
-A chart of times (``timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
+A chart of times (``choose_timeline``) has some dozens of round calendar buckets in UTC, which cover most records. A few
 records with an implausible time (a wrong clock, a test's 1970) would move all others into one bucket. They are counted
 as before or after the timeline and not drawn.
 """
@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from kafkaframes.jobs.report import _kernels
 
-MAX_KEYS = 1 << 14
-STANDARD_ERROR = 1 / math.sqrt(MAX_KEYS - 2)
-_HASH_RANGE = 2.0**64
+MAX_STORED_HASHES = 1 << 14
+STANDARD_ERROR = 1 / math.sqrt(MAX_STORED_HASHES - 2)
+_HASH_COUNT = 2.0**64
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -39,43 +39,43 @@ def hash_keys(buf: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], size
     return result[:count].view(np.uint64)
 
 
-class Distinct:
-    """A counter of distinct keys: their smallest hashes, up to ``MAX_KEYS``."""
+class DistinctCounter:
+    """A counter of distinct keys: their smallest hashes, up to ``MAX_STORED_HASHES``."""
 
     def __init__(self) -> None:
         self.hashes: Hashes = np.empty(0, np.uint64)
         self.is_exact = True
 
-    def add(self, hashes: Hashes) -> None:
+    def add_hashes(self, hashes: Hashes) -> None:
         """Add the hashes of keys."""
-        if self.hashes.size == MAX_KEYS:
+        if self.hashes.size == MAX_STORED_HASHES:
             hashes = hashes[hashes <= self.hashes[-1]]
         if hashes.size:
             result = np.sort(np.concatenate((self.hashes, hashes)))  # np.unique took three times as long (numpy 2.4)
             result = result[np.append(result[1:] != result[:-1], True)]
-            self.is_exact = self.is_exact and result.size <= MAX_KEYS
-            self.hashes = result[:MAX_KEYS].copy()
+            self.is_exact = self.is_exact and result.size <= MAX_STORED_HASHES
+            self.hashes = result[:MAX_STORED_HASHES].copy()
 
-    def merge(self, other: Distinct) -> None:
+    def merge(self, other: DistinctCounter) -> None:
         """Add the hashes of another counter."""
         self.is_exact = self.is_exact and other.is_exact
-        self.add(other.hashes)
+        self.add_hashes(other.hashes)
 
     def count(self) -> int:
         """Return the number of distinct keys, which is exact or an estimate."""
         if self.is_exact:
             return int(self.hashes.size)
-        return round((MAX_KEYS - 1) * _HASH_RANGE / (float(self.hashes[-1]) + 1.0))
+        return round((MAX_STORED_HASHES - 1) * _HASH_COUNT / (float(self.hashes[-1]) + 1.0))
 
 
 Ints = npt.NDArray[np.int64]
 
 _BUCKETS_PER_OCTAVE = 8  # buckets between two powers of two: the error of a quantile is at most 1/16
 _OCTAVES = 42
-_MAX_INDEX = (1 << (_OCTAVES + 2)) - 1
+_MAX_BUCKET_NUMBER = (1 << (_OCTAVES + 2)) - 1
 
 
-class Bin(NamedTuple):
+class HistogramBin(NamedTuple):
     """The number of values from ``low`` (inclusive) to ``high`` (exclusive)."""
 
     low: int
@@ -83,7 +83,7 @@ class Bin(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which a bin does not need
 
 
-class Sizes:
+class SizeHistogram:
     """A histogram of sizes or durations. Sum, minimum and maximum are exact."""
 
     def __init__(self) -> None:
@@ -95,17 +95,17 @@ class Sizes:
     def __len__(self) -> int:
         return int(self.counts.sum())
 
-    def add(self, values: npt.NDArray[Any]) -> None:
+    def add_values(self, values: npt.NDArray[Any]) -> None:
         """Add values, which must not be negative."""
         if values.size == 0:
             return
         low, high = int(values.min()), int(values.max())
         self.smallest = low if len(self) == 0 else min(self.smallest, low)
         self.largest = max(self.largest, high)
-        self.counts += np.bincount(_buckets(values), minlength=self.counts.size)
+        self.counts += np.bincount(_find_buckets(values), minlength=self.counts.size)
         self.total += int(values.sum(dtype=np.int64))
 
-    def merge(self, other: Sizes) -> None:
+    def merge(self, other: SizeHistogram) -> None:
         """Add the values of another histogram."""
         if len(other) == 0:
             return
@@ -114,35 +114,35 @@ class Sizes:
         self.counts = self.counts + other.counts
         self.total += other.total
 
-    def quantile(self, share: float) -> int:
+    def estimate_quantile(self, share: float) -> int:
         """Return an approximate quantile of the values; 0 without values."""
         count = len(self)
         if count == 0:
             return 0
         rank = max(int(np.ceil(share * count)), 1)
         bucket = int(np.searchsorted(np.cumsum(self.counts), rank))
-        middle = (_lower(bucket) + _lower(bucket + 1) - 1) // 2
-        return min(max(middle, self.smallest), self.largest)
+        midpoint = (_lower_bound_of(bucket) + _lower_bound_of(bucket + 1) - 1) // 2
+        return min(max(midpoint, self.smallest), self.largest)
 
-    def octaves(self) -> list[Bin]:
+    def list_octaves(self) -> list[HistogramBin]:
         """Return bins between powers of two, from the first to the last bin with a value. Zero has its own bin.
 
-        >>> sizes = Sizes()
-        >>> sizes.add(np.array([0, 5, 5, 16]))
-        >>> [(one.low, one.high, one.count) for one in sizes.octaves()]
+        >>> sizes = SizeHistogram()
+        >>> sizes.add_values(np.array([0, 5, 5, 16]))
+        >>> [(one.low, one.high, one.count) for one in sizes.list_octaves()]
         [(0, 1, 1), (1, 2, 0), (2, 4, 0), (4, 8, 2), (8, 16, 0), (16, 32, 1)]
         """
         starts = [0, 1, 2, 4, *range(_BUCKETS_PER_OCTAVE, self.counts.size, _BUCKETS_PER_OCTAVE)]
         counts = np.add.reduceat(self.counts, starts)
         result = [
-            Bin(_lower(start), _lower(end), int(count))
+            HistogramBin(_lower_bound_of(start), _lower_bound_of(end), int(count))
             for start, end, count in zip(starts, [*starts[1:], self.counts.size], counts, strict=True)
         ]
-        used_buckets = [index for index, one in enumerate(result) if one.count]
+        used_buckets = [index for index, index_of_bin in enumerate(result) if index_of_bin.count]
         return result[used_buckets[0] : used_buckets[-1] + 1] if used_buckets else []
 
 
-def _buckets(values: npt.NDArray[Any]) -> Ints:
+def _find_buckets(values: npt.NDArray[Any]) -> Ints:
     if values.max() < _HASH_TABLE.size:
         result: Ints = _HASH_TABLE[values]
         return result
@@ -150,7 +150,7 @@ def _buckets(values: npt.NDArray[Any]) -> Ints:
 
 
 def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
-    small = np.minimum(values.astype(np.int64), _MAX_INDEX)
+    small = np.minimum(values.astype(np.int64), _MAX_BUCKET_NUMBER)
     exponents = np.frexp(small.astype(np.float64))[1].astype(np.int64) - 1
     shifts = np.maximum(exponents - 3, 0)
     buckets: Ints = np.where(
@@ -164,7 +164,7 @@ def _compute_hashes(values: npt.NDArray[Any]) -> Ints:
 _HASH_TABLE: Ints = _compute_hashes(np.arange(1 << 16))
 
 
-def _lower(bucket: int) -> int:
+def _lower_bound_of(bucket: int) -> int:
     """Return the smallest value of a bucket."""
     if bucket < _BUCKETS_PER_OCTAVE:
         return bucket
@@ -190,7 +190,7 @@ BUCKET_WIDTHS: tuple[int, ...] = (
 MAX_BUCKETS = 2048
 
 
-class Times:
+class TimeHistogram:
     """A histogram of record timestamps. It stores only buckets with records, at most ``MAX_BUCKETS``.
 
     A record with an implausible time takes one bucket, and the other buckets keep their width.
@@ -214,32 +214,32 @@ class Times:
         """The width of a bucket, in milliseconds."""
         return BUCKET_WIDTHS[self._rung]
 
-    def add(self, timestamps: Ints) -> None:
+    def add_timestamps(self, timestamps: Ints) -> None:
         """Add the timestamps of records, in milliseconds. A negative one counts as missing."""
         known_times = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
         self.without += int(timestamps.size - known_times.size)
         if known_times.size == 0:
             return
-        self._extremes(int(known_times.min()), int(known_times.max()))
+        self._extend_range(int(known_times.min()), int(known_times.max()))
         starts = known_times - known_times % self.width_ms
-        turns = np.flatnonzero(
+        run_starts = np.flatnonzero(
             np.diff(starts, prepend=starts[0] - 1)
         )  # times ascend in most logs, so there are few runs
-        self._add_runs(starts[turns], np.diff(turns, append=starts.size))
+        self._add_run_counts(starts[run_starts], np.diff(run_starts, append=starts.size))
 
-    def merge(self, other: Times) -> None:
+    def merge(self, other: TimeHistogram) -> None:
         """Add the times of another histogram."""
         self.without += other.without
         if other.first >= 0:
-            self._extremes(other.first, other.last)
+            self._extend_range(other.first, other.last)
             self._rung = max(self._rung, other._rung)
-            self._add_runs(other.starts, other.counts)
+            self._add_run_counts(other.starts, other.counts)
 
-    def _extremes(self, first: int, last: int) -> None:
+    def _extend_range(self, first: int, last: int) -> None:
         self.first = first if self.first < 0 else min(self.first, first)
         self.last = max(self.last, last)
 
-    def _add_runs(self, starts: Ints, counts: Ints) -> None:
+    def _add_run_counts(self, starts: Ints, counts: Ints) -> None:
         starts, counts = np.concatenate((self.starts, starts)), np.concatenate((self.counts, counts))
         while True:
             self.starts, indexes = np.unique(starts - starts % self.width_ms, return_inverse=True)
@@ -250,12 +250,12 @@ class Times:
         np.add.at(self.counts, indexes, counts)
 
 
-MAX_COLUMNS = 72
-_TAIL_SHARE = 0.005  # part of the records that may be omitted on each side ...
-_MIN_SHORTENING = 8  # ... if that makes the timeline this many times shorter
-LAST_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
+MAX_TIMELINE_COLUMNS = 72
+_MAX_TAIL_SHARE = 0.005  # part of the records that may be omitted on each side ...
+_MIN_SHORTENING_FACTOR = 8  # ... if that makes the timeline this many times shorter
+MAX_CALENDAR_MS = 253_402_300_799_000  # the end of the year 9999, at which Python's calendar ends
 # Round widths in milliseconds. Months and years, which vary in width, follow separately.
-_TIME_STEPS = (
+_TIME_STEPS_MS = (
     *(scale * step for scale in (1, 10, 100) for step in (1, 2, 5)),
     *(SECOND * step for step in (1, 2, 5, 10, 15, 30)),
     *(MINUTE * step for step in (1, 2, 5, 10, 15, 30)),
@@ -281,33 +281,33 @@ class Timeline(NamedTuple):
     after: int
     unit: str
 
-    def of(self, times: Times) -> list[int]:
+    def count_in_buckets(self, times: TimeHistogram) -> list[int]:
         """Return the counts of other records in the same buckets."""
         return _count_by_edge(self.edges, times.starts, times.counts)[0] if self.edges else []
 
 
-def timeline(times: Times) -> Timeline:
+def choose_timeline(times: TimeHistogram) -> Timeline:
     """Choose buckets for the times of all records. Without timestamps there are no buckets."""
-    low, high = _range(times)
+    low, high = _choose_range(times)
     if high < 0:
         return Timeline([], [], 0, int(times.counts.sum()), "")
-    edges, unit = calendar_edges(low, high, times.width_ms)
+    edges, unit = round_calendar_edges(low, high, times.width_ms)
     counts, before, after = _count_by_edge(edges, times.starts, times.counts)
     return Timeline(edges, counts, before, after, unit)
 
 
-def _range(times: Times) -> tuple[int, int]:
-    is_in_calendar = times.starts <= LAST_MS
+def _choose_range(times: TimeHistogram) -> tuple[int, int]:
+    is_in_calendar = times.starts <= MAX_CALENDAR_MS
     starts, counts = times.starts[is_in_calendar], times.counts[is_in_calendar]
     if starts.size == 0:
         return -1, -1
     first, last = int(starts[0]), int(starts[-1])
     shares = np.cumsum(counts) / counts.sum()
-    low = int(starts[int(np.searchsorted(shares, _TAIL_SHARE))])
-    high = int(starts[min(int(np.searchsorted(shares, 1 - _TAIL_SHARE)), starts.size - 1)])
-    margin = (high - low) // 10 + times.width_ms
-    low, high = max(first, low - margin), min(last, high + margin)
-    return (low, high) if (high - low + 1) * _MIN_SHORTENING < last - first else (first, last)
+    low = int(starts[int(np.searchsorted(shares, _MAX_TAIL_SHARE))])
+    high = int(starts[min(int(np.searchsorted(shares, 1 - _MAX_TAIL_SHARE)), starts.size - 1)])
+    tail_records = (high - low) // 10 + times.width_ms
+    low, high = max(first, low - tail_records), min(last, high + tail_records)
+    return (low, high) if (high - low + 1) * _MIN_SHORTENING_FACTOR < last - first else (first, last)
 
 
 def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[int], int, int]:
@@ -316,28 +316,32 @@ def _count_by_edge(edges: list[int], starts: Ints, counts: Ints) -> tuple[list[i
     return result[1 : len(edges)], result[0], sum(result[len(edges) :])
 
 
-def calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
+def round_calendar_edges(low: int, high: int, width: int) -> tuple[list[int], str]:
     """Return the edges of round buckets from one time to another, and the width of a bucket in words.
 
     ``width`` is the precision of the times, in milliseconds. Buckets are not narrower.
     """
-    for step in _TIME_STEPS:
-        if step % width == 0 and high // step - low // step < MAX_COLUMNS:
-            return list(range(low - low % step, high + step + 1, step)), width_text(step)
+    for step in _TIME_STEPS_MS:
+        if step % width == 0 and high // step - low // step < MAX_TIMELINE_COLUMNS:
+            return list(range(low - low % step, high + step + 1, step)), format_width(step)
     for months in _MONTH_STEPS:
-        edges = list(_months(low, high, months))
-        if len(edges) <= MAX_COLUMNS + 1:
+        edges = list(_iterate_months(low, high, months))
+        if len(edges) <= MAX_TIMELINE_COLUMNS + 1:
             break
     return edges, _months_text(months)
 
 
-def _months(low: int, high: int, step: int) -> Iterator[int]:
+def _iterate_months(low: int, high: int, step: int) -> Iterator[int]:
     """Yield the start of every ``step``-th month, from the one that contains ``low`` to the first after ``high``."""
     first = _time(low)
     number = (first.year * 12 + first.month - 1) // step * step
     while True:
         year, month = divmod(number, 12)
-        start = LAST_MS + 1 if year > 9999 else int(datetime(max(year, 1), month + 1, 1, tzinfo=UTC).timestamp()) * 1000
+        start = (
+            MAX_CALENDAR_MS + 1
+            if year > 9999
+            else int(datetime(max(year, 1), month + 1, 1, tzinfo=UTC).timestamp()) * 1000
+        )
         yield start
         if start > high or year > 9999:
             return
@@ -351,10 +355,10 @@ def _time(microseconds: int) -> datetime:
 _UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (1, "millisecond"))
 
 
-def width_text(width: int) -> str:
+def format_width(width: int) -> str:
     """Write the width of a bucket.
 
-    >>> width_text(600_000), width_text(86_400_000), width_text(604_800_000), width_text(1)
+    >>> format_width(600_000), format_width(86_400_000), format_width(604_800_000), format_width(1)
     ('10 minutes', 'day', '7 days', 'millisecond')
     """
     return next(_plural(width // size, name) for size, name in _UNITS if width % size == 0)
@@ -376,15 +380,19 @@ class AxisTick(NamedTuple):
     is_new: bool = False
 
 
-def ticks(edges: list[int], *, tick_count: int = 8) -> list[AxisTick]:
+def choose_ticks(edges: list[int], *, tick_count: int = 8) -> list[AxisTick]:
     """Return round times between the first and the last edge, with labels, in UTC."""
     low, high = edges[0], edges[-1]
-    for step in _TIME_STEPS:
+    for step in _TIME_STEPS_MS:
         if (high - low) / step <= tick_count:
             result = list(range(-(-low // step) * step, high + 1, step))
             return _label_ticks(result, next(label for min_step, label in _LABEL_FORMATS if step >= min_step))
     for months in _MONTH_STEPS:
-        result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
+        result = [
+            month_start
+            for month_start in _iterate_months(low, high, months)
+            if low <= month_start <= min(high, MAX_CALENDAR_MS)
+        ]
         if len(result) <= tick_count + 1:
             break
     return _label_ticks(result, _YEARS if months >= 12 else _OF_MONTHS)
@@ -404,9 +412,13 @@ _YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 def _label_ticks(result: list[int], label: tuple[str, str]) -> list[AxisTick]:
     ticks, previous_time = [], None
     for time in result:
-        small, great = (text.format(_time(time), time % SECOND) for text in label)
+        inner_label, outer_label = (text.format(_time(time), time % SECOND) for text in label)
         ticks.append(
-            AxisTick(time, f"{small}\n{great}".strip() if great != previous_time else small, great != previous_time)
+            AxisTick(
+                time,
+                f"{inner_label}\n{outer_label}".strip() if outer_label != previous_time else inner_label,
+                outer_label != previous_time,
+            )
         )
-        previous_time = great
+        previous_time = outer_label
     return ticks

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.jobs.report.histograms import Distinct, Sizes, Times, hash_keys
+from kafkaframes.jobs.report.histograms import DistinctCounter, SizeHistogram, TimeHistogram, hash_keys
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import Decoded, Index
@@ -65,7 +65,7 @@ class DamagedBatch:
 
 
 @dataclass(slots=True)
-class Cell:
+class FormatCounts:
     """The batches of one format and codec. ``raw_bytes`` is their uncompressed size; control records do not count."""
 
     format: str
@@ -75,7 +75,7 @@ class Cell:
     log_bytes: int = 0
     raw_bytes: int = 0
 
-    def merge(self, other: Cell) -> None:
+    def merge(self, other: FormatCounts) -> None:
         """Add the numbers of another cell."""
         self.batches += other.batches
         self.records += other.records
@@ -105,7 +105,7 @@ class ProducerCounts:
 
 
 @dataclass(slots=True)
-class Measure:
+class RecordCounts:
     """Counts of a segment, a partition or a topic.
 
     Attributes:
@@ -120,12 +120,12 @@ class Measure:
         offsets_seen: number of data and control records, including those of damaged batches if known.
     """
 
-    cells: dict[tuple[int, str], Cell] = field(default_factory=dict)
+    cells: dict[tuple[int, str], FormatCounts] = field(default_factory=dict)
     control_records: int = 0
-    record_sizes: Sizes = field(default_factory=Sizes)
-    batch_sizes: Sizes = field(default_factory=Sizes)
-    times: Times = field(default_factory=Times)
-    keys: Distinct = field(default_factory=Distinct)
+    record_sizes: SizeHistogram = field(default_factory=SizeHistogram)
+    batch_sizes: SizeHistogram = field(default_factory=SizeHistogram)
+    times: TimeHistogram = field(default_factory=TimeHistogram)
+    keys: DistinctCounter = field(default_factory=DistinctCounter)
     keyed: int = 0
     tombstones: int = 0
     with_headers: int = 0
@@ -135,17 +135,17 @@ class Measure:
     producers: dict[int, ProducerCounts] = field(default_factory=dict)
 
     @property
-    def total(self) -> Cell:
+    def total(self) -> FormatCounts:
         """The sum of all cells: data records, and undamaged batches including control batches."""
-        total = Cell("", "")
+        total = FormatCounts("", "")
         for cell in self.cells.values():
             total.merge(cell)
         return total
 
-    def merge(self, other: Measure) -> None:
+    def merge(self, other: RecordCounts) -> None:
         """Add the numbers of another measure."""
         for index, cell in other.cells.items():
-            self.cells.setdefault(index, Cell(cell.format, cell.codec)).merge(cell)
+            self.cells.setdefault(index, FormatCounts(cell.format, cell.codec)).merge(cell)
         for producer, counts in other.producers.items():
             self.producers.setdefault(producer, ProducerCounts()).merge(counts)
         for name in ("record_sizes", "batch_sizes", "times", "keys"):
@@ -158,56 +158,56 @@ _COUNT_NAMES = ("control_records", "keyed", "tombstones", "with_headers", "appen
 
 
 @dataclass(slots=True)
-class SegmentMeasure:
+class SegmentMeasurement:
     """The measured numbers of one segment, in addition to ``SegmentFacts``.
 
     Attributes:
         transactional: a row for each of ``TRANSACTION_COLUMNS``, and a column for each transactional batch or marker.
     """
 
-    measure: Measure = field(default_factory=Measure)
+    measure: RecordCounts = field(default_factory=RecordCounts)
     losses: list[DamagedBatch] = field(default_factory=list)
     transactional: Ints = field(default_factory=lambda: np.empty((len(TRANSACTION_COLUMNS), 0), np.int64))
 
 
-Measured = tuple[SegmentFacts, SegmentMeasure]
+Measured = tuple[SegmentFacts, SegmentMeasurement]
 
 
 def measure_segment(task: MeasureTask) -> Measured:
     """Verify and measure a segment. Damage and read errors become findings and raise no exception."""
     if not task.measure:
-        return verify_segment(task.filesystem, task.segment), SegmentMeasure()
-    watcher = _Watcher(task)
-    facts = verify_segment(task.filesystem, task.segment, observe=watcher.see)
+        return verify_segment(task.filesystem, task.segment), SegmentMeasurement()
+    watcher = _WindowMeasurer(task)
+    facts = verify_segment(task.filesystem, task.segment, observe=watcher.measure_window)
     return facts, watcher.result()
 
 
-class _Watcher:
+class _WindowMeasurer:
     """Measures the windows of a segment during its verification."""
 
     def __init__(self, task: MeasureTask) -> None:
         self._path = task.segment.path
         self._memory = Recycler()
         self._ratio = 1.0
-        self._segment = SegmentMeasure()
+        self._segment = SegmentMeasurement()
         self._transactional: list[Ints] = []
 
-    def see(self, window: SegmentWindow) -> None:
+    def measure_window(self, window: SegmentWindow) -> None:
         """Measure the batches of a window."""
         batches = window.batches
         is_chosen = batches.is_transactional
         self._transactional.append(batches.table[[COLUMN[name] for name in TRANSACTION_COLUMNS]][:, is_chosen])
-        whole = Chunk(window.start, as_array(window.data), window.batches_in_data())
-        for chunk in split_chunk(whole, self._ratio, _PART_BYTES):
-            self._measure(chunk)
+        window_chunk = Chunk(window.start, as_array(window.data), window.batches_in_data())
+        for chunk in split_chunk(window_chunk, self._ratio, _PART_BYTES):
+            self._measure_chunk(chunk)
 
-    def result(self) -> SegmentMeasure:
+    def result(self) -> SegmentMeasurement:
         """Return the numbers of all windows."""
         if self._transactional:
             self._segment.transactional = np.concatenate(self._transactional, axis=1)
         return self._segment
 
-    def _measure(self, whole: Chunk) -> None:
+    def _measure_chunk(self, whole: Chunk) -> None:
         for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
             self._measure_part(part)
 
@@ -219,7 +219,9 @@ class _Watcher:
         sound[list(sections.problems)] = False
         for row in np.flatnonzero(~sound).tolist():
             problem = part.problem(row)
-            self._lose(part, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason)
+            self._add_damaged_batch(
+                part, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason
+            )
         is_data = sound & ~batches.is_control
         measure = self._segment.measure
         _add_batches(measure, batches, index.rows, raw, sound, is_data)
@@ -228,7 +230,7 @@ class _Watcher:
         append = batches.flag(LOG_APPEND_TIME) & is_data
         measure.append_time += int(index.rows[append].sum())
 
-    def _lose(self, part: Decoded, row: int, readable: int, reason: str) -> None:
+    def _add_damaged_batch(self, part: Decoded, row: int, readable: int, reason: str) -> None:
         def value(name: str) -> int:
             return int(part.batches.column(name)[row])
 
@@ -243,62 +245,64 @@ class _Watcher:
 
 
 def _add_batches(
-    measure: Measure,
+    measure: RecordCounts,
     batches: Batches,
     rows: Ints,
     raw: Ints,
-    sound: npt.NDArray[np.bool_],
+    is_valid: npt.NDArray[np.bool_],
     is_data: npt.NDArray[np.bool_],
 ) -> None:
     sizes, magics = batches.column("size"), batches.column("magic")
     codecs = np.minimum(batches.codecs, len(CODECS))
     headers = np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
     kinds = np.minimum(magics, 2) * (len(CODECS) + 1) + codecs
-    for kind in np.unique(kinds[sound]).tolist():
+    for kind in np.unique(kinds[is_valid]).tolist():
         magic, codec = divmod(kind, len(CODECS) + 1)
-        is_chosen = sound & (kinds == kind)
-        cell = measure.cells.setdefault((magic, CODECS[codec]), Cell(f"v{magic}", CODECS[codec]))
+        is_chosen = is_valid & (kinds == kind)
+        cell = measure.cells.setdefault((magic, CODECS[codec]), FormatCounts(f"v{magic}", CODECS[codec]))
         cell.batches += int(is_chosen.sum())
         cell.records += int(rows[is_chosen & is_data].sum())
         cell.log_bytes += int(sizes[is_chosen].sum())
         cell.raw_bytes += int((raw + headers)[is_chosen].sum())
-    measure.control_records += int(rows[sound & ~is_data].sum())
-    measure.offsets_seen += int(rows[sound].sum())
-    measure.batch_sizes.add(sizes[sound])
+    measure.control_records += int(rows[is_valid & ~is_data].sum())
+    measure.offsets_seen += int(rows[is_valid].sum())
+    measure.batch_sizes.add_values(sizes[is_valid])
     spans = batches.column("last_offset") - batches.column("base_offset") + 1
     measure.thinned += int((is_data & (magics >= 2) & (rows < spans)).sum())
     _add_producers(measure, batches, rows, is_data)
 
 
-def _add_producers(measure: Measure, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
+def _add_producers(measure: RecordCounts, batches: Batches, rows: Ints, is_data: npt.NDArray[np.bool_]) -> None:
     table = batches.table[:, is_data]
     ids, indexes = np.unique(np.maximum(table[COLUMN["producer_id"]], NO_PRODUCER), return_inverse=True)
     latest = table[COLUMN["max_timestamp"]]
-    earliest = np.where(_is_horizon(table), latest, table[COLUMN["base_timestamp"]])
+    earliest = np.where(_has_delete_horizon(table), latest, table[COLUMN["base_timestamp"]])
     firsts, lasts, epochs = np.full(ids.size, _NO_MIN_TIMESTAMP), np.full(ids.size, -1), np.full(ids.size, -1)
     np.minimum.at(firsts, indexes, np.where(earliest < 0, _NO_MIN_TIMESTAMP, earliest))
     np.maximum.at(lasts, indexes, latest)
     np.maximum.at(epochs, indexes, table[COLUMN["producer_epoch"]])
     sums = [np.bincount(indexes, weights).astype(np.int64) for weights in (None, rows[is_data], table[COLUMN["size"]])]
     firsts[firsts == _NO_MIN_TIMESTAMP] = -1
-    for producer, *numbers in zip(ids.tolist(), *(one.tolist() for one in (*sums, firsts, lasts, epochs)), strict=True):
+    for producer, *numbers in zip(
+        ids.tolist(), *(column.tolist() for column in (*sums, firsts, lasts, epochs)), strict=True
+    ):
         measure.producers.setdefault(producer, ProducerCounts()).merge(ProducerCounts(*numbers))
 
 
-def _is_horizon(table: Ints) -> npt.NDArray[np.bool_]:
+def _has_delete_horizon(table: Ints) -> npt.NDArray[np.bool_]:
     """Return which batches have a delete horizon instead of their first timestamp (KIP-534)."""
     result: npt.NDArray[np.bool_] = (table[COLUMN["magic"]] >= 2) & (table[COLUMN["attributes"]] & DELETE_HORIZON != 0)
     return result
 
 
-def _add_records(measure: Measure, index: Index, buf: npt.NDArray[np.uint8]) -> None:
+def _add_records(measure: RecordCounts, index: Index, buf: npt.NDArray[np.uint8]) -> None:
     has_key = index.key_size >= 0
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
-    measure.record_sizes.add(sizes)
-    measure.times.add(index.timestamps)
+    measure.record_sizes.add_values(sizes)
+    measure.times.add_timestamps(index.timestamps)
     keyed_records = int(has_key.sum())
     measure.keyed += keyed_records
     if keyed_records:
         measure.tombstones += int((has_key & (index.value_size < 0)).sum())
-        measure.keys.add(hash_keys(buf, index.key_at, index.key_size))
+        measure.keys.add_hashes(hash_keys(buf, index.key_at, index.key_size))
     measure.with_headers += int((index.header_counts > 0).sum())

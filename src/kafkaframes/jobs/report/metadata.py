@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.report.histograms import Sizes
+from kafkaframes.jobs.report.histograms import SizeHistogram
 from kafkaframes.jobs.report.measure import TRANSACTION_COLUMNS, Measured
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.layout import CONTROL
@@ -29,16 +29,16 @@ from kafkaframes.storage.log.internal_topics import decode_record
 from kafkaframes.storage.log.open_segment import StoredSegment
 
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-_TRANSACTIONS = "__transaction_state"
+_TRANSACTION_STATE_TOPIC = "__transaction_state"
 _TOPIC, _POLICY = 2, "cleanup.policy"
 _MAX_SEGMENT_BYTES = 256 << 20  # size up to which the segments of an internal topic are read
-_CONFIG_RECORD = 4
+_CONFIG_RECORD_TYPE = 4
 
 
 def find_compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]:
     """Return the compacted topics, each with the evidence."""
     directory_list = list(directories)
-    policies = _policies(directory_list)
+    policies = _read_policies(directory_list)
     result = {topic: "cleanup.policy" for topic, policy in policies.items() if "compact" in policy}
     result |= dict.fromkeys(COMPACTED_BY_KAFKA, "Kafka's own topic")
     for directory in directory_list:
@@ -47,43 +47,47 @@ def find_compacted_topics(directories: Iterable[LogDirectory]) -> dict[str, str]
     return {topic: reason for topic, reason in result.items() if "compact" in policies.get(topic, "compact")}
 
 
-def _policies(directories: list[LogDirectory]) -> dict[str, str]:
+def _read_policies(directories: list[LogDirectory]) -> dict[str, str]:
     """Return the newest cleanup.policy of each topic in KRaft's metadata log."""
     result: dict[str, str] = {}
     for directory, partition in partitions_of(directories):
         if partition.topic == names.CLUSTER_METADATA_TOPIC:
-            for _, value in _records(directory.filesystem, (*partition.kraft_snapshots[-1:], *partition.segments)):
+            for _, value in _read_records(directory.filesystem, (*partition.kraft_snapshots[-1:], *partition.segments)):
                 _, config = (
-                    _open_record(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else ({}, {})
+                    _decode_record(partition.topic, None, value)
+                    if value[1:2] == bytes([_CONFIG_RECORD_TYPE])
+                    else ({}, {})
                 )
                 if config.get("resourceType") == _TOPIC and config.get("name") == _POLICY:
                     result[config["resourceName"]] = config["value"] or ""
     return result
 
 
-def transactional_ids(partitions: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
+def read_transactional_ids(partitions: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
     """Return the transactional ids by producer id, from the transaction coordinator's topic."""
     result: dict[int, str] = {}
     for filesystem, partition in partitions:
-        if partition.topic == _TRANSACTIONS:
-            last = {key: value for key, value in _records(filesystem, partition.segments) if key is not None}
-            for key_fields, value_fields in (_open_record(_TRANSACTIONS, key, value) for key, value in last.items()):
+        if partition.topic == _TRANSACTION_STATE_TOPIC:
+            segments = {key: value for key, value in _read_records(filesystem, partition.segments) if key is not None}
+            for key_fields, value_fields in (
+                _decode_record(_TRANSACTION_STATE_TOPIC, key, value) for key, value in segments.items()
+            ):
                 if "producerId" in value_fields and "transactionalId" in key_fields:
                     result[value_fields["producerId"]] = key_fields["transactionalId"]
     return result
 
 
-def _open_record(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def _decode_record(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return key and value of a record as JSON objects, which are empty for an unreadable record."""
     try:
         record = decode_record(topic, key, value)
     except KafkaframesError:
         return {}, {}
-    key_form, form = (json.loads(text or "{}") for text in (record.key, record.value))
-    return key_form if isinstance(key_form, dict) else {}, form if isinstance(form, dict) else {}
+    key_form, value_form = (json.loads(text or "{}") for text in (record.key, record.value))
+    return key_form if isinstance(key_form, dict) else {}, value_form if isinstance(value_form, dict) else {}
 
 
-def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
+def _read_records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
     """Yield key and value of the records with a value. The iteration ends at the first unreadable segment."""
     options = ReadOptions(columns=("key", "value"), rules=FILE, control_records=False)
     remaining_bytes = _MAX_SEGMENT_BYTES
@@ -117,7 +121,7 @@ class OpenTransaction:
 
 
 @dataclass(slots=True)
-class Transactions:
+class TransactionCounts:
     """Transactions by outcome, and their durations from the first batch to the marker, in milliseconds.
 
     Attributes:
@@ -128,7 +132,7 @@ class Transactions:
     committed: int = 0
     aborted: int = 0
     empty_markers: int = 0
-    durations: Sizes = field(default_factory=Sizes)
+    durations: SizeHistogram = field(default_factory=SizeHistogram)
     open: list[OpenTransaction] = field(default_factory=list)
 
     @property
@@ -137,13 +141,13 @@ class Transactions:
         return self.committed + self.aborted + len(self.open)
 
 
-def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Transactions:
+def measure_transactions(partition: Partition, segments: Iterable[Measured]) -> TransactionCounts:
     """Return the transactions of a partition. Its segments must be in offset order."""
-    result, durations = Transactions(), []
+    result, durations = TransactionCounts(), []
     open_transactions: dict[int, OpenTransaction] = {}
     for facts, measured_segment in segments:
         kinds = {offset: kind for offset, _, kind in facts.markers}
-        for row in _turns(measured_segment.transactional).T.tolist():
+        for row in _select_turning_points(measured_segment.transactional).T.tolist():
             producer, offset = row[_PRODUCER], row[_OFFSET]
             if not row[_ATTRIBUTES] & CONTROL:
                 transaction = OpenTransaction(
@@ -159,15 +163,15 @@ def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Trans
                 result.aborted += kinds[offset] == "ABORT"
                 if 0 <= first.since <= row[_LAST]:
                     durations.append(row[_LAST] - first.since)
-    result.durations.add(np.asarray(durations, np.int64))
+    result.durations.add_values(np.asarray(durations, np.int64))
     result.open = sorted(open_transactions.values(), key=lambda entry: entry.first_offset)
     return result
 
 
-def _turns(table: Ints) -> Ints:
+def _select_turning_points(table: Ints) -> Ints:
     """Remove the batches that only continue a transaction, which are the most in large logs."""
     order = np.argsort(table[_PRODUCER], kind="stable")
     control = (table[_ATTRIBUTES, order] & CONTROL) != 0
     starts = np.diff(table[_PRODUCER, order], prepend=np.iinfo(np.int64).min) != 0
-    turns: Ints = table[:, np.sort(order[control | starts | np.concatenate(([False], control[:-1]))])]
-    return turns
+    is_turning_point: Ints = table[:, np.sort(order[control | starts | np.concatenate(([False], control[:-1]))])]
+    return is_turning_point

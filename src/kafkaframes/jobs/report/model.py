@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkaframes.jobs.report.copies import CopyReport
-from kafkaframes.jobs.report.histograms import Sizes
-from kafkaframes.jobs.report.measure import Cell, DamagedBatch, Measure
-from kafkaframes.jobs.report.metadata import OpenTransaction, Transactions
+from kafkaframes.jobs.report.histograms import SizeHistogram
+from kafkaframes.jobs.report.measure import DamagedBatch, FormatCounts, RecordCounts
+from kafkaframes.jobs.report.metadata import OpenTransaction, TransactionCounts
 from kafkaframes.storage.files.findings import Finding, Severity, caveats_of
 
 FORMAT_VERSION = 2
@@ -32,10 +32,10 @@ class SizeReport:
     bins: list[tuple[int, int, int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, sizes: Sizes) -> SizeReport:
+    def from_histogram(cls, sizes: SizeHistogram) -> SizeReport:
         """Return the report of a histogram."""
-        median, p90, p99 = (sizes.quantile(share) for share in (0.5, 0.9, 0.99))
-        bins = [(one.low, one.high, one.count) for one in sizes.octaves()]
+        median, p90, p99 = (sizes.estimate_quantile(share) for share in (0.5, 0.9, 0.99))
+        bins = [(histogram_bin.low, histogram_bin.high, histogram_bin.count) for histogram_bin in sizes.list_octaves()]
         return cls(len(sizes), sizes.total, sizes.smallest, sizes.largest, median, p90, p99, bins)
 
 
@@ -124,7 +124,7 @@ class TopicReport:
     first: int = -1
     last: int = -1
     activity: list[int] = field(default_factory=list)
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[FormatCounts] = field(default_factory=list)
     keys: KeyReport = field(default_factory=KeyReport)
     transactions: TransactionReport = field(default_factory=TransactionReport)
     errors: int = 0
@@ -182,7 +182,7 @@ class DirectoryReport:
 
 
 @dataclass(slots=True)
-class NotRead:
+class UnreadFile:
     """A file or directory that was not measured, and the reason."""
 
     what: str
@@ -208,7 +208,7 @@ class LogReport:
     copies: list[CopyReport]
     findings: list[Finding]
     losses: list[DamagedBatch]
-    not_read: list[NotRead]
+    not_read: list[UnreadFile]
 
     @property
     def is_sound(self) -> bool:
@@ -222,16 +222,16 @@ class LogReport:
 
     def errors(self, severity: Severity = Severity.ERROR) -> int:
         """Return the number of findings with a severity."""
-        return sum(one.severity == severity for one in self.findings)
+        return sum(finding.severity == severity for finding in self.findings)
 
     def total(self, name: str) -> int:
         """Return the sum of a number over all topics."""
-        return sum(getattr(one, name) for one in self.topics)
+        return sum(getattr(topic, name) for topic in self.topics)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        values = _with_units(asdict(self))
-        values["findings"] = [one.as_json() for one in self.findings]
+        values = _add_units(asdict(self))
+        values["findings"] = [finding.as_json() for finding in self.findings]
         return {"report_version": FORMAT_VERSION, "sound": self.is_sound, "caveats": list(self.caveats), **values}
 
 
@@ -243,28 +243,28 @@ _MILLISECOND_FIELDS = {
 _NEGATIVE_MEANS_NONE = frozenset((*_MILLISECOND_FIELDS, "producer_id", "epoch"))
 
 
-def _with_units(value: Any) -> Any:
+def _add_units(value: Any) -> Any:
     """Add the units to the names of JSON values, and replace a missing timestamp or producer (-1) by None."""
     if isinstance(value, list | tuple):
-        return [_with_units(one) for one in value]
+        return [_add_units(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     return {
-        _MILLISECOND_FIELDS.get(name, name): None if one == -1 and name in _NEGATIVE_MEANS_NONE else _with_units(one)
-        for name, one in value.items()
+        _MILLISECOND_FIELDS.get(name, name): None if entry == -1 and name in _NEGATIVE_MEANS_NONE else _add_units(entry)
+        for name, entry in value.items()
     }
 
 
 @dataclass(slots=True)
-class TopicState:
+class TopicTotals:
     """The sums of a topic, to which each measured segment is added."""
 
-    measure: Measure = field(default_factory=Measure)
+    measure: RecordCounts = field(default_factory=RecordCounts)
     segments: int = 0
     size_bytes: int = 0
     disk_bytes: int = 0
     copies: int = 0
     directories: list[str] = field(default_factory=list)
     partitions: list[PartitionReport] = field(default_factory=list)
-    transactions: list[Transactions] = field(default_factory=list)
+    transactions: list[TransactionCounts] = field(default_factory=list)
     lossless: bool = True

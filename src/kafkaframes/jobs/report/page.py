@@ -8,24 +8,24 @@ from typing import Any
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.report import sections, state_sections
 from kafkaframes.jobs.report.model import LogReport
-from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
-from kafkaframes.jobs.report.words import NONE, minute_text, ratio_text, size_text, time_text
+from kafkaframes.jobs.report.tables import Markup, build_html_page, format_paths
+from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_minute, format_ratio, format_size, format_time
 
-_MAX_PATHS = 4
+_MAX_LISTED_PATHS = 4
 _KEPT_TOPICS, _KEPT = 2000, 200  # entries of a list in the JSON data of the page
 
 
-def report_page(report: LogReport) -> str:
+def build_report_page(report: LogReport) -> str:
     """Return the report as HTML."""
-    return html_page(
+    return build_html_page(
         "Kafka log report: " + ", ".join(report.paths[:2]),
         heading="Kafka log report",
-        location=path_codes(report.paths, _MAX_PATHS),
-        footer=f"Read {minute_text(report.generated_at)} UTC by kafkaframes {report.version}",
-        tiles=_tiles(report),
-        cards=_cards(report),
+        location=format_paths(report.paths, _MAX_LISTED_PATHS),
+        footer=f"Read {format_minute(report.generated_at)} UTC by kafkaframes {report.version}",
+        tiles=_build_tiles(report),
+        cards=_build_cards(report),
         sections=_SECTION_NAMES,
-        data=_page_data(report),
+        data=_build_page_data(report),
         version=report.version,
     )
 
@@ -47,58 +47,62 @@ _SECTION_NAMES = {
 }
 
 
-def _cards(report: LogReport) -> list[Markup]:
+def _build_cards(report: LogReport) -> list[Markup]:
     return [
-        sections.sizes(report),
-        sections.times(report),
-        sections.formats(report),
-        sections.compression(report),
-        state_sections.producers(report),
-        sections.size_histogram(
+        sections.draw_sizes(report),
+        sections.draw_times(report),
+        sections.draw_formats(report),
+        sections.draw_compression(report),
+        state_sections.draw_producers(report),
+        sections.draw_size_histogram(
             "records", "Record sizes", report.record_sizes, noun="record", empty_words="There is no record.",
             note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
         ),
-        sections.size_histogram(
+        sections.draw_size_histogram(
             "batches", "Batch sizes", report.batch_sizes, noun="batch", empty_words="The log has no batches.",
             note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
         ),
-        state_sections.transactions(report),
-        state_sections.keys(report),
-        state_sections.replicas(report),
-        state_sections.damage(report),
-        sections.topics(report),
-        state_sections.partitions(report),
-        state_sections.source(report),
+        state_sections.draw_transactions(report),
+        state_sections.draw_keys(report),
+        state_sections.draw_replicas(report),
+        state_sections.draw_findings(report),
+        sections.draw_topics(report),
+        state_sections.draw_partitions(report),
+        state_sections.draw_sources(report),
     ]  # fmt: skip
 
 
-def _tiles(report: LogReport) -> tuple[tuple[str, str, str, str], ...]:
-    errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
+def _build_tiles(report: LogReport) -> tuple[tuple[str, str, str, str], ...]:
+    errors, warnings = report.errors(), sum(finding.severity.name == "WARNING" for finding in report.findings)
     total = report.total
-    log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
-    total_text = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
-    first, last = sections.chart_range(report.times) if report.times.edges else (report.times.first, report.times.last)
+    log, raw_bytes, size, disk_bytes = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
+    total_text = (
+        f"{format_size(disk_bytes)} with all copies" if disk_bytes > size else count_text(total("segments"), "segment")
+    )
+    first, last = (
+        sections.choose_chart_range(report.times) if report.times.edges else (report.times.first, report.times.last)
+    )
     state = "bad" if errors else "" if report.caveats else "good"
     verdict = count_text(errors, "error") if errors else "Sound, but" if report.caveats else "Sound"
     warnings_text = count_text(warnings, "warning") if warnings else "no warnings"
     return (
         ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
         ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
-        ("Size", size_text(size), total_text, ""),
-        ("Compression", ratio_text(raw, log), f"{size_text(raw)} without", ""),
-        ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
+        ("Size", format_size(size), total_text, ""),
+        ("Compression", format_ratio(raw_bytes, log), f"{format_size(raw_bytes)} without", ""),
+        ("Time", _format_day(first), f"to {_format_day(last)}" if last >= 0 else "no timestamps", ""),
         ("Damage", verdict, " · ".join(report.caveats) or warnings_text, state),
     )
 
 
-def _day(timestamp_ms: int) -> str:
-    text = time_text(timestamp_ms)
-    return text if text == NONE or text.endswith("ms") else text[:10]
+def _format_day(timestamp_ms: int) -> str:
+    text = format_time(timestamp_ms)
+    return text if text == NO_VALUE_TEXT or text.endswith("ms") else text[:10]
 
 
-def _page_data(report: LogReport) -> dict[str, Any]:
+def _build_page_data(report: LogReport) -> dict[str, Any]:
     """Return the JSON data of the page. Long lists are cut, and ``left_out`` has the number of omitted entries."""
-    max_lengths = {"topics": _KEPT_TOPICS} | dict.fromkeys(_LONG_LISTS, _KEPT)
+    max_lengths = {"topics": _KEPT_TOPICS} | dict.fromkeys(_SHORTENED_LISTS, _KEPT)
     omitted_counts = {
         name: len(getattr(report, name)) - count
         for name, count in max_lengths.items()
@@ -106,14 +110,14 @@ def _page_data(report: LogReport) -> dict[str, Any]:
     }
     short_report = replace(report, **{name: getattr(report, name)[: max_lengths[name]] for name in omitted_counts})
     values = short_report.as_json() | {"left_out": omitted_counts}
-    values["topics"] = [_short(topic) for topic in values["topics"]]
+    values["topics"] = [_shorten_topic(topic) for topic in values["topics"]]
     return values
 
 
-_LONG_LISTS = ("partitions", "producers", "copies", "findings", "losses", "not_read")
+_SHORTENED_LISTS = ("partitions", "producers", "copies", "findings", "losses", "not_read")
 
 
-def _short(topic: dict[str, Any]) -> dict[str, Any]:
+def _shorten_topic(topic: dict[str, Any]) -> dict[str, Any]:
     """Remove the bins of a topic, and its transactions if it has none."""
     result = {name: value for name, value in topic.items() if name != "activity"}
     result["record_sizes"] = {name: topic["record_sizes"][name] for name in ("total", "median", "p99", "largest")}

@@ -13,35 +13,35 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.report.copies import MeasuredLog, copy_reports, join_copies
-from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, timeline
+from kafkaframes.jobs.report.copies import MeasuredLog, join_copies, list_copy_reports
+from kafkaframes.jobs.report.histograms import STANDARD_ERROR, SizeHistogram, TimeHistogram, choose_timeline
 from kafkaframes.jobs.report.measure import (
     DamagedBatch,
-    Measure,
     Measured,
     MeasureTask,
     ProducerCounts,
+    RecordCounts,
     measure_segment,
 )
 from kafkaframes.jobs.report.metadata import (
     OpenTransaction,
-    Transactions,
+    TransactionCounts,
     find_compacted_topics,
-    transactional_ids,
-    transactions_of,
+    measure_transactions,
+    read_transactional_ids,
 )
 from kafkaframes.jobs.report.model import (
     DirectoryReport,
     KeyReport,
     LogReport,
-    NotRead,
     PartitionReport,
     ProducerReport,
     SizeReport,
     TimeReport,
     TopicReport,
-    TopicState,
+    TopicTotals,
     TransactionReport,
+    UnreadFile,
 )
 from kafkaframes.jobs.verify import verify
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts
@@ -50,24 +50,24 @@ from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
 
-MAX_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHER_PRODUCERS``
-MAX_OPEN_TRANSACTIONS = 100
+MAX_LISTED_PRODUCERS = 1000  # producers that are listed; the rest is counted as ``OTHER_PRODUCERS``
+MAX_LISTED_TRANSACTIONS = 100
 OTHER_PRODUCERS = -2  # producer id for all producers that are not listed
-Topics = Mapping[str, TopicState]
+Topics = Mapping[str, TopicTotals]
 
 
-def partition_of(measured_log: MeasuredLog, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
+def report_partition(measured_log: MeasuredLog, totals: RecordCounts, facts: list[SegmentFacts]) -> PartitionReport:
     """Return the report of a partition."""
-    partition, total = measured_log.partition, whole.total
-    firsts = [one.first_offset for one in facts if one.first_offset >= 0]
-    lasts = [one.last_offset for one in facts if one.last_offset >= 0]
+    partition, total = measured_log.partition, totals.total
+    firsts = [measurement.first_offset for measurement in facts if measurement.first_offset >= 0]
+    lasts = [measurement.last_offset for measurement in facts if measurement.last_offset >= 0]
     start = partition.log_start_offset
-    end = max(start, max(lasts, default=-1) + 1, *(one.base_offset for one in partition.segments), 0)
+    end = max(start, max(lasts, default=-1) + 1, *(measurement.base_offset for measurement in partition.segments), 0)
     span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # format 1: too small by a wrapper's first records
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,
-        directories=[one.partition.directory for one in measured_log.copies],
+        directories=[measurement.partition.directory for measurement in measured_log.copies],
         start_offset=start,
         end_offset=end,
         high_watermark=partition.high_watermark,
@@ -75,22 +75,24 @@ def partition_of(measured_log: MeasuredLog, whole: Measure, facts: list[SegmentF
         size_bytes=partition.size_bytes,
         batches=total.batches,
         records=total.records,
-        missing_offsets=max(span - whole.offsets_seen, 0),
-        leader_epochs=len({epoch for one in facts for epoch, _, _ in one.epochs}),
-        first=whole.times.first,
-        last=whole.times.last,
+        missing_offsets=max(span - totals.offsets_seen, 0),
+        leader_epochs=len({epoch for measurement in facts for epoch, _, _ in measurement.epochs}),
+        first=totals.times.first,
+        last=totals.times.last,
         errors=0,
     )
 
 
-def topics_of(topics: Topics, compaction_evidence: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
+def report_topics(
+    topics: Topics, compaction_evidence: Mapping[str, str], findings: Iterable[Finding]
+) -> list[TopicReport]:
     """Return the reports of topics, sorted by size, the largest first."""
-    errors = errors_by_directory(findings)
-    result = [_topic(name, state, compaction_evidence.get(name, ""), errors) for name, state in topics.items()]
+    errors = count_errors_by_directory(findings)
+    result = [_report_topic(name, state, compaction_evidence.get(name, ""), errors) for name, state in topics.items()]
     return sorted(result, key=lambda entry: (-entry.size_bytes, entry.name))
 
 
-def _topic(name: str, state: TopicState, compaction_evidence: str, errors: Counter[str]) -> TopicReport:
+def _report_topic(name: str, state: TopicTotals, compaction_evidence: str, errors: Counter[str]) -> TopicReport:
     measure, total = state.measure, state.measure.total
     if not compaction_evidence and state.lossless and measure.thinned:
         compaction_evidence = "records are missing inside batches"
@@ -109,7 +111,7 @@ def _topic(name: str, state: TopicState, compaction_evidence: str, errors: Count
         records=total.records,
         control_records=measure.control_records,
         with_headers=measure.with_headers,
-        record_sizes=SizeReport.of(measure.record_sizes),
+        record_sizes=SizeReport.from_histogram(measure.record_sizes),
         first=measure.times.first,
         last=measure.times.last,
         cells=[cell for _, cell in sorted(measure.cells.items())],
@@ -121,46 +123,54 @@ def _topic(name: str, state: TopicState, compaction_evidence: str, errors: Count
             standard_error=0.0 if exact else round(STANDARD_ERROR, 4),
             tombstones=measure.tombstones,
         ),
-        transactions=_transactions_of(state.transactions),
+        transactions=_report_transactions(state.transactions),
         errors=sum(errors[directory] for directory in state.directories),
     )
 
 
-def errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
+def count_errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
     """Count errors by the directory of their files."""
-    return Counter(one.file.rpartition("/")[0] for one in findings if one.severity == Severity.ERROR)
+    return Counter(finding.file.rpartition("/")[0] for finding in findings if finding.severity == Severity.ERROR)
 
 
-def partitions_of(topics: Topics) -> list[PartitionReport]:
+def list_partitions(topics: Topics) -> list[PartitionReport]:
     """Return the reports of all partitions, in order."""
-    result = (one for state in topics.values() for one in state.partitions)
+    result = (partition for state in topics.values() for partition in state.partitions)
     return sorted(result, key=lambda entry: (entry.topic, entry.partition, entry.directories))
 
 
-def times_of(topics: Topics, reports: list[TopicReport]) -> TimeReport:
+def report_times(topics: Topics, reports: list[TopicReport]) -> TimeReport:
     """Choose a timeline for all records, and count each topic's records in its buckets."""
-    whole = Times()
+    all_times = TimeHistogram()
     for state in topics.values():
-        whole.merge(state.measure.times)
-    line = timeline(whole)
+        all_times.merge(state.measure.times)
+    line = choose_timeline(all_times)
     for report in reports:
-        report.activity = line.of(topics[report.name].measure.times)
+        report.activity = line.count_in_buckets(topics[report.name].measure.times)
     append = sum(state.measure.append_time for state in topics.values())
     return TimeReport(
-        whole.first, whole.last, line.unit, line.edges, line.counts, line.before, line.after, whole.without, append
+        all_times.first,
+        all_times.last,
+        line.unit,
+        line.edges,
+        line.counts,
+        line.before,
+        line.after,
+        all_times.without,
+        append,
     )
 
 
-def sizes_of(topics: Topics, name: str) -> SizeReport:
+def merge_histograms(topics: Topics, name: str) -> SizeReport:
     """Return one histogram over all topics."""
-    whole = Sizes()
+    merged_histogram = SizeHistogram()
     for state in topics.values():
-        whole.merge(getattr(state.measure, name))
-    return SizeReport.of(whole)
+        merged_histogram.merge(getattr(state.measure, name))
+    return SizeReport.from_histogram(merged_histogram)
 
 
-def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]:
-    """Return the producers by size, the largest first. Those beyond ``MAX_PRODUCERS`` are one entry at the end."""
+def report_producers(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]:
+    """Return the largest producers by size, at most ``MAX_LISTED_PRODUCERS``, and one entry for all others."""
     counts: dict[int, ProducerCounts] = {}
     topics_by_producer: dict[int, list[str]] = {}
     for name, state in sorted(topics.items()):
@@ -168,42 +178,49 @@ def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]
             counts.setdefault(producer, ProducerCounts()).merge(entry)
             topics_by_producer.setdefault(producer, []).append(name)
     order = sorted(counts, key=lambda producer: (-counts[producer].log_bytes, producer))
-    result = [_producer(one, counts[one], ids.get(one, ""), topics_by_producer[one]) for one in order[:MAX_PRODUCERS]]
-    if len(order) > MAX_PRODUCERS:
+    result = [
+        _report_producer(producer_id, counts[producer_id], ids.get(producer_id, ""), topics_by_producer[producer_id])
+        for producer_id in order[:MAX_LISTED_PRODUCERS]
+    ]
+    if len(order) > MAX_LISTED_PRODUCERS:
         other_counts = ProducerCounts()
-        for producer in order[MAX_PRODUCERS:]:
+        for producer in order[MAX_LISTED_PRODUCERS:]:
             other_counts.merge(counts[producer])
-        result.append(_producer(OTHER_PRODUCERS, other_counts, f"{len(order) - MAX_PRODUCERS:,} other producers", []))
+        result.append(
+            _report_producer(
+                OTHER_PRODUCERS, other_counts, f"{len(order) - MAX_LISTED_PRODUCERS:,} other producers", []
+            )
+        )
     return result
 
 
-def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
+def _report_producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
     numbers = entry.epoch, entry.batches, entry.records, entry.log_bytes, entry.first, entry.last
     return ProducerReport(producer, name, *numbers, topics)
 
 
-def _transactions_of(ended_of_partitions: Iterable[Transactions]) -> TransactionReport:
+def _report_transactions(ended_of_partitions: Iterable[TransactionCounts]) -> TransactionReport:
     """Add up the transactions of partitions."""
-    durations, report, still = Sizes(), TransactionReport(), list[OpenTransaction]()
+    durations, report, open_transactions = SizeHistogram(), TransactionReport(), list[OpenTransaction]()
     for transactions in ended_of_partitions:
         report.committed += transactions.committed
         report.aborted += transactions.aborted
         report.open += len(transactions.open)
         report.empty_markers += transactions.empty_markers
         durations.merge(transactions.durations)
-        still += transactions.open
-    report.durations = SizeReport.of(durations)
-    report.oldest_open = sorted(still, key=lambda each: (each.since, each.topic, each.partition))[
-        :MAX_OPEN_TRANSACTIONS
+        open_transactions += transactions.open
+    report.durations = SizeReport.from_histogram(durations)
+    report.oldest_open = sorted(open_transactions, key=lambda each: (each.since, each.topic, each.partition))[
+        :MAX_LISTED_TRANSACTIONS
     ]
     return report
 
 
 @dataclass(slots=True)
-class Survey:
+class SurveyResult:
     """The results of the pass over all segments."""
 
-    topics: dict[str, TopicState] = field(default_factory=dict)
+    topics: dict[str, TopicTotals] = field(default_factory=dict)
     losses: list[DamagedBatch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -234,36 +251,38 @@ def make_report(
         raise OptionError(f"{', '.join(paths)}: there is no topic partition to report on")
     path_names = {plain_path(path).rstrip("/") for path in paths}
     measured_logs = join_copies(directory_list, path_names, options or {})
-    survey = _pass(directory_list, measured_logs, run)
-    topics = topics_of(survey.topics, find_compacted_topics(directory_list), survey.findings)
-    times = times_of(survey.topics, topics)
-    names = transactional_ids((one.filesystem, one.partition) for one in measured_logs)
+    survey = _survey_segments(directory_list, measured_logs, run)
+    topics = report_topics(survey.topics, find_compacted_topics(directory_list), survey.findings)
+    times = report_times(survey.topics, topics)
+    names = read_transactional_ids((measured_log.filesystem, measured_log.partition) for measured_log in measured_logs)
     return LogReport(
         version=version,
         paths=list(paths),
         generated_at=generated_at,
-        directories=[_directory(one) for one in directory_list],
+        directories=[_report_directory(measured_log) for measured_log in directory_list],
         topics=topics,
-        partitions=partitions_of(survey.topics),
+        partitions=list_partitions(survey.topics),
         times=times,
-        record_sizes=sizes_of(survey.topics, "record_sizes"),
-        batch_sizes=sizes_of(survey.topics, "batch_sizes"),
-        producers=producers_of(survey.topics, names),
-        transactions=_transactions_of(one for state in survey.topics.values() for one in state.transactions),
-        copies=copy_reports(measured_logs, errors_by_directory(survey.findings)),
+        record_sizes=merge_histograms(survey.topics, "record_sizes"),
+        batch_sizes=merge_histograms(survey.topics, "batch_sizes"),
+        producers=report_producers(survey.topics, names),
+        transactions=_report_transactions(
+            measured_log for state in survey.topics.values() for measured_log in state.transactions
+        ),
+        copies=list_copy_reports(measured_logs, count_errors_by_directory(survey.findings)),
         findings=sorted(survey.findings, key=lambda entry: -entry.severity),
         losses=survey.losses,
-        not_read=list(_not_read(directory_list, path_names)),
+        not_read=list(_list_unread_files(directory_list, path_names)),
     )
 
 
-def _pass(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run: Runner) -> Survey:
+def _survey_segments(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run: Runner) -> SurveyResult:
     """Verify all segments, in the order of ``verify``, and measure each log once.
 
     A log with one copy is measured in the same pass. Merged logs are measured after it, because their data is in
     several copies.
     """
-    survey = Survey()
+    survey = SurveyResult()
     single_logs = {one.partition.directory: one for one in measured_logs if one.merged_log is None}
     partitions = [one for directory in directories for one in directory.partitions]
     views = [one for one in measured_logs if one.merged_log is not None]
@@ -285,51 +304,51 @@ def _pass(directories: list[LogDirectory], measured_logs: list[MeasuredLog], run
         for partition in partitions:
             result = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             if partition.directory in single_logs:
-                _fold(survey, single_logs[partition.directory], result[: len(partition.segments)])
+                _add_result(survey, single_logs[partition.directory], result[: len(partition.segments)])
             yield from (facts for facts, _ in result)
 
     survey.findings = verify.verify(directories, run=measure_tasks).findings
     positions = {(one.file, one.position) for one in survey.findings}
-    survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in positions]
+    survey.findings += [_finding_of_loss(loss) for loss in survey.losses if (loss.file, loss.position) not in positions]
     for entry in views:
-        _fold(survey, entry, [next(results) for _ in entry.partition.segments])
+        _add_result(survey, entry, [next(results) for _ in entry.partition.segments])
     survey.findings += [finding for one in measured_logs for finding in one.findings]
     _count_errors(survey)
     return survey
 
 
-def _fold(survey: Survey, entry: MeasuredLog, result: list[Measured]) -> None:
-    state = survey.topics.setdefault(entry.partition.topic, TopicState())
-    whole = Measure()
+def _add_result(survey: SurveyResult, entry: MeasuredLog, result: list[Measured]) -> None:
+    state = survey.topics.setdefault(entry.partition.topic, TopicTotals())
+    totals = RecordCounts()
     for _, measured_segment in result:
-        whole.merge(measured_segment.measure)
+        totals.merge(measured_segment.measure)
         survey.losses += measured_segment.losses
-    state.measure.merge(whole)
+    state.measure.merge(totals)
     state.lossless &= not any(measured_segment.losses for _, measured_segment in result)
     state.segments += len(entry.partition.segments)
     state.size_bytes += entry.partition.size_bytes
     state.disk_bytes += entry.disk_bytes
     state.copies += len(entry.copies)
     state.directories += [copy.partition.directory for copy in entry.copies]
-    state.partitions.append(partition_of(entry, whole, [facts for facts, _ in result]))
-    transactions = transactions_of(entry.partition, result)
+    state.partitions.append(report_partition(entry, totals, [facts for facts, _ in result]))
+    transactions = measure_transactions(entry.partition, result)
     if transactions.count or transactions.empty_markers:
         state.transactions.append(transactions)
 
 
-def _count_errors(survey: Survey) -> None:
-    errors = errors_by_directory(survey.findings)
+def _count_errors(survey: SurveyResult) -> None:
+    errors = count_errors_by_directory(survey.findings)
     for state in survey.topics.values():
         for partition in state.partitions:
             partition.errors = sum(errors[directory] for directory in partition.directories)
 
 
-def _finding(loss: DamagedBatch) -> Finding:
+def _finding_of_loss(loss: DamagedBatch) -> Finding:
     check = "crc" if loss.reason == CRC_MISMATCH else "records"
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)
 
 
-def _directory(entry: LogDirectory) -> DirectoryReport:
+def _report_directory(entry: LogDirectory) -> DirectoryReport:
     return DirectoryReport(
         path=entry.path,
         node_id=entry.meta.node_id if entry.meta else None,
@@ -340,27 +359,29 @@ def _directory(entry: LogDirectory) -> DirectoryReport:
     )
 
 
-_STATES = {
+_STATE_TEXTS = {
     "delete": "the broker had renamed it to delete it",
     "future": "a move between disks that had not ended",
     "stray": "the broker had set it aside: the cluster no longer assigned it",
 }
 
 
-def _not_read(directories: list[LogDirectory], path_names: Collection[str]) -> Iterator[NotRead]:
+def _list_unread_files(directories: list[LogDirectory], path_names: Collection[str]) -> Iterator[UnreadFile]:
     for directory in directories:
         for partition in directory.partitions:
             if not partition.is_live and partition.directory not in path_names:
-                why = f"{_STATES.get(partition.state, partition.state)}; verified, not measured"
-                yield NotRead(partition.directory, why, partition.size_bytes)
+                reason = f"{_STATE_TEXTS.get(partition.state, partition.state)}; verified, not measured"
+                yield UnreadFile(partition.directory, reason, partition.size_bytes)
             swapped_paths = {segment.path for segment in partition.segments}
             for file in (file for file in partition.temporary if file.path not in swapped_paths):
-                yield NotRead(file.path, f"a temporary file (.{file.name.temporary})", file.size_bytes)
+                yield UnreadFile(file.path, f"a temporary file (.{file.name.temporary})", file.size_bytes)
             for segment in partition.replaced_segments:
-                yield NotRead(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)
+                yield UnreadFile(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)
             for snapshot in partition.kraft_snapshots:
-                yield NotRead(snapshot.path, "a snapshot of the metadata; verified, not measured", snapshot.size_bytes)
+                yield UnreadFile(
+                    snapshot.path, "a snapshot of the metadata; verified, not measured", snapshot.size_bytes
+                )
         if directory.bootstrap is not None:
-            yield NotRead(
+            yield UnreadFile(
                 directory.bootstrap.path, "a file of the metadata's bootstrap", directory.bootstrap.size_bytes
             )

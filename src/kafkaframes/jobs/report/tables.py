@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkaframes.jobs.report.words import NONE, count_mark, minute_text, time_text
+from kafkaframes.jobs.report.words import NO_VALUE_TEXT, format_count, format_minute, format_time
 
 _ASSET_DIRECTORY = Path(__file__).parent
 _VOID_ELEMENTS = frozenset({"meta", "input", "rect", "path", "line"})
@@ -29,73 +29,75 @@ class Markup(str):
 Child = Any  # text, Markup, None, or an iterable of these
 
 
-def join(children: Iterable[Child]) -> Markup:
+def join_html(children: Iterable[Child]) -> Markup:
     """Return children as one HTML value. ``None`` is omitted.
 
-    >>> join(["a < b", None, tag("br", void=True)])
+    >>> join_html(["a < b", None, make_tag("br", void=True)])
     'a &lt; b<br>'
     """
-    return Markup("".join(map(_text, children)))
+    return Markup("".join(map(_to_html, children)))
 
 
-def path_code(path: str) -> Markup:
+def format_path(path: str) -> Markup:
     """Return a path as code that may be broken after its slashes.
 
-    >>> path_code("/a/b")
+    >>> format_path("/a/b")
     '<code>/<wbr>a/<wbr>b</code>'
     """
-    return tag("code", breakable(path, "/"))
+    return make_tag("code", make_breakable(path, "/"))
 
 
-def path_codes(paths: Sequence[str], max_paths: int) -> Markup:
+def format_paths(paths: Sequence[str], max_paths: int) -> Markup:
     """Return the first of some paths, and the number of the others."""
-    codes = ([", " if number else None, path_code(path)] for number, path in enumerate(paths[:max_paths]))
-    return join([codes, f" and {len(paths) - max_paths:,} more" if len(paths) > max_paths else None])
+    codes = ([", " if number else None, format_path(path)] for number, path in enumerate(paths[:max_paths]))
+    return join_html([codes, f" and {len(paths) - max_paths:,} more" if len(paths) > max_paths else None])
 
 
-def breakable(text: str, sign: str) -> Markup:
+def make_breakable(text: str, sign: str) -> Markup:
     """Return text that may be broken after each occurrence of a character."""
-    return Markup(_text(text).replace(sign, f"{sign}<wbr>"))
+    return Markup(_to_html(text).replace(sign, f"{sign}<wbr>"))
 
 
-def _text(child: Child) -> str:
+def _to_html(child: Child) -> str:
     if isinstance(child, Markup):
         return child
     if child is None:
         return ""
     if isinstance(child, str | int):
-        return html.escape(_printable(str(child)))
-    return join(child)
+        return html.escape(_replace_invisible(str(child)))
+    return join_html(child)
 
 
-def _printable(text: str) -> str:
+def _replace_invisible(text: str) -> str:
     """Replace characters that are invalid or invisible in HTML: control characters and lone surrogates."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return "".join(
+        character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
 
 
-def tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -> Markup:
+def make_tag(name: str, /, *children: Child, void: bool = False, **attributes: Any) -> Markup:
     """Return an element. ``class_`` and ``data_v`` become ``class`` and ``data-v``. ``None`` is omitted.
 
-    >>> tag("a", "x & y", href='"quoted"', class_=None)
+    >>> make_tag("a", "x & y", href='"quoted"', class_=None)
     '<a href="&quot;quoted&quot;">x &amp; y</a>'
     """
     attribute_text = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_to_html(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if void or (name in _VOID_ELEMENTS and not children):
         return Markup(f"<{name}{attribute_text}/>" if name in ("rect", "path", "line") else f"<{name}{attribute_text}>")
-    return Markup(f"<{name}{attribute_text}>{join(children)}</{name}>")
+    return Markup(f"<{name}{attribute_text}>{join_html(children)}</{name}>")
 
 
-_TEXT_SORTED_FORMATS = (count_mark, str, minute_text, time_text)
-_TALL_ROWS = 25  # tables with more rows scroll in a box
+_FORMATS_SORTED_AS_TEXT = (format_count, str, format_minute, format_time)
+_MAX_UNSCROLLED_ROWS = 25  # tables with more rows scroll in a box
 
 
-class Field(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table.
 
     Attributes:
@@ -115,9 +117,9 @@ class Field(NamedTuple):
     says_all: bool = False
 
 
-def number(
-    name: str, attribute: str, show: Callable[[Any], str] = count_mark, *, is_minor: bool = False, none: float = -1
-) -> Field:
+def number_column(
+    name: str, attribute: str, show: Callable[[Any], str] = format_count, *, is_minor: bool = False, none: float = -1
+) -> TableColumn:
     """Return a numeric column. ``show`` formats the row's attribute (``keys.distinct``); ``none`` is a dash."""
     get = attrgetter(attribute)
 
@@ -125,45 +127,59 @@ def number(
         result = get(row)
         return float(none if result is None else result)
 
-    says_all = show in _TEXT_SORTED_FORMATS
-    return Field(name, lambda row: NONE if value(row) == none else show(get(row)), value, is_minor, says_all=says_all)
+    shows_exact_value = show in _FORMATS_SORTED_AS_TEXT
+    return TableColumn(
+        name,
+        lambda row: NO_VALUE_TEXT if value(row) == none else show(get(row)),
+        value,
+        is_minor,
+        says_all=shows_exact_value,
+    )
 
 
-def table(
-    rows: Sequence[Any], fields: Sequence[Field], *, name: str, searchable: bool = False, is_stacked: bool = False
+def make_table(
+    rows: Sequence[Any], fields: Sequence[TableColumn], *, name: str, searchable: bool = False, is_stacked: bool = False
 ) -> Markup:
     """Return a table. ``name`` describes it to screen readers.
 
     If ``searchable``, a search field filters by the first column. If ``is_stacked``, a row is a paragraph on a phone.
     phone.
     """
-    head = tag(
-        "tr", (tag("th", tag("button", one.name, type="button"), class_=_class(one), scope="col") for one in fields)
+    head = make_tag(
+        "tr",
+        (
+            make_tag("th", make_tag("button", column.name, type="button"), class_=_class_of(column), scope="col")
+            for column in fields
+        ),
     )
-    body = [tag("tr", (_cell(row, one, is_stacked) for one in fields)) for row in rows]
-    table_tag = tag("table", tag("thead", head), tag("tbody", body), class_="stacked" if is_stacked else None)
-    kind = "wide tall" if len(rows) > _TALL_ROWS else "wide"
-    box = tag("div", table_tag, class_=kind, tabindex="0", role="region", aria_label=name)
+    body = [make_tag("tr", (_make_cell(row, column, is_stacked) for column in fields)) for row in rows]
+    table_tag = make_tag(
+        "table", make_tag("thead", head), make_tag("tbody", body), class_="stacked" if is_stacked else None
+    )
+    kind = "wide tall" if len(rows) > _MAX_UNSCROLLED_ROWS else "wide"
+    box = make_tag("div", table_tag, class_=kind, tabindex="0", role="region", aria_label=name)
     if not searchable:
         return box
-    search = tag("input", type="search", placeholder=f"Search {name}", aria_label=f"Search {name}", autocomplete="off")
-    result = tag("span", class_="found soft", aria_live="polite")
-    return tag("div", tag("div", search, result, class_="search"), box, class_="searchable")
+    search = make_tag(
+        "input", type="search", placeholder=f"Search {name}", aria_label=f"Search {name}", autocomplete="off"
+    )
+    result = make_tag("span", class_="found soft", aria_live="polite")
+    return make_tag("div", make_tag("div", search, result, class_="search"), box, class_="searchable")
 
 
-def _class(entry: Field) -> str | None:
+def _class_of(entry: TableColumn) -> str | None:
     names = ["num"] * (entry.value is not None) + ["minor"] * entry.is_minor + ["wrap"] * entry.wide
     return " ".join(names) or None
 
 
-def _cell(row: Any, entry: Field, is_stacked: bool) -> Markup:
+def _make_cell(row: Any, entry: TableColumn, is_stacked: bool) -> Markup:
     value = entry.value(row) if entry.value and not entry.says_all else None
     sorted_by = None if value is None else f"{value:.6g}" if value % 1 else f"{value:.0f}"
     label = entry.name if is_stacked and entry.value else None
-    return tag("td", entry.show(row), class_=_class(entry), data_v=sorted_by, data_label=label)
+    return make_tag("td", entry.show(row), class_=_class_of(entry), data_v=sorted_by, data_label=label)
 
 
-def html_page(
+def build_html_page(
     title: str,
     *,
     heading: str,
@@ -187,39 +203,50 @@ def html_page(
         sections: links to cards, by their ids.
         data: data that the reader can save as JSON. Without it the page has no script, so tables cannot be sorted.
     """
-    head = tag("div", (_tile(*one) for one in tiles), class_="tiles")
-    lines = tag("div", tag("h1", heading), tag("p", location, class_="paths"), tag("p", footer, class_="soft"))
-    body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), head, class_="top")]
+    head = make_tag("div", (_tile(*tile) for tile in tiles), class_="tiles")
+    lines = make_tag(
+        "div", make_tag("h1", heading), make_tag("p", location, class_="paths"), make_tag("p", footer, class_="soft")
+    )
+    body = [
+        make_tag(
+            "header",
+            make_tag("div", lines, None if data is None else _make_buttons(), class_="title"),
+            head,
+            class_="top",
+        )
+    ]
     if sections is not None:
-        links = (tag("a", name, href=f"#{card}") for card, name in sections.items())
-        body.append(tag("nav", links, aria_label="Sections"))
-    body.append(tag("main", cards))
+        links = (make_tag("a", name, href=f"#{card}") for card, name in sections.items())
+        body.append(make_tag("nav", links, aria_label="Sections"))
+    body.append(make_tag("main", cards))
     if data is not None:
         text = json.dumps(data, separators=(",", ":"))
         safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
         body += [
-            tag("div", id="tip", role="tooltip", hidden=""),
-            tag("script", Markup(safe), type="application/json", id="data"),
-            tag("script", _file("page.js")),
+            make_tag("div", id="tip", role="tooltip", hidden=""),
+            make_tag("script", Markup(safe), type="application/json", id="data"),
+            make_tag("script", _file("page.js")),
         ]
     page_facts = [
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"kafkaframes {version}"),
-        tag("title", title),
-        tag("style", _file("page.css")),
+        make_tag("meta", charset="utf-8"),
+        make_tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        make_tag("meta", name="generator", content=f"kafkaframes {version}"),
+        make_tag("title", title),
+        make_tag("style", _file("page.css")),
     ]
-    return f"<!doctype html>\n{tag('html', tag('head', page_facts), tag('body', body), lang='en')}\n"
+    return f"<!doctype html>\n{make_tag('html', make_tag('head', page_facts), make_tag('body', body), lang='en')}\n"
 
 
 def _tile(name: str, value: str, remark: str, state: str) -> Markup:
-    return tag("div", tag("span", name), tag("b", value), tag("small", remark), class_=f"tile {state}".strip())
+    return make_tag(
+        "div", make_tag("span", name), make_tag("b", value), make_tag("small", remark), class_=f"tile {state}".strip()
+    )
 
 
-def _buttons() -> Markup:
-    save = tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON")
-    theme = tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark")
-    return tag("div", save, theme, class_="buttons")
+def _make_buttons() -> Markup:
+    save = make_tag("button", "Save data", type="button", id="save", title="The numbers of this page as JSON")
+    theme = make_tag("button", "◐", type="button", id="theme", title="Light or dark", aria_label="Light or dark")
+    return make_tag("div", save, theme, class_="buttons")
 
 
 def _file(name: str) -> Markup:

@@ -15,15 +15,15 @@ from kafkaframes.capture.coverage import Coverage, entry_json, summary
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.outcome import WeighingResult
-from kafkaframes.jobs.analyze.proposals import Question
+from kafkaframes.jobs.analyze.proposals import ProposalSettings
 from kafkaframes.jobs.analyze.traffic import TrafficTask
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.analyze.weigh import WeighingTask, weigh_share
 from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, Uses, audit
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec.releases import release
 
-_COLUMNS: Final = (
+_CALL_COLUMNS: Final = (
     "requestTime",
     "latencyMs",
     "apiName",
@@ -34,8 +34,8 @@ _COLUMNS: Final = (
     "errors",
     "_error",
 )
-_FINENESS: Final = 8  # bins per octave
-_BINS: Final = 40 * _FINENESS
+_BINS_PER_OCTAVE: Final = 8  # bins per octave
+_BIN_COUNT: Final = 40 * _BINS_PER_OCTAVE
 _MIN_LATENCY_MS: Final = 0.001
 
 
@@ -49,19 +49,19 @@ class ApiTraffic:
     request_bytes: int = 0
     response_bytes: int = 0
     errors: int = 0
-    latency: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, np.int64))
+    latency: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BIN_COUNT, np.int64))
 
-    def quantile(self, share: float) -> float | None:
+    def find_latency_quantile(self, share: float) -> float | None:
         """Return a quantile of the latency in ms, right within 9 %; None if no calls were answered.
 
-        >>> ApiTraffic("Metadata", 12).quantile(0.5) is None
+        >>> ApiTraffic("Metadata", 12).find_latency_quantile(0.5) is None
         True
         """
         total = int(self.latency.sum())
         if not total:
             return None
         index = int(np.searchsorted(np.cumsum(self.latency), share * total))
-        return float(_MIN_LATENCY_MS * 2 ** ((index + 0.5) / _FINENESS))
+        return float(_MIN_LATENCY_MS * 2 ** ((index + 0.5) / _BINS_PER_OCTAVE))
 
 
 @dataclass
@@ -82,7 +82,7 @@ class TrafficReport:
     @property
     def calls(self) -> int:
         """The number of calls."""
-        return sum(one.calls for one in self.apis.values())
+        return sum(api.calls for api in self.apis.values())
 
     @property
     def judged(self) -> str:
@@ -113,8 +113,8 @@ class TrafficReport:
                     "requestBytes": one.request_bytes,
                     "responseBytes": one.response_bytes,
                     "errors": one.errors,
-                    "latencyMsMedian": one.quantile(0.5),
-                    "latencyMsP99": one.quantile(0.99),
+                    "latencyMsMedian": one.find_latency_quantile(0.5),
+                    "latencyMsP99": one.find_latency_quantile(0.99),
                 }
                 for one in self.apis.values()
             ],
@@ -129,7 +129,7 @@ class TrafficReport:
             "incompleteCalls": self.incomplete,
             "kip636": {
                 kind: {"before": weight.before, "after": weight.after}
-                for (kind,), weight in self.kip_636.by("kind").items()
+                for (kind,), weight in self.kip_636.sum_weights_by("kind").items()
                 if weight.messages
             },
         }
@@ -149,30 +149,30 @@ def make_traffic_report(
         DecodeError: the only file is neither a capture nor a request log.
     """
     report = TrafficReport(tuple(files))
-    question = Question("kip-636", before=None if specs is None else specs_by_name(specs))
-    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=question.apis)
+    question = ProposalSettings("kip-636", before=None if specs is None else specs_by_name(specs))
+    options = CaptureOptions(columns=_CALL_COLUMNS, ports=tuple(ports), apis=question.apis)
     for batch in read_traffic(files, options, report.coverage):
-        _count(report, batch)
+        _count_calls(report, batch)
     captures, _ = split_traffic(files)
     for table, column, counter in (("connections", "protocol", report.connections), ("gaps", "reason", report.gaps)):
         columns = ("connection", column)
         options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=question.apis)
         for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
             counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
-    report.kip_636 = weigh(Weighing(TrafficTask(tuple(files), ports=tuple(ports)), question))
+    report.kip_636 = weigh_share(WeighingTask(TrafficTask(tuple(files), ports=tuple(ports)), question))
     uses = Uses()
     count_uses(files, release(target), uses, ports=ports, apis=question.apis)
     report.audit = audit(uses, release(target), question.apis)
     return report
 
 
-def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
+def _count_calls(report: TrafficReport, batch: pa.RecordBatch) -> None:
     table = pa.Table.from_batches([batch])
     report.incomplete += len(table) - table.column("_error").null_count
     names = table.column("apiName").fill_null("unknown").to_pylist()
     versions = table.column("apiVersion").fill_null(-1).to_pylist()
     sizes = [table.column(f"{side}SizeBytes").fill_null(0).to_pylist() for side in ("request", "response")]
-    bins = _bins(table.column("latencyMs").to_numpy())
+    bins = _find_bins(table.column("latencyMs").to_numpy())
     errors = table.column("errors").to_pylist()
     times = table.column("requestTime").cast(pa.int64()).to_pylist()
     for index, key in enumerate(zip(names, versions, strict=True)):
@@ -189,10 +189,10 @@ def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
             report.minutes[times[index] // 1_000_000] += 1
 
 
-def _bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _find_bins(latency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the bin of each latency; -1 for a call without a latency."""
     has_latency = ~np.isnan(latency)
     result = np.full(len(latency), -1, np.int64)
-    bin_numbers = np.log2(np.maximum(latency[has_latency], _MIN_LATENCY_MS) / _MIN_LATENCY_MS) * _FINENESS
-    result[has_latency] = np.clip(bin_numbers.astype(np.int64), 0, _BINS - 1)
+    bin_numbers = np.log2(np.maximum(latency[has_latency], _MIN_LATENCY_MS) / _MIN_LATENCY_MS) * _BINS_PER_OCTAVE
+    result[has_latency] = np.clip(bin_numbers.astype(np.int64), 0, _BIN_COUNT - 1)
     return result

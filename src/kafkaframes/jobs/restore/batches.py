@@ -35,11 +35,11 @@ from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import Batches, Bytes
 
 
-class Translation:
+class OffsetTranslator:
     """Translates committed offsets while the restored records of a partition pass in order.
 
-    >>> moved = Translation([3, 10, 12, 99])
-    >>> moved.feed(np.array([0, 11]), np.array([4, 13]), np.array([0, 5]))  # 0 to 4 stay, 11 to 13 become 5 to 7
+    >>> moved = OffsetTranslator([3, 10, 12, 99])
+    >>> moved.add_runs(np.array([0, 11]), np.array([4, 13]), np.array([0, 5]))  # 0 to 4 stay, 11 to 13 become 5 to 7
     >>> moved.finish(8)
     {3: 3, 10: 5, 12: 6, 99: 8}
 
@@ -52,19 +52,19 @@ class Translation:
         self._new_offsets: dict[int, int] = {}
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether any committed offset is not translated yet."""
         return len(self._waiting) > 0
 
-    def feed(self, old_firsts: Ints, old_lasts: Ints, new_firsts: Ints) -> None:
+    def add_runs(self, old_firsts: Ints, old_lasts: Ints, new_firsts: Ints) -> None:
         """Add runs of records without gaps: old offset ranges, and the new first offset of each."""
-        if not len(old_lasts) or not self.waits:
+        if not len(old_lasts) or not self.is_pending:
             return
         count = int(np.searchsorted(self._waiting, old_lasts[-1], side="right"))
-        reached_offsets, self._waiting = self._waiting[:count], self._waiting[count:]
-        runs = np.searchsorted(old_lasts, reached_offsets, side="left")
-        new_offsets = new_firsts[runs] + np.maximum(reached_offsets - old_firsts[runs], 0)
-        self._new_offsets.update(zip(reached_offsets.tolist(), new_offsets.tolist(), strict=True))
+        passed_offsets, self._waiting = self._waiting[:count], self._waiting[count:]
+        runs = np.searchsorted(old_lasts, passed_offsets, side="left")
+        new_offsets = new_firsts[runs] + np.maximum(passed_offsets - old_firsts[runs], 0)
+        self._new_offsets.update(zip(passed_offsets.tolist(), new_offsets.tolist(), strict=True))
 
     def finish(self, end_offset: int) -> dict[int, int]:
         """Return the new offset of each committed offset. Offsets after the last record become the log end offset."""
@@ -77,7 +77,7 @@ MAX_END_OFFSET = 2**63 - 1
 UNDECODABLE_BATCHES = "in batches that cannot be decoded"
 
 
-class Opened(NamedTuple):
+class DecodedRows(NamedTuple):
     """The selected records of a decoded batch.
 
     Attributes:
@@ -94,7 +94,7 @@ class Opened(NamedTuple):
     is_whole: bool
 
 
-class Renumbering:
+class BatchRewriter:
     """Converts the batches of a partition, in order, to the bytes to write.
 
     Attributes:
@@ -102,13 +102,13 @@ class Renumbering:
         first_offset: first selected source offset; unknown until a record has reached the first selected time.
         end_offset: end of the selected source offsets (exclusive).
         is_done: whether the end has been reached.
-        seen_end: source offset after the last batch that was passed to ``take``.
+        seen_end: source offset after the last batch that was passed to ``rewrite_batches``.
         dropped: omitted data, by kind.
         left_out: number of omitted records, by reason.
     """
 
     def __init__(
-        self, settings: RestoreSettings, limits: Limits, *, log_start_offset: int, translation: Translation
+        self, settings: RestoreSettings, limits: Limits, *, log_start_offset: int, translation: OffsetTranslator
     ) -> None:
         self.next_offset = settings.start_offset
         self.first_offset = max(log_start_offset, limits.first_offset or 0)
@@ -122,36 +122,36 @@ class Renumbering:
         self._from_time, self._to_time = limits.start_time, limits.end_time
 
     @property
-    def waits_for_time(self) -> bool:
+    def is_waiting_for_time(self) -> bool:
         """Whether no record has reached the first selected time yet."""
         return self._from_time is not None
 
-    def take(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+    def rewrite_batches(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
         """Yield the bytes to write for a run of batches.
 
         Raises:
             LogDirError: a batch that must be rebuilt cannot be decoded. Its position is relative to ``data``.
         """
-        self._find_times(data, batches)
+        self._resolve_times(data, batches)
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
         selected_batches = self._select_batches(batches)
         if len(selected_batches) < len(batches):
             self.left_out[OUTSIDE_RANGE] += count_records(data, batches) - count_records(data, selected_batches)
         if len(selected_batches):
             yield from (
-                self._move_offsets(data, selected_batches)
+                self._rewrite_with_new_offsets(data, selected_batches)
                 if self._settings.moves_offsets
-                else self._keep_offsets(data, selected_batches)
+                else self._rewrite_with_same_offsets(data, selected_batches)
             )
 
     def _select_batches(self, batches: Batches) -> Batches:
         """Return the batches with selected offsets. Only the last batch may also have offsets after the range."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        is_selected = np.full(len(batches), not self.waits_for_time and not self.is_done)
+        is_selected = np.full(len(batches), not self.is_waiting_for_time and not self.is_done)
         is_selected &= last >= self.first_offset
-        beyond = np.flatnonzero(last >= self.end_offset)
-        if len(beyond):
-            index = int(beyond[0])
+        batches_after_range = np.flatnonzero(last >= self.end_offset)
+        if len(batches_after_range):
+            index = int(batches_after_range[0])
             self.is_done = True
             is_wrapper = batches.is_wrapper[index]
             is_selected[index if first[index] >= self.end_offset and not is_wrapper else index + 1 :] = False
@@ -163,8 +163,10 @@ class Renumbering:
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
-    def _keep_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, opened_batch in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
+    def _rewrite_with_same_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, opened_batch in self._iterate_runs(
+            data, batches, batches.column("last_offset") >= self.end_offset
+        ):
             if opened_batch is None:
                 yield self._copy_batches(data, _part(batches, start, stop), None)
             elif opened_batch.stop > opened_batch.start:
@@ -174,12 +176,12 @@ class Renumbering:
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
-    def _move_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        for start, stop, opened_batch in self._walk(data, batches, self._find_batches_to_decode(batches)):
+    def _rewrite_with_new_offsets(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        for start, stop, opened_batch in self._iterate_runs(data, batches, self._find_batches_to_decode(batches)):
             if opened_batch is None:
-                yield self._move_run(data, _part(batches, start, stop))
+                yield self._renumber_run(data, _part(batches, start, stop))
             elif opened_batch.stop > opened_batch.start:
-                yield self._move_batch(data, batches, start, opened_batch)
+                yield self._renumber_batch(data, batches, start, opened_batch)
 
     def _find_batches_to_decode(self, batches: Batches) -> Flags:
         """Return the batches whose records must be decoded."""
@@ -187,25 +189,29 @@ class Renumbering:
         is_v2 = batches.is_v2
         has_holes = is_v2 & (batches.column("count") != last - first + 1)
         crosses_limit = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
-        to_open: Flags = has_holes | crosses_limit | batches.is_wrapper
-        return to_open
+        decodes: Flags = has_holes | crosses_limit | batches.is_wrapper
+        return decodes
 
-    def _move_run(self, data: Bytes, batches: Batches) -> bytes:
+    def _renumber_run(self, data: Bytes, batches: Batches) -> bytes:
         counts = np.where(batches.is_v2, batches.column("count"), 1)
-        lasts = self.next_offset + np.cumsum(counts) - 1
-        self._translation.feed(batches.column("base_offset"), batches.column("last_offset"), lasts - counts + 1)
-        self.next_offset = int(lasts[-1]) + 1
-        return self._copy_batches(data, batches, lasts)
+        last_offsets = self.next_offset + np.cumsum(counts) - 1
+        self._translation.add_runs(
+            batches.column("base_offset"), batches.column("last_offset"), last_offsets - counts + 1
+        )
+        self.next_offset = int(last_offsets[-1]) + 1
+        return self._copy_batches(data, batches, last_offsets)
 
-    def _move_batch(self, data: Bytes, batches: Batches, row: int, opened_batch: Opened) -> bytes:
-        old = opened_batch.offsets
-        new = self.next_offset + np.arange(len(old))
-        self._translation.feed(old, old, new)
-        self.next_offset += len(old)
+    def _renumber_batch(self, data: Bytes, batches: Batches, row: int, opened_batch: DecodedRows) -> bytes:
+        old_offsets = opened_batch.offsets
+        new_offsets = self.next_offset + np.arange(len(old_offsets))
+        self._translation.add_runs(old_offsets, old_offsets, new_offsets)
+        self.next_offset += len(old_offsets)
         is_wrapper = int(batches.column("magic")[row]) == 1
-        if is_wrapper and opened_batch.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # inner offsets are relative
-            return self._copy_batches(data, _part(batches, row, row + 1), new[-1:])
-        opened_batch.rows.offsets[opened_batch.start : opened_batch.stop] = new
+        if (
+            is_wrapper and opened_batch.is_whole and int(old_offsets[-1] - old_offsets[0]) == len(old_offsets) - 1
+        ):  # inner offsets are relative
+            return self._copy_batches(data, _part(batches, row, row + 1), new_offsets[-1:])
+        opened_batch.rows.offsets[opened_batch.start : opened_batch.stop] = new_offsets
         return self._build_batch(batches, row, opened_batch)
 
     # --------------------------------------------------------------------------------------------------- the bytes
@@ -217,17 +223,17 @@ class Renumbering:
         leader_epoch = self._settings.leader_epoch
         if last_offsets is None and leader_epoch is None:
             return data[start:end].tobytes()
-        out, table = bytearray(data[start:end]), batches.table.copy()
+        output, table = bytearray(data[start:end]), batches.table.copy()
         table[COLUMN["position"]] -= start
-        local = Batches(table, batches.end)
+        relative_offsets = Batches(table, batches.end)
         if last_offsets is not None:
-            set_offsets(out, local, last_offsets)
+            set_offsets(output, relative_offsets, last_offsets)
         if leader_epoch is not None:
-            set_leader_epoch(out, local.select(local.is_v2), leader_epoch)
-        return bytes(out)
+            set_leader_epoch(output, relative_offsets.select(relative_offsets.is_v2), leader_epoch)
+        return bytes(output)
 
     def _build_batch(
-        self, batches: Batches, row: int, opened_batch: Opened, *, base_offset: int | None = None
+        self, batches: Batches, row: int, opened_batch: DecodedRows, *, base_offset: int | None = None
     ) -> bytes:
         """Build a batch of the selected records. ``base_offset`` is that of the source if offsets are kept."""
         return build_part(
@@ -243,96 +249,107 @@ class Renumbering:
 
     # ---------------------------------------------------------------------------------------------------- decoding
 
-    def _walk(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[tuple[int, int, Opened | None]]:
+    def _iterate_runs(
+        self, data: Bytes, batches: Batches, decodes: Flags
+    ) -> Iterator[tuple[int, int, DecodedRows | None]]:
         """Yield runs of batches that are not decoded, and each decoded batch with its records, in order.
 
         If damage is skipped, batches that cannot be decoded are omitted.
         """
-        opened_batches = self._open(data, batches, to_open)
-        for start, stop in _runs(batches, set(np.flatnonzero(to_open).tolist())):
-            if not to_open[start]:
+        opened_batches = self._decode_batches(data, batches, decodes)
+        for start, stop in _split_into_runs(batches, set(np.flatnonzero(decodes).tolist())):
+            if not decodes[start]:
                 yield start, stop, None
                 continue
             opened_batch = next(opened_batches)
             if opened_batch is not None:
                 yield start, stop, opened_batch
 
-    def _open(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[Opened | None]:
+    def _decode_batches(self, data: Bytes, batches: Batches, decodes: Flags) -> Iterator[DecodedRows | None]:
         """Decode batches in order, within the memory budget. ``None`` is a batch that cannot be decoded."""
-        for content in decode_steps(data, batches.select(to_open)):
-            bad = self._undecodable(content)
+        for content in decode_steps(data, batches.select(decodes)):
+            damage_reasons = self._find_undecodable_batches(content)
             offsets = content.index.offsets
             in_range = offsets < self.end_offset
             if self._settings.moves_offsets:
                 in_range &= offsets >= self.first_offset
-            self._count_left_out(data, content.batches, bad)
+            self._count_omitted_records(data, content.batches, damage_reasons)
             index = content.index.take(in_range, content.owners)
-            self.left_out[OUTSIDE_RANGE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
-            yield from _each_opened(content, index, bad)
+            self.left_out[OUTSIDE_RANGE] -= sum(
+                int(count) for first_row, count in enumerate(index.rows) if first_row not in damage_reasons
+            )
+            yield from _iterate_decoded_batches(content, index, damage_reasons)
 
-    def _undecodable(self, content: Decoded) -> set[int]:
+    def _find_undecodable_batches(self, content: Decoded) -> set[int]:
         """Return the batches that cannot be decoded.
 
         Raises:
             LogDirError: a batch cannot be decoded, and damage is not skipped.
         """
-        bad = {index: problem.reason for index, problem in content.problems.items()}
-        if bad and self._settings.on_damage != DROP:
-            index = min(bad)
+        damage_reasons = {index: problem.reason for index, problem in content.problems.items()}
+        if damage_reasons and self._settings.on_damage != DROP:
+            index = min(damage_reasons)
             raise LogDirError(
-                f"{bad[index]}: nothing was restored", position=int(content.batches.column("position")[index])
+                f"{damage_reasons[index]}: nothing was restored",
+                position=int(content.batches.column("position")[index]),
             )
-        if bad:
-            self.dropped["batches that cannot be decoded"] += len(bad)
-        return set(bad)
+        if damage_reasons:
+            self.dropped["batches that cannot be decoded"] += len(damage_reasons)
+        return set(damage_reasons)
 
-    def _count_left_out(self, data: Bytes, batches: Batches, bad: set[int]) -> None:
+    def _count_omitted_records(self, data: Bytes, batches: Batches, damage_reasons: set[int]) -> None:
         """Count all records of the decoded batches as omitted. The selected records are subtracted later."""
         flags = np.zeros(len(batches), np.bool_)
-        flags[list(bad)] = True
+        flags[list(damage_reasons)] = True
         for reason, is_omitted in ((UNDECODABLE_BATCHES, flags), (OUTSIDE_RANGE, ~flags)):
             if is_omitted.any():
                 self.left_out[reason] += count_records(data, batches.select(is_omitted))
 
-    def _find_times(self, data: Bytes, batches: Batches) -> None:
+    def _resolve_times(self, data: Bytes, batches: Batches) -> None:
         """Replace each requested time with an offset as soon as a record reaches it."""
         if self._from_time is not None:
-            offset = _first_reaching(data, batches, self._from_time, self.first_offset)
+            offset = _find_first_offset_at_time(data, batches, self._from_time, self.first_offset)
             if offset is not None:
                 self.first_offset, self._from_time = max(self.first_offset, offset), None
         if self._to_time is not None:
-            offset = _first_reaching(data, batches, self._to_time, 0)
+            offset = _find_first_offset_at_time(data, batches, self._to_time, 0)
             if offset is not None:
                 self.end_offset, self._to_time = min(self.end_offset, offset), None
 
 
-def _each_opened(content: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
+def _iterate_decoded_batches(
+    content: Decoded, index: Index, damage_reasons: Collection[int]
+) -> Iterator[DecodedRows | None]:
     """Yield the selected records of each batch. ``index`` contains only selected records."""
     rows = rows_of_index(content.sections, index, offsets=index.offsets.copy())
-    for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
-        is_whole = count == int(content.index.rows[at])
-        yield None if at in bad else Opened(rows, index.offsets[end - count : end], end - count, end, is_whole)
+    for first_row, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
+        is_whole = count == int(content.index.rows[first_row])
+        yield (
+            None
+            if first_row in damage_reasons
+            else DecodedRows(rows, index.offsets[end - count : end], end - count, end, is_whole)
+        )
 
 
 def _part(batches: Batches, start: int, stop: int) -> Batches:
     return Batches(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
 
 
-def _runs(batches: Batches, opened_rows: Collection[int]) -> Iterator[tuple[int, int]]:
+def _split_into_runs(batches: Batches, decoded_rows: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield runs of consecutive batches. Each decoded batch is a run of its own."""
     positions, sizes = batches.column("position"), batches.column("size")
-    apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
-    edges = sorted({0, len(batches), *apart.tolist(), *opened_rows, *(row + 1 for row in opened_rows)})
+    is_separate = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
+    edges = sorted({0, len(batches), *is_separate.tolist(), *decoded_rows, *(row + 1 for row in decoded_rows)})
     yield from pairwise(edges)
 
 
-def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offset: int) -> int | None:
-    """Return the first offset from ``least_offset`` on at which a record's timestamp is ``timestamp_ms`` or later."""
+def _find_first_offset_at_time(data: Bytes, batches: Batches, timestamp_ms: int, min_offset: int) -> int | None:
+    """Return the first offset from ``min_offset`` on at which a record's timestamp is ``timestamp_ms`` or later."""
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
-        if int(batches.column("last_offset")[row]) < least_offset:
+        if int(batches.column("last_offset")[row]) < min_offset:
             continue
         index = decode(data, _part(batches, row, row + 1)).index
-        reaching_rows = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
+        reaching_rows = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= min_offset))
         if len(reaching_rows):
             return int(index.offsets[reaching_rows[0]])
     return None

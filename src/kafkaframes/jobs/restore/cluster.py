@@ -67,43 +67,43 @@ class DirectoryNode:
     release: str = DEFAULT_RELEASE
 
 
-def broker_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
+def number_partitions(existing_numbers: Collection[int], *, count: int = 0) -> Sequence[int]:
     """Return the partition numbers of a topic to register with the controller.
 
     Kafka numbers partitions from 0 without gaps, and producers rely on it. The missing partitions are therefore
     registered too, and the broker creates empty logs for them. If Kafka could not create this many partitions in one
     request, only the partitions with a log are registered.
 
-    >>> broker_numbers({0, 2}), broker_numbers({0, 2**31 - 1})
+    >>> number_partitions({0, 2}), number_partitions({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
 
     Args:
-        have: numbers of the partitions that have a log.
+        existing_numbers: numbers of the partitions that have a log.
         count: number of the topic's partitions in the source.
     """
-    count = max(max(have) + 1, count)
-    return range(count) if count <= _MAX_REGISTERED else sorted(have)
+    count = max(max(existing_numbers) + 1, count)
+    return range(count) if count <= _MAX_REGISTERED else sorted(existing_numbers)
 
 
-def layouts_of(
+def make_layouts(
     leader_epochs: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
     configs: Mapping[str, Mapping[str, str]],
     counts: Mapping[str, int],
 ) -> list[TopicLayout]:
     """Return the topics to register. ``counts`` is the number of partitions in the source, by topic."""
-    have: dict[str, set[int]] = {}
+    existing_numbers: dict[str, set[int]] = {}
     for partition in leader_epochs:
-        have.setdefault(partition.topic, set()).add(partition.partition)
+        existing_numbers.setdefault(partition.topic, set()).add(partition.partition)
     layouts = []
-    for topic, some in sorted(have.items()):
-        numbers = broker_numbers(some, count=counts.get(topic, 0))
+    for topic, partition_numbers in sorted(existing_numbers.items()):
+        numbers = number_partitions(partition_numbers, count=counts.get(topic, 0))
         epochs = {number: leader_epochs.get(TopicPartition(topic, number), 0) for number in numbers}
         layouts.append(TopicLayout(topic, topic_ids[topic], epochs, configs.get(topic, {})))
     return layouts
 
 
-def bootstrap_checkpoint(
+def build_bootstrap_checkpoint(
     topics: Iterable[TopicLayout], node: DirectoryNode, *, now_ms: int, next_producer_id: int = 0
 ) -> bytes:
     """Return a ``bootstrap.checkpoint`` for a single node that is broker and controller.
@@ -121,19 +121,21 @@ def bootstrap_checkpoint(
     if node.release not in RELEASES:
         raise OptionError(f"no release {node.release!r}: one of {', '.join(RELEASES)}")
     directory = uuid_of(node.directory_id)
-    level_of = message("FeatureLevelRecord")
+    feature_levels = message("FeatureLevelRecord")
     records: list[Message] = [
-        level_of(name=name, feature_level=level) for name, level in RELEASES[node.release].items()
+        feature_levels(name=name, feature_level=level) for name, level in RELEASES[node.release].items()
     ]
     if next_producer_id:
         ids = message("ProducerIdsRecord")
         records.append(ids(broker_id=node.node_id, broker_epoch=-1, next_producer_id=next_producer_id))
     for topic in topics:
-        records += _topic(topic, node.node_id, directory)
-    return _snapshot([encode_metadata_record(one, _VERSIONS.get(one.spec.name, 0)) for one in records], now_ms)
+        records += _topic_records(topic, node.node_id, directory)
+    return _build_snapshot(
+        [encode_metadata_record(record, _VERSIONS.get(record.spec.name, 0)) for record in records], now_ms
+    )
 
 
-def _topic(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
+def _topic_records(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
     topic_id = uuid_of(topic.topic_id)
     yield message("TopicRecord")(name=topic.name, topic_id=topic_id)
     for name, value in sorted(topic.configs.items()):
@@ -152,17 +154,17 @@ def _topic(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[M
         )
 
 
-def _snapshot(values: list[bytes], now_ms: int) -> bytes:
+def _build_snapshot(values: list[bytes], now_ms: int) -> bytes:
     """Return records with the header and the footer of a snapshot (KIP-630)."""
     header = message("SnapshotHeaderRecord")(version=0, last_contained_log_timestamp=0).encode(0)
     footer = message("SnapshotFooterRecord")(version=0).encode(0)
     rows = {"value": values, "timestamp": [now_ms] * len(values)}
     data = build_records(rows, base_offset=1, leader_epoch=0, batch_bytes=_BATCH_BYTES)
-    begin = _control(0, _SNAPSHOT_HEADER, header, now_ms)
-    return begin + data + _control(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
+    begin = _control_batch(0, _SNAPSHOT_HEADER, header, now_ms)
+    return begin + data + _control_batch(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
 
 
-def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
+def _control_batch(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
     row = {"offset": [offset], "timestamp": [now_ms], "key": [_CONTROL_VERSION + kind], "value": [value]}
     return build_records(row, control=True, leader_epoch=0)
 
@@ -173,7 +175,7 @@ STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: un
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class LogOffsets:
     """The start and end offsets of a restored log."""
 
     log_start_offset: int
@@ -181,13 +183,13 @@ class Ends:
     log_end_offset: int
 
 
-def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str, bytes]]:
+def build_checkpoint_files(logs: Mapping[TopicPartition, LogOffsets]) -> Iterator[tuple[str, bytes]]:
     """Yield the offset checkpoints. A log start offset is included only if it is not the base offset of a segment."""
-    ends = {partition: one.log_end_offset for partition, one in sorted(logs.items())}
+    ends = {partition: log_offsets.log_end_offset for partition, log_offsets in sorted(logs.items())}
     starts = {
-        partition: one.log_start_offset
-        for partition, one in sorted(logs.items())
-        if one.log_start_offset > one.first_segment_offset
+        partition: log_offsets.log_start_offset
+        for partition, log_offsets in sorted(logs.items())
+        if log_offsets.log_start_offset > log_offsets.first_segment_offset
     }
     yield names.RECOVERY_POINT_CHECKPOINT, write_offset_checkpoint(ends)
     yield names.HIGH_WATERMARK_CHECKPOINT, write_offset_checkpoint(ends)
@@ -195,7 +197,7 @@ def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str,
     yield names.CLEANER_CHECKPOINT, write_offset_checkpoint({})
 
 
-def node_files(
+def build_node_files(
     node: DirectoryNode, topics: Sequence[TopicLayout], *, now_ms: int, next_producer_id: int = 0
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a directory of a single KRaft node after a clean shutdown.
@@ -210,19 +212,22 @@ def node_files(
         "cluster.id": node.cluster_id,
     }
     yield names.META_PROPERTIES, write_meta_properties(MetaProperties(values))
-    yield BOOTSTRAP_CHECKPOINT, bootstrap_checkpoint(topics, node, now_ms=now_ms, next_producer_id=next_producer_id)
+    yield (
+        BOOTSTRAP_CHECKPOINT,
+        build_bootstrap_checkpoint(topics, node, now_ms=now_ms, next_producer_id=next_producer_id),
+    )
     yield names.CLEAN_SHUTDOWN_FILE, STOPPED_CLEANLY
 
 
-def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:
+def write_files(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:
     """Write small files to a directory, each atomically.
 
     Raises:
         LogDirError: a file cannot be written.
     """
     for name, raw in contents:
-        with atomic.new_file(directory / name) as out:
-            out.write(raw)
+        with atomic.new_file(directory / name) as file:
+            file.write(raw)
 
 
 def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:

@@ -8,13 +8,20 @@ from pathlib import Path
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.cluster import (
     DirectoryNode,
-    Ends,
-    checkpoint_files,
-    layouts_of,
-    node_files,
-    write_all,
+    LogOffsets,
+    build_checkpoint_files,
+    build_node_files,
+    make_layouts,
+    write_files,
 )
-from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC, CommitKey, Groups, OffsetCommit, csv_text, write_groups
+from kafkaframes.jobs.restore.groups import (
+    OFFSETS_TOPIC,
+    CommitKey,
+    OffsetCommit,
+    SourceGroups,
+    format_csv,
+    write_groups,
+)
 from kafkaframes.jobs.restore.partition import RestoreReport
 from kafkaframes.jobs.restore.plan import NewId
 from kafkaframes.jobs.restore.settings import KRAFT, RestoreSettings
@@ -30,7 +37,7 @@ _MIN_VALUES = {"segment.bytes": 1 << 20}  # a 4.x broker does not start if a top
 _UNLIMITED_RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-class Completion:
+class DirectoryCompleter:
     """Completes a directory after its partitions are written. The report has the partitions and topic ids.
 
     Args:
@@ -53,11 +60,11 @@ class Completion:
         self._settings, self._report, self._metadata = settings, report, metadata
         self._now_ms, self._new_id, self._offsets_topic_ids = now_ms, new_id, offsets_topic_ids
 
-    def note_held(self) -> None:
+    def note_unlimited_topics(self) -> None:
         """Add the topics with unlimited retention to the report."""
-        self._report.held = sorted(name for name, configs in self._configs().items() if _is_held(configs))
+        self._report.held = sorted(name for name, configs in self._collect_configs().items() if _is_held(configs))
 
-    def write(self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: Groups) -> None:
+    def write_files(self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: SourceGroups) -> None:
         """Write everything except the restored partitions.
 
         Args:
@@ -68,22 +75,22 @@ class Completion:
         Raises:
             LogDirError: a file cannot be written.
         """
-        logs = {TopicPartition(one.topic, one.partition): one.ends for one in self._report.partitions}
+        logs = {TopicPartition(one.topic, one.partition): one.log_offsets for one in self._report.partitions}
         if self._settings.bootstrap != KRAFT:
             if commits:
-                write_all(directory, iter([(GROUP_OFFSETS_CSV, csv_text(commits).encode())]))
-            write_all(directory, checkpoint_files(logs))
-            check_ids(directory, self._report.topic_ids)
+                write_files(directory, iter([(GROUP_OFFSETS_CSV, format_csv(commits).encode())]))
+            write_files(directory, build_checkpoint_files(logs))
+            check_topic_ids(directory, self._report.topic_ids)
             return
         if commits or self._settings.offsets_partitions:
             ends = self._write_groups(directory, commits, groups)
-            logs |= {partition: Ends(0, 0, end) for partition, end in ends.items()}
-        write_all(directory, checkpoint_files(logs))
+            logs |= {partition: LogOffsets(0, 0, end) for partition, end in ends.items()}
+        write_files(directory, build_checkpoint_files(logs))
         self._write_node(directory, logs)
-        check_ids(directory, self._report.topic_ids)
+        check_topic_ids(directory, self._report.topic_ids)
 
     def _write_groups(
-        self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: Groups
+        self, directory: Path, commits: Mapping[CommitKey, OffsetCommit], groups: SourceGroups
     ) -> dict[TopicPartition, int]:
         count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
         known_ids, requested_ids = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
@@ -101,14 +108,17 @@ class Completion:
 
     # ------------------------------------------------------------------------------------------------------ the node
 
-    def _write_node(self, directory: Path, logs: Mapping[TopicPartition, Ends]) -> None:
+    def _write_node(self, directory: Path, logs: Mapping[TopicPartition, LogOffsets]) -> None:
         settings, report = self._settings, self._report
-        epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in report.partitions}
-        configs = self._configs()
+        epochs = {
+            TopicPartition(partition.topic, partition.partition): partition.leader_epoch
+            for partition in report.partitions
+        }
+        configs = self._collect_configs()
         counts = {
             settings.new_name(name): topic_settings.partitions for name, topic_settings in self._metadata.topics.items()
         }
-        layouts = layouts_of(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
+        layouts = make_layouts(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
         report.held = sorted(name for name, topic_settings in configs.items() if _is_held(topic_settings))
         report.cluster_id = settings.cluster_id or self._new_id()
         node = DirectoryNode(
@@ -117,36 +127,38 @@ class Completion:
             directory_id=self._new_id(),
             release=settings.release,
         )
-        last = max((one.last_producer_id for one in report.partitions), default=-1)
-        beyond = (last // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK if last >= 0 else 0
-        first_free = max(beyond, self._metadata.next_producer_id)
-        write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
+        last_producer_id = max((partition.last_producer_id for partition in report.partitions), default=-1)
+        first_unused_producer_id = (
+            (last_producer_id // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK if last_producer_id >= 0 else 0
+        )
+        next_producer_id = max(first_unused_producer_id, self._metadata.next_producer_id)
+        write_files(directory, build_node_files(node, layouts, now_ms=self._now_ms, next_producer_id=next_producer_id))
 
-    def _configs(self) -> dict[str, dict[str, str]]:
+    def _collect_configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: from the source, unlimited retention, and those that the user requested."""
         sources = {
             self._settings.new_name(topic): topic_settings for topic, topic_settings in self._metadata.topics.items()
         }
-        configs = {topic: self._configs_of(topic, sources.get(topic)) for topic in self._report.topic_ids}
+        configs = {topic: self._configs_of_topic(topic, sources.get(topic)) for topic in self._report.topic_ids}
         if self._settings.groups:
-            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._check_topic_ids(OFFSETS_TOPIC)
+            configs[OFFSETS_TOPIC] = _OFFSETS_CONFIGS | self._select_topic_id(OFFSETS_TOPIC)
         return configs
 
-    def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
+    def _configs_of_topic(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         configs = dict(source.configs) if source is not None else {}
         configs |= {
             name: str(minimum) for name, minimum in _MIN_VALUES.items() if _is_below(configs.get(name), minimum)
         }
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
             configs |= _UNLIMITED_RETENTION
-        return configs | self._check_topic_ids(topic)
+        return configs | self._select_topic_id(topic)
 
-    def _check_topic_ids(self, topic: str) -> dict[str, str]:
+    def _select_topic_id(self, topic: str) -> dict[str, str]:
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
         return {name: value for (topic_name, _, name), value in pairs if topic_name in ("", topic)}
 
 
-def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
+def check_topic_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
     """Check that each partition has the id of its topic, because a broker sets other partitions aside.
 
     Raises:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.jobs.job import Values
-from kafkaframes.jobs.restore.source import SegmentPart, good_batches
+from kafkaframes.jobs.job import JsonDataclass
+from kafkaframes.jobs.restore.source import SegmentPart, read_valid_batches
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
@@ -64,7 +64,7 @@ class OffsetCommit:
 
 
 @dataclass(slots=True)
-class Groups:
+class SourceGroups:
     """The groups of the sources.
 
     Attributes:
@@ -90,7 +90,7 @@ class Groups:
 # ---------------------------------------------------------------------------------------------------------- reading
 
 
-def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
+def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> SourceGroups:
     """Read the committed offsets of the sources.
 
     If two sources have the same partition of ``__consumer_offsets``, the later source in the list takes precedence.
@@ -98,11 +98,11 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
     Raises:
         LogDirError: a segment cannot be read.
     """
-    groups = Groups()
+    groups = SourceGroups()
     for directory, partition in copies:
         groups.partitions = max(groups.partitions, partition.partition + 1)
         latest: dict[bytes, tuple[int, bytes | None]] = {}
-        for offset, key, value in _records(directory, partition):
+        for offset, key, value in _read_records(directory, partition):
             if key not in latest or latest[key][0] < offset:  # a transactional commit may precede a plain one
                 latest[key] = (offset, value)
         for key, (_, value) in sorted(latest.items(), key=lambda entry: entry[1][0]):
@@ -110,7 +110,7 @@ def read_groups(copies: Iterable[tuple[LogDirectory, Partition]]) -> Groups:
     return groups
 
 
-def _store_offset(groups: Groups, key: bytes, value: bytes | None) -> None:
+def _store_offset(groups: SourceGroups, key: bytes, value: bytes | None) -> None:
     try:
         record = decode_coordinator_record(OFFSETS_TOPIC, key, value)
     except DecodeError:
@@ -118,11 +118,11 @@ def _store_offset(groups: Groups, key: bytes, value: bytes | None) -> None:
         return
     commit_value = record.value
     if record.type in _COMMIT_TYPES:
-        whose = CommitKey(record.key.group, record.key.topic, record.key.partition)
-        groups.commits.pop(whose, None)
+        commit_key = CommitKey(record.key.group, record.key.topic, record.key.partition)
+        groups.commits.pop(commit_key, None)
         if commit_value is not None:
             expiry = int(getattr(commit_value, "expire_timestamp", _NO_EXPIRY))
-            groups.commits[whose] = OffsetCommit(
+            groups.commits[commit_key] = OffsetCommit(
                 commit_value.offset,
                 commit_value.leader_epoch,
                 commit_value.metadata,
@@ -135,36 +135,38 @@ def _store_offset(groups: Groups, key: bytes, value: bytes | None) -> None:
             groups.protocols[record.key.group] = (commit_value.protocol_type, commit_value.generation)
 
 
-def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
+def _read_records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:
     """Yield the records in order. Records of a transaction follow at its commit marker."""
-    waiting: dict[int, list[_Record]] = {}
+    pending_records: dict[int, list[_Record]] = {}
     for segment in partition.segments:
         part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)
-        for run in good_batches(part, [], skip=True):
+        for run in read_valid_batches(part, [], skip=True):
             for content in decode_steps(run.data, run.batches):
-                yield from _order_records(content, waiting, partition.log_start_offset)
+                yield from _order_records(content, pending_records, partition.log_start_offset)
 
 
-def _order_records(content: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
+def _order_records(content: Decoded, pending_records: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
     producers = content.batches.column("producer_id").tolist()
     control, transactional = content.batches.is_control.tolist(), content.batches.is_transactional.tolist()
-    for owner, offset, key, value in _rows(content):
-        producer = producers[owner]
-        if control[owner]:
-            ended_records = waiting.pop(producer, [])
+    for batch, offset, key, value in _iterate_rows(content):
+        producer = producers[batch]
+        if control[batch]:
+            ended_records = pending_records.pop(producer, [])
             if control_type(key) == "COMMIT":
                 yield from ended_records
         elif key is not None and offset >= start:
-            if transactional[owner]:
-                waiting.setdefault(producer, []).append((offset, key, value))
+            if transactional[batch]:
+                pending_records.setdefault(producer, []).append((offset, key, value))
             else:
                 yield offset, key, value
 
 
-def _rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+def _iterate_rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
     index, whole = content.index, content.sections.buf.data
     columns = (content.owners, index.offsets, index.key_at, index.key_size, index.value_at, index.value_size)
-    for owner, offset, key_at, key_size, value_at, value_size in zip(*(one.tolist() for one in columns), strict=True):
+    for owner, offset, key_at, key_size, value_at, value_size in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
         key = None if key_size < 0 else bytes(whole[key_at : key_at + key_size])
         yield owner, offset, key, None if value_size < 0 else bytes(whole[value_at : value_at + value_size])
 
@@ -173,7 +175,7 @@ def _rows(content: Decoded) -> Iterator[tuple[int, int, bytes | None, bytes | No
 
 
 @dataclass(slots=True)
-class GroupsReport(Values):
+class GroupsReport(JsonDataclass):
     """The report of the committed offsets.
 
     Attributes:
@@ -192,7 +194,7 @@ Translate = Callable[[TopicPartition, int], tuple[TopicPartition, int] | None]
 
 
 def translate_commits(
-    groups: Groups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
+    groups: SourceGroups, translate: Translate, *, now_ms: int, keep_times: bool, keep_epochs: bool
 ) -> tuple[dict[CommitKey, OffsetCommit], GroupsReport]:
     """Return the commits with new topic names and offsets.
 
@@ -255,9 +257,11 @@ def write_groups(
     for group in sorted(latest):
         partition_rows = rows[coordinator_partition(group, partitions)]
         if group in protocols and protocols[group][0]:
-            partition_rows.append(_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms))
+            partition_rows.append(
+                _build_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms)
+            )
     for key, commit in sorted(commits.items()):
-        rows[coordinator_partition(key.group, partitions)].append(_commit_record(key, commit))
+        rows[coordinator_partition(key.group, partitions)].append(_build_commit_record(key, commit))
     ends: dict[TopicPartition, int] = {}
     for number, pairs in rows.items():
         target = TopicPartition(OFFSETS_TOPIC, number)
@@ -274,7 +278,7 @@ def write_groups(
     return ends
 
 
-def _group_record(group: str, protocol_type: str, generation: int, now_ms: int) -> tuple[bytes, bytes]:
+def _build_group_record(group: str, protocol_type: str, generation: int, now_ms: int) -> tuple[bytes, bytes]:
     key = message("GroupMetadataKey")(group=group)
     value = message("GroupMetadataValue")(
         protocol_type=protocol_type,
@@ -287,7 +291,7 @@ def _group_record(group: str, protocol_type: str, generation: int, now_ms: int) 
     return encode_coordinator_record(key, value, _GROUP_VERSION)
 
 
-def _commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
+def _build_commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
     record = message("OffsetCommitKey")(group=key.group, topic=key.topic, partition=key.partition)
     value = message("OffsetCommitValue")(
         offset=commit.offset,
@@ -298,10 +302,10 @@ def _commit_record(key: CommitKey, commit: OffsetCommit) -> tuple[bytes, bytes]:
     return encode_coordinator_record(record, value, _OFFSET_VERSION)
 
 
-def csv_text(commits: Mapping[CommitKey, OffsetCommit]) -> str:
+def format_csv(commits: Mapping[CommitKey, OffsetCommit]) -> str:
     """Return the offsets as input for ``kafka-consumer-groups --reset-offsets --from-file``.
 
-    >>> csv_text({CommitKey("g", "orders", 0): OffsetCommit(7, -1, "", 0)})
+    >>> format_csv({CommitKey("g", "orders", 0): OffsetCommit(7, -1, "", 0)})
     '"g","orders",0,7\\n'
     """
     return "".join(

@@ -18,19 +18,19 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.attempts import move_attempt
 from kafkaframes.jobs.job import Runner, paths_of, run_here, run_once, settings_as_json
-from kafkaframes.jobs.restore.completion import Completion
+from kafkaframes.jobs.restore.completion import DirectoryCompleter
 from kafkaframes.jobs.restore.groups import (
     CommitKey,
-    Groups,
     GroupsReport,
     OffsetCommit,
+    SourceGroups,
     read_groups,
     translate_commits,
 )
 from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
 from kafkaframes.jobs.restore.settings import RestoreSettings
-from kafkaframes.jobs.restore.source import metadata_of
+from kafkaframes.jobs.restore.source import read_metadata
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.names import TopicPartition
@@ -56,7 +56,12 @@ def restore(
         LogDirError, OptionError, EncodeError: as ``restore_segments`` and ``parquet.restore_parquet``.
     """
     source_paths = paths_of(sources)
-    options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": new_id, "run": run, "dry_run": dry_run}
+    options: dict[str, Any] = {
+        "now_ms": time.time_ns() // 1_000_000,
+        "new_id": make_id,
+        "run": run,
+        "dry_run": dry_run,
+    }
     if kind == PARQUET or (kind == AUTO and is_parquet(source_paths)):
         if len(source_paths) != 1:
             raise OptionError("give one Parquet file or one directory of them")
@@ -66,7 +71,7 @@ def restore(
     return restore_segments(source_paths, Path(to), settings, storage=settings.storage, **options)
 
 
-def new_id() -> str:
+def make_id() -> str:
     """Return a new topic id or cluster id."""
     return uuid_to_text(uuid.uuid4())
 
@@ -117,12 +122,14 @@ def restore_segments(
         source_paths, str(target), settings_as_json(settings), _fingerprint(directories), dry_run=dry_run
     )
     if dry_run:
-        _RestoreRun(directories, settings, report, now_ms, new_id, storage).preview()
+        _RestoreRun(directories, settings, report, now_ms, new_id, storage).fill_preview()
         return report
     atomic.reject_nested_destination(target, [*source_paths, *(one.path for one in directories)])
     return run_once(
         report,
-        lambda directory: _RestoreRun(directories, settings, report, now_ms, new_id, storage).write(directory, run),
+        lambda directory: _RestoreRun(directories, settings, report, now_ms, new_id, storage).write_output(
+            directory, run
+        ),
     )
 
 
@@ -131,8 +138,8 @@ def _fingerprint(directories: Sequence[LogDirectory]) -> str:
     file_facts = [
         (file.path, file.log.size_bytes, file.log.mtime_ms)
         for directory in directories
-        for one in directory.partitions
-        for file in one.segments
+        for partition in directory.partitions
+        for file in partition.segments
     ]
     return hashlib.sha256(repr(file_facts).encode()).hexdigest()
 
@@ -150,68 +157,68 @@ class _RestoreRun:
         storage: Mapping[str, Any] | None,
     ) -> None:
         self._settings, self._report, self._now_ms = settings, report, now_ms
-        metadata = metadata_of(directories)
+        metadata = read_metadata(directories)
         self._plan: RestorePlan = plan_restore(directories, settings, new_id=new_id, storage=storage)
-        self._groups = read_groups(self._plan.offsets_copies) if settings.groups else Groups()
+        self._groups = read_groups(self._plan.offsets_copies) if settings.groups else SourceGroups()
         report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
         report.decisions = [one.as_json() for one in self._plan.decisions]
         ids = {one.metadata.topic_id for _, one in self._plan.offsets_copies if one.metadata is not None}
-        self._end = Completion(
+        self._end = DirectoryCompleter(
             settings, report, metadata, now_ms=now_ms, new_id=new_id, offsets_topic_ids=tuple(sorted(ids))
         )
 
-    def preview(self) -> None:
+    def fill_preview(self) -> None:
         """Fill the report of a dry run."""
         self._report.partitions = [
             RestoredPartition(
-                one.target.topic,
-                one.target.partition,
-                segments=len(one.parts),
-                bytes_read=one.size_bytes,
-                log_start_offset=one.log_start_offset,
+                partition.target.topic,
+                partition.target.partition,
+                segments=len(partition.parts),
+                bytes_read=partition.size_bytes,
+                log_start_offset=partition.log_start_offset,
             )
-            for one in self._plan.partitions
+            for partition in self._plan.partitions
         ]
-        targets = {one.source: one.target for one in self._plan.partitions}
+        targets = {partition.source: partition.target for partition in self._plan.partitions}
 
         def stays(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
             return (targets[source], offset) if source in targets else None
 
         _, self._report.groups = self._translate_commits(stays)
-        self._end.note_held()
+        self._end.note_unlimited_topics()
 
-    def write(self, directory: Path, run: Runner) -> None:
+    def write_output(self, directory: Path, run: Runner) -> None:
         """Write the output to an empty directory."""
-        tasks = self._tasks(directory)
+        tasks = self._make_tasks(directory)
         for task, attempt in zip(tasks, run(restore_partition, tasks), strict=True):
             move_attempt(attempt.path, directory / str(task.target))
             self._report.partitions.append(attempt.result)
-        commits = self._restore_commits()
-        self._end.write(directory, commits, self._groups)
+        commits = self._translate_all_commits()
+        self._end.write_files(directory, commits, self._groups)
 
-    def _tasks(self, directory: Path) -> list[RestoreTask]:
+    def _make_tasks(self, directory: Path) -> list[RestoreTask]:
         committed_offsets = self._groups.offsets_by_partition()
         return [
             RestoreTask(
-                target=one.target,
+                target=planned_partition.target,
                 directory=str(directory),
-                topic_id=self._plan.topic_ids[one.target.topic],
+                topic_id=self._plan.topic_ids[planned_partition.target.topic],
                 settings=self._settings,
-                limits=self._settings.limits_of(one.source.topic, one.source.partition),
-                parts=one.parts,
-                log_start_offset=one.log_start_offset,
-                committed_offsets=committed_offsets.get(one.source, ()),
+                limits=self._settings.limits_of(planned_partition.source.topic, planned_partition.source.partition),
+                parts=planned_partition.parts,
+                log_start_offset=planned_partition.log_start_offset,
+                committed_offsets=committed_offsets.get(planned_partition.source, ()),
                 now_ms=self._now_ms,
             )
-            for one in self._plan.partitions
+            for planned_partition in self._plan.partitions
         ]
 
     # ------------------------------------------------------------------------------------------------------ groups
 
-    def _restore_commits(self) -> dict[CommitKey, OffsetCommit]:
+    def _translate_all_commits(self) -> dict[CommitKey, OffsetCommit]:
         moved_commits = {
-            one.source: (one.target, dict(report.committed))
-            for one, report in zip(self._plan.partitions, self._report.partitions, strict=True)
+            planned_partition.source: (planned_partition.target, dict(report.committed))
+            for planned_partition, report in zip(self._plan.partitions, self._report.partitions, strict=True)
         }
 
         def follow(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:

@@ -23,9 +23,9 @@ import pyarrow.dataset as ds
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt, move_attempt
 from kafkaframes.jobs.job import Runner, check_row_counts, run_here, run_once, settings_as_json
-from kafkaframes.jobs.restore.completion import Completion
-from kafkaframes.jobs.restore.groups import Groups
-from kafkaframes.jobs.restore.parquet_rows import column_names, read_rows
+from kafkaframes.jobs.restore.completion import DirectoryCompleter
+from kafkaframes.jobs.restore.groups import SourceGroups
+from kafkaframes.jobs.restore.parquet_rows import column_names_of, read_rows
 from kafkaframes.jobs.restore.partition import RestoredPartition, RestoreReport, RowsWriter
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.settings import RestoreSettings
@@ -92,17 +92,17 @@ def restore_parquet(
         EncodeError: a value is out of range, or an offset occurs twice.
         OptionError: a column is missing, or no row is selected.
     """
-    table = _Files(source if "://" in source else str(Path(source).absolute()), settings)
+    table = _ParquetSource(source if "://" in source else str(Path(source).absolute()), settings)
     targets = {
-        one: TopicPartition(settings.new_name(one.topic), one.partition)
-        for one in sorted(table.by_partition)
-        if settings.wants_topic(one.topic, is_internal=one.topic.startswith("__"))
-        and (not settings.partition_numbers or one.partition in settings.partition_numbers)
+        topic_partition: TopicPartition(settings.new_name(topic_partition.topic), topic_partition.partition)
+        for topic_partition in sorted(table.by_partition)
+        if settings.selects_topic(topic_partition.topic, is_internal=topic_partition.topic.startswith("__"))
+        and (not settings.partition_numbers or topic_partition.partition in settings.partition_numbers)
     }
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
     for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
-        expand_bound(setting, limit, {(one.topic, one.partition) for one in targets})
+        expand_bound(setting, limit, {(topic_partition.topic, topic_partition.partition) for topic_partition in targets})
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
     topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):
@@ -110,25 +110,32 @@ def restore_parquet(
         report.topic_ids[topic] = topic_ids.get(topic) or new_id()
     if dry_run:
         report.partitions = [
-            RestoredPartition(target.topic, target.partition, bytes_read=table.size_of(one))
-            for one, target in targets.items()
+            RestoredPartition(target.topic, target.partition, bytes_read=table.size_of(topic_partition))
+            for topic_partition, target in targets.items()
         ]
         return report
 
     def write(directory: Path) -> None:
-        tasks = [table.task(one, target, directory, report.topic_ids[target.topic]) for one, target in targets.items()]
+        tasks = [
+            table.make_task(topic_partition, target, directory, report.topic_ids[target.topic])
+            for topic_partition, target in targets.items()
+        ]
         for task, attempt in zip(tasks, run(restore_task, tasks), strict=True):
             move_attempt(attempt.path, directory / str(task.target))
             report.partitions.append(attempt.result)
-        complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
+        complete_directory(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
     return run_once(report, write)
 
 
-def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
+def complete_directory(
+    directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId
+) -> None:
     """Write everything except the partitions, which the report lists."""
     report.partitions.sort(key=lambda partition: (partition.topic, partition.partition))
-    Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
+    DirectoryCompleter(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write_files(
+        directory, {}, SourceGroups()
+    )
 
 
 def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
@@ -141,8 +148,8 @@ def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
     with begin_attempt(task.directory, str(task.target)) as directory:
         writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id, source=task.source)
         try:
-            for rows in _in_order(task):
-                writer.add(rows)
+            for rows in _read_in_order(task):
+                writer.add_rows(rows)
             report = writer.close()
             check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
             return TaskAttempt(str(directory), report)
@@ -156,12 +163,12 @@ def restore_task(task: ParquetTask) -> TaskAttempt[RestoredPartition]:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-class _Files:
+class _ParquetSource:
     """The Parquet files of a source, and the partitions of each."""
 
     def __init__(self, source: str, settings: RestoreSettings) -> None:
         self._settings = settings
-        with reading(source):
+        with name_path_in_errors(source):
             plain = ds.dataset(source, format="parquet")
             self.is_hive = any("/topic=" in path for path in plain.files)
             self._dataset = ds.dataset(
@@ -169,12 +176,12 @@ class _Files:
             )
             check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
-            self._sizes = {fragment.path: _size(fragment) for fragment in fragments}
-            self._firsts = {fragment.path: _first_offset(fragment) for fragment in fragments}
+            self._sizes = {fragment.path: _size_of_row_groups(fragment) for fragment in fragments}
+            self._firsts = {fragment.path: _first_offset_of(fragment) for fragment in fragments}
             self.by_partition: dict[TopicPartition, list[str]] = {}
             self._rows: Counter[TopicPartition] = Counter()
             for fragment in fragments:
-                for partition, rows in self._partitions(fragment).items():
+                for partition, rows in self._count_rows_by_partition(fragment).items():
                     self.by_partition.setdefault(partition, []).append(fragment.path)
                     self._rows[partition] += rows
         self._base = source
@@ -189,13 +196,13 @@ class _Files:
         """Return the size of the files that have rows of a partition."""
         return sum(self._sizes[path] for path in self.by_partition[partition])
 
-    def task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
+    def make_task(self, source: TopicPartition, target: TopicPartition, directory: Path, topic_id: str) -> ParquetTask:
         """Return the task that restores a partition."""
         paths = sorted(self.by_partition[source], key=lambda path: (self._firsts[path], path))
         return ParquetTask(
             target=target,
             source=source,
-            files=tuple(_full(self._base, path) for path in paths),
+            files=tuple(_full_path(self._base, path) for path in paths),
             is_hive=self.is_hive,
             directory=str(directory),
             topic_id=topic_id,
@@ -205,17 +212,17 @@ class _Files:
             budget_bytes=current_budget(),
         )
 
-    def _partitions(self, fragment: Any) -> dict[TopicPartition, int]:
+    def _count_rows_by_partition(self, fragment: Any) -> dict[TopicPartition, int]:
         """Return the number of a file's rows by partition."""
         keys = ds.get_partition_keys(fragment.partition_expression) if self.is_hive else {}
         if {"topic", "partition"} <= keys.keys():
-            return {_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
+            return {_parse_topic_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
         counts: Counter[TopicPartition] = Counter()
         for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
             names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
             row_counts = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
             for row in row_counts.to_pylist():
-                counts[_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
+                counts[_parse_topic_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
         return dict(sorted(counts.items()))
 
 
@@ -228,21 +235,21 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
     Raises:
         OptionError: a column is missing or has the wrong type. The message names it.
     """
-    have = set(schema.names)
-    lacking = [name for name in ("topic", "partition", "value") if name not in have]
-    if settings.has_offset_range and "offset" not in have:
-        lacking.append("offset")
-    if settings.has_time_range and "timestamp" not in have:
-        lacking.append("timestamp")
-    if lacking:
-        raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")
+    column_names = set(schema.names)
+    missing_columns = [name for name in ("topic", "partition", "value") if name not in column_names]
+    if settings.has_offset_range and "offset" not in column_names:
+        missing_columns.append("offset")
+    if settings.has_time_range and "timestamp" not in column_names:
+        missing_columns.append("timestamp")
+    if missing_columns:
+        raise OptionError(f"no column {', '.join(missing_columns)}; there are {', '.join(sorted(column_names))}")
     for name, (fits, expected_types) in _COLUMN_TYPES.items():
-        if name not in have:
+        if name not in column_names:
             continue
-        kind = schema.field(name).type
-        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
-            raise OptionError(f"column {name} is {kind} and must be {expected_types}: cast it")
+        column_type = schema.field(name).type
+        value_type = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+        if not pa.types.is_null(value_type) and not any(type_fits(value_type) for type_fits in fits):
+            raise OptionError(f"column {name} is {column_type} and must be {expected_types}: cast it")
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")
@@ -263,7 +270,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
+def _parse_topic_partition(topic: Any, partition: Any, path: str) -> TopicPartition:
     if topic is None or partition is None:
         raise OptionError(
             f"{path} has rows without a topic or partition; give the topic and partition in the path or in columns"
@@ -273,18 +280,18 @@ def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
     return TopicPartition(str(topic), int(partition))
 
 
-def _full(base: str, path: str) -> str:
+def _full_path(base: str, path: str) -> str:
     """Return a file's path with the URL scheme of its store, which ``ds.dataset`` omits from file names."""
     scheme, mark, _ = base.partition("://")
     return f"{scheme}://{path}" if mark else path
 
 
-def _size(fragment: Any) -> int:
+def _size_of_row_groups(fragment: Any) -> int:
     metadata = fragment.metadata
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
 
-def _first_offset(fragment: Any) -> int:
+def _first_offset_of(fragment: Any) -> int:
     """Return the offset of a file's first row; 0 if there is none.
 
     The row is read instead of the statistics. If a footer's column types differ from its schema, reading raises an
@@ -292,33 +299,33 @@ def _first_offset(fragment: Any) -> int:
     """
     if "offset" not in fragment.physical_schema.names or not fragment.num_row_groups:
         return 0
-    first = fragment.subset(row_group_ids=[0]).head(1, columns=["offset"], batch_size=1, use_threads=False)
-    offset = first.column("offset")[0].as_py() if len(first) else 0
+    statistics = fragment.subset(row_group_ids=[0]).head(1, columns=["offset"], batch_size=1, use_threads=False)
+    offset = statistics.column("offset")[0].as_py() if len(statistics) else 0
     return offset if isinstance(offset, int) else 0
 
 
-def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
+def _read_in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
     """Yield a partition's rows in offset order.
 
     Raises:
         OptionError: the rows are not in order, and sorting them would exceed the memory limit.
     """
-    with reading(task.files[0]):
+    with name_path_in_errors(task.files[0]):
         if _is_ordered(task):
-            yield from _batches(task, _READ_COLUMNS)
+            yield from _read_batches(task, _READ_COLUMNS)
             return
         yield _sort_rows(task)
 
 
 def _sort_rows(task: ParquetTask) -> pa.Table:
-    most_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
+    max_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
     batches, size_bytes = [], 0
-    for batch in _batches(task, _READ_COLUMNS):
+    for batch in _read_batches(task, _READ_COLUMNS):
         batches.append(batch)
         size_bytes += batch.nbytes
-        if size_bytes > most_bytes:
+        if size_bytes > max_bytes:
             raise OptionError(
-                f"{task.source}: its rows are not in the order of their offsets, and take more than {most_bytes:,} "
+                f"{task.source}: its rows are not in the order of their offsets, and take more than {max_bytes:,} "
                 "bytes: raise `budget`, or use Spark (kafkaframes.spark.restore_log)"
             )
     return pa.Table.from_batches(batches).sort_by("offset")
@@ -326,7 +333,7 @@ def _sort_rows(task: ParquetTask) -> pa.Table:
 
 def _is_ordered(task: ParquetTask) -> bool:
     last = -1
-    for batch in _batches(task, ("offset",)):
+    for batch in _read_batches(task, ("offset",)):
         if "offset" not in batch.schema.names:
             return True  # offsets are assigned in file order
         offsets = pc.fill_null(batch.column("offset").cast(pa.int64()), -1).to_numpy()
@@ -336,9 +343,9 @@ def _is_ordered(task: ParquetTask) -> bool:
     return True
 
 
-def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _read_batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     has_far_times = FAR_TIMESTAMPS_COLUMN in columns and any(
-        FAR_TIMESTAMPS_COLUMN in column_names(path) for path in task.files
+        FAR_TIMESTAMPS_COLUMN in column_names_of(path) for path in task.files
     )
     for path in task.files:
         topic_partition = None if task.is_hive else task.source
@@ -347,7 +354,7 @@ def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordB
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def name_path_in_errors(path: str) -> Iterator[None]:
     """Convert Arrow's errors about a file to an error that has its path."""
     try:
         yield

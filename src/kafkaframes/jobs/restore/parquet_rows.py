@@ -29,7 +29,7 @@ _BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binar
 Sizes = npt.NDArray[np.int64]
 
 
-class ColumnChoice(NamedTuple):
+class RowGroupReadPlan(NamedTuple):
     """The way to read the columns of a row group.
 
     Attributes:
@@ -63,16 +63,16 @@ def read_rows(
         names = [name for name in columns if name in file_columns]
         read_columns = [*names, *(("topic", "partition") if topic_partition is not None else ())]
         for number in range(metadata.num_row_groups):
-            if topic_partition is not None and not _has_rows(file, metadata, number, topic_partition):
+            if topic_partition is not None and not _has_rows_of_partition(file, metadata, number, topic_partition):
                 continue
-            choice = choose_reading(metadata.row_group(number), read_columns, budget_bytes)
+            choice = plan_row_group(metadata.row_group(number), read_columns, budget_bytes)
             reader = _open_file(file, metadata, choice.dictionaries)
             for batch in reader.iter_batches(choice.rows, row_groups=[number], columns=read_columns, use_threads=False):
                 rows = batch if topic_partition is None else batch.filter(_matches_partition(batch, topic_partition))
                 yield from split_rows(rows.select(names), min(MAX_BATCH_BYTES, max(budget_bytes // 16, 1)))
 
 
-def column_names(path: str) -> list[str]:
+def column_names_of(path: str) -> list[str]:
     """Return the names of a file's columns."""
     names: list[str] = ds.dataset(path, format="parquet").schema.names
     return names
@@ -88,7 +88,7 @@ def _open_file(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
     )
 
 
-def _has_rows(file: Any, metadata: Any, number: int, topic_partition: TopicPartition) -> bool:
+def _has_rows_of_partition(file: Any, metadata: Any, number: int, topic_partition: TopicPartition) -> bool:
     batches = _open_file(file, metadata, ("topic",)).iter_batches(
         _MAX_ROWS, row_groups=[number], columns=["topic", "partition"], use_threads=False
     )
@@ -103,7 +103,7 @@ def _matches_partition(batch: pa.RecordBatch, topic_partition: TopicPartition) -
     )
 
 
-def choose_reading(group: Any, columns: Sequence[str], budget_bytes: int) -> ColumnChoice:
+def plan_row_group(group: Any, columns: Sequence[str], budget_bytes: int) -> RowGroupReadPlan:
     """Decide which columns of a row group to read as dictionaries, and how many rows per read.
 
     A column chunk within its share of the budget is read as a dictionary if it has one, because the dictionary is not
@@ -121,7 +121,7 @@ def choose_reading(group: Any, columns: Sequence[str], budget_bytes: int) -> Col
             rows = min(rows, max(min(share // (4 * per_row), _MAX_LARGE_CHUNK_ROWS), 1))
         elif chunk.physical_type == "BYTE_ARRAY" and any("DICTIONARY" in name for name in chunk.encodings):
             dictionaries.append(path)
-    return ColumnChoice(tuple(dictionaries), rows)
+    return RowGroupReadPlan(tuple(dictionaries), rows)
 
 
 def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -131,7 +131,7 @@ def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]
     sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
     for name in _PAYLOAD_COLUMNS:
         if name in rows.schema.names:
-            sizes += _value_sizes(rows.column(name))
+            sizes += _compute_value_sizes(rows.column(name))
     ends = np.cumsum(sizes)
     start = 0
     while start < rows.num_rows:
@@ -144,23 +144,23 @@ def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]
         start = stop
 
 
-def _value_sizes(column: pa.Array) -> Sizes:
+def _compute_value_sizes(column: pa.Array) -> Sizes:
     """Return the size of each value of a column in bytes, including nested values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        sizes = _value_sizes(column.dictionary)
+        sizes = _compute_value_sizes(column.dictionary)
         if not len(sizes):
             return np.zeros(len(column), np.int64)
         return np.where(column.is_null(), 0, sizes[pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(_value_sizes(column.values))])
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(_compute_value_sizes(column.values))])
         offsets = column.offsets.to_numpy()
         result: Sizes = ends[offsets[1:]] - ends[offsets[:-1]]
         return result
     if pa.types.is_struct(kind):
         total = np.zeros(len(column), np.int64)
         for number in range(kind.num_fields):
-            total += _value_sizes(column.field(number))
+            total += _compute_value_sizes(column.field(number))
         return total
     if any(test(kind) for test in _BINARY_TYPES):
         lengths: Sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -20,12 +20,12 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.attempts import TaskAttempt, begin_attempt
 from kafkaframes.jobs.convert.segment import OUTSIDE_RANGE
-from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
-from kafkaframes.jobs.restore.batches import Renumbering, Translation
-from kafkaframes.jobs.restore.cluster import Ends
+from kafkaframes.jobs.job import JobOutputReport, JsonDataclass, ReprAsText, check_row_counts, format_counts
+from kafkaframes.jobs.restore.batches import BatchRewriter, OffsetTranslator
+from kafkaframes.jobs.restore.cluster import LogOffsets
 from kafkaframes.jobs.restore.groups import GroupsReport
 from kafkaframes.jobs.restore.settings import ABORT, NO_LIMITS, Limits, RestoreSettings
-from kafkaframes.jobs.restore.source import Lost, SegmentPart, SourceRun, good_batches
+from kafkaframes.jobs.restore.source import BatchRun, LostBytes, SegmentPart, read_valid_batches
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.reasons import DROP
@@ -70,7 +70,7 @@ class RestoreTask:
 
 
 @dataclass(slots=True)
-class RestoredPartition(Values):
+class RestoredPartition(JsonDataclass):
     """The report of one partition.
 
     Attributes:
@@ -100,7 +100,7 @@ class RestoredPartition(Values):
     log_end_offset: int = 0
     leader_epoch: int = -1
     last_producer_id: int = -1
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostBytes] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     open_transactions: list[int] = field(default_factory=list)
     aborted: int = 0
@@ -110,19 +110,19 @@ class RestoredPartition(Values):
     records_left_out: Counter[str] = field(default_factory=Counter)
 
     @property
-    def ends(self) -> Ends:
+    def log_offsets(self) -> LogOffsets:
         """The start and end offsets of the new log."""
-        return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
+        return LogOffsets(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
 
-    def note(self, written_partition: WrittenPartition, *, records: int) -> None:
+    def add_result(self, written_partition: WrittenPartition, *, records: int) -> None:
         """Set the facts about a written partition, and add the number of records read."""
         self.segments, self.bytes_written = len(written_partition.segments), written_partition.size_bytes
-        self.batches = sum(one.batches for one in written_partition.segments)
+        self.batches = sum(segment.batches for segment in written_partition.segments)
         self.log_end_offset, self.first_segment_offset = (
             written_partition.log_end_offset,
             written_partition.log_start_offset,
         )
-        self.leader_epoch = latest_epoch(written_partition)
+        self.leader_epoch = find_latest_epoch(written_partition)
         self.records_written = records
 
     def check_records(self) -> None:
@@ -136,9 +136,9 @@ class RestoredPartition(Values):
         )
 
 
-def latest_epoch(written_partition: WrittenPartition) -> int:
+def find_latest_epoch(written_partition: WrittenPartition) -> int:
     """Return the latest leader epoch of a log; -1 if none."""
-    return max((one.leader_epoch for one in written_partition.epochs), default=-1)
+    return max((epoch_start.leader_epoch for epoch_start in written_partition.epochs), default=-1)
 
 
 def restore_partition(task: RestoreTask) -> TaskAttempt[RestoredPartition]:
@@ -148,7 +148,7 @@ def restore_partition(task: RestoreTask) -> TaskAttempt[RestoredPartition]:
         LogDirError: the source is damaged or cannot be read, or the result cannot be written.
     """
     with begin_attempt(task.directory, str(task.target)) as directory:
-        return TaskAttempt(str(directory), _PartitionRestore(task, directory).run())
+        return TaskAttempt(str(directory), _PartitionRestore(task, directory).restore())
 
 
 class _PartitionRestore:
@@ -159,44 +159,44 @@ class _PartitionRestore:
         self._task = task
         self._directory = directory
         self._report = RestoredPartition(task.target.topic, task.target.partition, bytes_read=task.size_bytes)
-        self._translation = Translation(task.committed_offsets if settings.moves_offsets else ())
-        self._renumbering = Renumbering(
+        self._translation = OffsetTranslator(task.committed_offsets if settings.moves_offsets else ())
+        self._renumbering = BatchRewriter(
             settings, task.limits, log_start_offset=task.log_start_offset, translation=self._translation
         )
         self._writer: PartitionWriter | None = None
 
-    def run(self) -> RestoredPartition:
+    def restore(self) -> RestoredPartition:
         try:
             for part in self._task.parts:
-                self._segment(part)
+                self._restore_segment(part)
                 if self._renumbering.is_done:
                     break
-            return self._finish()
+            return self._finish_log()
         finally:
             if self._writer is not None:
                 self._writer.__exit__(None, None, None)
 
-    def _segment(self, part: SegmentPart) -> None:
+    def _restore_segment(self, part: SegmentPart) -> None:
         """Copy one segment. The new log starts a segment there too, unless ``segment_bytes`` is set."""
         is_first = True
-        for run in good_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
-            for chunk in self._chunks(part, run):
-                self._writer_for(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
+        for run in read_valid_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
+            for chunk in self._read_chunks(part, run):
+                self._writer_for_segment(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False
             if self._renumbering.is_done:
                 return
 
-    def _chunks(self, part: SegmentPart, run: SourceRun) -> list[bytes]:
+    def _read_chunks(self, part: SegmentPart, run: BatchRun) -> list[bytes]:
         ids = run.batches.column("producer_id")
         self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
         try:
-            return [chunk for chunk in self._renumbering.take(run.data, run.batches) if chunk]
+            return [chunk for chunk in self._renumbering.rewrite_batches(run.data, run.batches) if chunk]
         except LogDirError as error:
             error.file, error.position = part.path, (error.position or 0) + run.start
             raise
 
-    def _writer_for(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
+    def _writer_for_segment(self, part: SegmentPart, *, is_first: bool) -> PartitionWriter:
         """Return the writer. The new log begins with the first restored batch, and keeps the segment boundaries."""
         moves = self._task.settings.moves_offsets
         if self._writer is None:
@@ -217,14 +217,14 @@ class _PartitionRestore:
 
     # ---------------------------------------------------------------------------------------------------- the end
 
-    def _finish(self) -> RestoredPartition:
+    def _finish_log(self) -> RestoredPartition:
         report, renumbering, settings = self._report, self._renumbering, self._task.settings
-        writer = self._writer = self._writer or self._new_writer(self._empty_start())
+        writer = self._writer = self._writer or self._new_writer(self._choose_empty_start())
         self._end_transactions(writer)
-        if self._source_end() > writer.result.log_end_offset:  # the source's last segment is empty
-            writer.roll(self._source_end())
+        if self._min_source_end() > writer.result.log_end_offset:  # the source's last segment is empty
+            writer.roll(self._min_source_end())
         written_partition = writer.close()
-        report.note(written_partition, records=written_partition.records - report.aborted)
+        report.add_result(written_partition, records=written_partition.records - report.aborted)
         start = written_partition.log_start_offset if settings.moves_offsets else renumbering.first_offset
         report.log_start_offset = min(max(start, written_partition.log_start_offset), written_partition.log_end_offset)
         report.dropped, report.records_left_out = renumbering.dropped, renumbering.left_out
@@ -232,17 +232,17 @@ class _PartitionRestore:
         report.committed = sorted(self._translate_offsets().items())
         return report
 
-    def _empty_start(self) -> int:
+    def _choose_empty_start(self) -> int:
         """Return the start offset of a log without selected records: the source end if offsets are kept."""
         if self._task.settings.moves_offsets:
             return self._task.settings.start_offset
         return max(
-            self._source_end(),
+            self._min_source_end(),
             self._renumbering.seen_end,
             self._renumbering.first_offset if not self._task.parts else 0,
         )
 
-    def _source_end(self) -> int:
+    def _min_source_end(self) -> int:
         """Return a lower bound of the source's end offset: the base offset of its last segment, if all is selected."""
         is_all = not self._task.settings.moves_offsets and not self._renumbering.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
@@ -253,7 +253,7 @@ class _PartitionRestore:
         if self._task.settings.open_transactions != ABORT:
             self._report.open_transactions = [entry.producer_id for entry in open_transactions]
             return
-        leader_epoch = latest_epoch(writer.result)
+        leader_epoch = find_latest_epoch(writer.result)
         for entry in open_transactions:
             marker = build_end_transaction(
                 writer.result.log_end_offset,
@@ -273,13 +273,13 @@ class _PartitionRestore:
         if self._task.settings.moves_offsets:
             return self._translation.finish(report.log_end_offset)
         return {
-            one: min(max(one, report.log_start_offset), report.log_end_offset)
-            for one in set(self._task.committed_offsets)
+            committed_offset: min(max(committed_offset, report.log_start_offset), report.log_end_offset)
+            for committed_offset in set(self._task.committed_offsets)
         }
 
 
 @dataclass(slots=True, repr=False)
-class RestoreReport(Shown, Done):
+class RestoreReport(ReprAsText, JobOutputReport):
     """The report of a restore. With ``dry_run`` it describes what the restore would do.
 
     Attributes:
@@ -304,17 +304,17 @@ class RestoreReport(Shown, Done):
     @property
     def bytes_lost(self) -> int:
         """The size of damaged batches that were lost, in bytes. Incomplete tails do not count."""
-        return sum(one.end - one.start for report in self.partitions for one in report.lost if not one.is_tail)
+        return sum(loss.end - loss.start for report in self.partitions for loss in report.lost if not loss.is_tail)
 
     @property
     def is_whole(self) -> bool:
         """Whether the restore lost no data of the sources."""
-        return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
+        return not self.bytes_lost and all(decision["severity"] != "error" for decision in self.decisions)
 
     @property
     def counted(self) -> str:
         """The numbers of records read and written, and of omitted records by reason, as text."""
-        return counts_text(self.partitions, "records_read", "records_written", "records_left_out")
+        return format_counts(self.partitions, "records_read", "records_written", "records_left_out")
 
     def __str__(self) -> str:
         outcome = "nothing was written" if self.dry_run else f"written to {self.destination}"
@@ -357,7 +357,7 @@ class RowsWriter:
         self._writer: PartitionWriter | None = None
         self._first_offset: int | None = None
 
-    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def add_rows(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Write rows, which must follow the previous ones.
 
         Raises:
@@ -366,7 +366,7 @@ class RowsWriter:
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._report.bytes_read += table.nbytes
-        selected_rows = self._range.take(table)
+        selected_rows = self._range.select_rows(table)
         self._report.records_read += table.num_rows
         if table.num_rows > selected_rows.num_rows:
             self._report.records_left_out[OUTSIDE_RANGE] += table.num_rows - selected_rows.num_rows
@@ -377,7 +377,7 @@ class RowsWriter:
                 and not self._settings.moves_offsets
             ):
                 self._first_offset = selected_rows.column("offset")[0].as_py()
-            self._write(self._builder.add(selected_rows))
+            self._write_batches(self._builder.add(selected_rows))
 
     def close(self) -> RestoredPartition:
         """Complete the directory, and return the report.
@@ -385,10 +385,10 @@ class RowsWriter:
         Raises:
             LogDirError: not every selected row was written, or a file cannot be written.
         """
-        self._write(self._builder.finish())
+        self._write_batches(self._builder.finish())
         writer = self._writer = self._writer or self._open_writer()
         written_partition, report = writer.close(), self._report
-        report.note(written_partition, records=written_partition.records)
+        report.add_result(written_partition, records=written_partition.records)
         report.log_start_offset = written_partition.log_start_offset
         report.check_records()
         return report
@@ -398,7 +398,7 @@ class RowsWriter:
         if self._writer is not None:
             self._writer.__exit__(None, None, None)
 
-    def _write(self, batches: Iterable[bytes]) -> None:
+    def _write_batches(self, batches: Iterable[bytes]) -> None:
         for batch in batches:
             if self._writer is None:
                 self._writer = self._open_writer()
@@ -425,16 +425,16 @@ class RowRange:
         self._first_offset, self._end_offset, self._start_time, self._end_time = limits
         self._is_done = False
 
-    def take(self, table: pa.Table) -> pa.Table:
+    def select_rows(self, table: pa.Table) -> pa.Table:
         """Return the selected rows of the next table."""
         if self._is_done:
             return table.slice(0, 0)
         if self._start_time is not None:
-            first = _first_reaching(table, self._start_time)
+            first = _find_first_row_at_time(table, self._start_time)
             table = table.slice(table.num_rows if first is None else first)
             self._start_time = self._start_time if first is None else None
         if self._end_time is not None:
-            stop = _first_reaching(table, self._end_time)
+            stop = _find_first_row_at_time(table, self._end_time)
             self._is_done = stop is not None
             table = table if stop is None else table.slice(0, stop)
         if self._first_offset is not None:
@@ -444,7 +444,7 @@ class RowRange:
         return table
 
 
-def _first_reaching(table: pa.Table, timestamp_ms: int) -> int | None:
+def _find_first_row_at_time(table: pa.Table, timestamp_ms: int) -> int | None:
     column = table.column("timestamp")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())

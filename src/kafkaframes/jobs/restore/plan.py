@@ -109,25 +109,27 @@ def plan_restore(
             plan.offsets_copies.append((directory, partition))
         else:
             copies[partition.topic_partition] = (directory, partition)
-    _check_names(copies, settings)
+    _check_new_names(copies, settings)
     _check_range(copies, settings)
     for source, (directory, partition) in sorted(copies.items()):
         target = replace(source, topic=settings.new_name(source.topic))
         plan.partitions.append(_plan_partition(target, directory, partition))
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is selected")
-    plan.topic_ids = _topic_ids(copies, settings, new_id)
+    plan.topic_ids = _choose_topic_ids(copies, settings, new_id)
     plan.partitions.sort(key=lambda log: log.target)
     return plan
 
 
 def _check_selection(directories: Sequence[LogDirectory], settings: RestoreSettings) -> None:
     """Reject topics and partitions that the sources do not have. The topics with ids may be those of a cluster."""
-    partitions = [one for directory in directories for one in directory.partitions]
+    partitions = [partition for directory in directories for partition in directory.partitions]
     if not settings.topic_ids:
-        check_topics(settings.topic_names, (one.topic for one in partitions))
-    selected_partitions = [one for one in partitions if settings.wants_topic(one.topic, is_internal=False)]
-    check_partitions(settings.partition_numbers, {one.partition for one in selected_partitions})
+        check_topics(settings.topic_names, (partition.topic for partition in partitions))
+    selected_partitions = [
+        partition for partition in partitions if settings.selects_topic(partition.topic, is_internal=False)
+    ]
+    check_partitions(settings.partition_numbers, {partition.partition for partition in selected_partitions})
 
 
 def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
@@ -135,7 +137,7 @@ def _select_partitions(directory: LogDirectory, settings: RestoreSettings, plan:
     selected_partitions = []
     for partition in directory.partitions:
         is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
-        reason = "" if is_offsets else _reason_to_leave(partition, settings)
+        reason = "" if is_offsets else _reason_to_omit(partition, settings)
         if reason:
             plan.left_out.append((partition.directory, reason))
         else:
@@ -155,7 +157,7 @@ def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) 
             )
 
 
-def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
+def _reason_to_omit(partition: Partition, settings: RestoreSettings) -> str:
     """Return the reason for not restoring a partition; empty if it is restored."""
     topic = partition.topic
     if partition.state:
@@ -165,15 +167,15 @@ def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
     if topic == OFFSETS_TOPIC:
         return "committed offsets are not restored by these settings"
     if topic in STATE_TOPICS and not settings.topics:
-        return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
-    if not settings.wants_topic(topic, is_internal=topic in names.INTERNAL_TOPICS):
+        return "" if keeps_everything(settings) else "it speaks of offsets, names or ids that change"
+    if not settings.selects_topic(topic, is_internal=topic in names.INTERNAL_TOPICS):
         return "not selected"
     if settings.partition_numbers and partition.partition not in settings.partition_numbers:
         return "not selected"
     return ""
 
 
-def is_as_it_was(settings: RestoreSettings) -> bool:
+def keeps_everything(settings: RestoreSettings) -> bool:
     """Return whether all offsets, names and topics are restored unchanged, for a new node."""
     changes = (
         settings.topics,
@@ -188,23 +190,23 @@ def is_as_it_was(settings: RestoreSettings) -> bool:
     return not any(changes) and not settings.is_limited
 
 
-def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
-    topics = {one.topic for one in copies}
+def _check_new_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
+    topics = {topic_partition.topic for topic_partition in copies}
     for topic in sorted(topics):
         if settings.new_name(topic) == topic:  # existing topics may have names that Kafka no longer allows
             names.check_topic_name(topic)
-    for old, new in settings.topic_map:
-        if old not in topics:
-            raise OptionError(f"the topic map names {old}, which is not restored")
-        if new in topics and settings.new_name(new) == new:
-            raise OptionError(f"the topic map gives two topics the name {new}")
-        check_topic_name(new)
+    for old_name, new_name in settings.topic_map:
+        if old_name not in topics:
+            raise OptionError(f"the topic map names {old_name}, which is not restored")
+        if new_name in topics and settings.new_name(new_name) == new_name:
+            raise OptionError(f"the topic map gives two topics the name {new_name}")
+        check_topic_name(new_name)
 
 
 def _check_range(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
     """Reject a range with offsets that a partition does not have, or that does not name every partition."""
     if not settings.has_offset_range or settings.on_damage == DROP:  # damage hides the end of a log
-        names_to_restore = {(one.topic, one.partition) for one in copies}
+        names_to_restore = {(topic_partition.topic, topic_partition.partition) for topic_partition in copies}
         for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
             expand_bound(setting, limit, names_to_restore)
         return
@@ -229,21 +231,21 @@ def check_topic_name(name: str) -> None:
 
 
 def _plan_partition(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
-    parts = list(_parts(directory, partition))
-    nexts = [*(part.base_offset for part in parts), MAX_OFFSET][1:]
+    parts = list(_list_segment_parts(directory, partition))
+    next_base_offsets = [*(part.base_offset for part in parts), MAX_OFFSET][1:]
     limited_segments = tuple(
         replace(part, end_offset=min(next_part, part.base_offset + MAX_INT32 + 1), is_last=part is parts[-1])
-        for part, next_part in zip(parts, nexts, strict=True)
+        for part, next_part in zip(parts, next_base_offsets, strict=True)
     )
     return PlannedPartition(
         target, partition.topic_partition, limited_segments, partition.log_start_offset, partition.directory
     )
 
 
-def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
+def _list_segment_parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
     """Yield the valid segments, after resolving incomplete swaps by Kafka's rules."""
-    times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
-    times |= {file.path: file.mtime_ms for file in partition.temporary}
+    swap_times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
+    swap_times |= {file.path: file.mtime_ms for file in partition.temporary}
     plan = plan_layout(directory, partition)
     filesystem = plan.view or directory.filesystem
     for kept_segment in plan.segments:
@@ -252,14 +254,16 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
             kept_segment.path,
             kept_segment.base_offset,
             kept_segment.size_bytes,
-            times.get(kept_segment.path),
+            swap_times.get(kept_segment.path),
         )
 
 
 # -------------------------------------------------------------------------------------------------------- topic ids
 
 
-def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId) -> dict[str, str]:
+def _choose_topic_ids(
+    copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId
+) -> dict[str, str]:
     """Return each topic's id: from the settings, else from the sources, else a new one. Renamed topics get new ids.
 
     Raises:

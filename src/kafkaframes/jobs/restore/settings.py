@@ -75,7 +75,7 @@ class Limits(NamedTuple):
 NO_LIMITS: Final = Limits()
 
 
-def _limit_of(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
+def _bound_of(setting: str, limit: Bound, name: Name) -> tuple[int | None, int | None]:
     """Return the offset or the time of a bound in a partition."""
     value = expand_bound(setting, restrict_bound(limit, {name}), {name})[name]
     if isinstance(limit, TimeBound):
@@ -148,8 +148,11 @@ class RestoreSettings(RangeSettings):
             raise OptionError("`start_offset` is for offsets that are reassigned")
         if self.segment_bytes is not None and self.segment_bytes > MAX_INT32:
             raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
-        olds, news = [old for old, _ in self.topic_map], [new for _, new in self.topic_map]
-        if len(set(olds)) != len(olds) or len(set(news)) != len(news):
+        old_names, new_names = (
+            [old_name for old_name, _ in self.topic_map],
+            [new_name for _, new_name in self.topic_map],
+        )
+        if len(set(old_names)) != len(old_names) or len(set(new_names)) != len(new_names):
             raise OptionError("a topic map contains a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
@@ -161,7 +164,7 @@ class RestoreSettings(RangeSettings):
             OptionError: the range is specified by partition and does not name this one.
         """
         (first_offset, start_time), (end_offset, end_time) = (
-            _limit_of(setting, limit, (topic, partition))
+            _bound_of(setting, limit, (topic, partition))
             for setting, limit in zip(("start", "end"), self.selection.log_range, strict=True)
         )
         return Limits(first_offset, end_offset, start_time, end_time)
@@ -200,7 +203,7 @@ class RestoreSettings(RangeSettings):
         """Whether records get new offsets."""
         return self.offsets == REASSIGN
 
-    def wants_topic(self, topic: str, *, is_internal: bool) -> bool:
+    def selects_topic(self, topic: str, *, is_internal: bool) -> bool:
         """Return whether to restore a topic. An internal topic needs a pattern that starts with two underscores."""
         if not self.topics:
             return not is_internal

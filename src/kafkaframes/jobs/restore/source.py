@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import DecodeError, LogDirError
-from kafkaframes.jobs.repair.salvage import are_good, salvage
+from kafkaframes.jobs.repair.salvage import check_batches, find_valid_batches
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.reasons import TORN
@@ -48,7 +48,7 @@ class SegmentPart:
     is_last: bool = False
 
 
-class Lost(NamedTuple):
+class LostBytes(NamedTuple):
     """Lost bytes of a source. ``is_tail``: whether a broker's recovery would truncate them too."""
 
     file: str
@@ -58,7 +58,7 @@ class Lost(NamedTuple):
     is_tail: bool = False
 
 
-class SourceRun(NamedTuple):
+class BatchRun(NamedTuple):
     """Valid batches in order.
 
     Attributes:
@@ -71,7 +71,7 @@ class SourceRun(NamedTuple):
     start: int
 
 
-def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterator[SourceRun]:
+def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool) -> Iterator[BatchRun]:
     """Yield the valid batches of a segment, some megabytes at a time.
 
     Args:
@@ -85,17 +85,17 @@ def good_batches(part: SegmentPart, losses: list[Lost], *, skip: bool) -> Iterat
     next_offset = part.base_offset
     with part.filesystem.open(part.path) as read_at:
         for window in scan_segment(read_at, size_bytes=part.size_bytes, includes_data=True, file=part.path):
-            batches, good = window.batches_in_data(), _good_until(window, part, next_offset)
-            if good:
-                next_offset = int(batches.column("last_offset")[good - 1]) + 1
-                yield SourceRun(as_array(window.data), batches.part(0, good), window.start)
-            if good < len(batches):
-                stop = _Stop(int(window.batches.column("position")[good]), "a batch whose CRC or offsets are wrong")
+            batches, valid_count = window.batches_in_data(), _count_valid_batches(window, part, next_offset)
+            if valid_count:
+                next_offset = int(batches.column("last_offset")[valid_count - 1]) + 1
+                yield BatchRun(as_array(window.data), batches.part(0, valid_count), window.start)
+            if valid_count < len(batches):
+                scan_end = _Stop(int(window.batches.column("position")[valid_count]), "a batch whose CRC or offsets are wrong")
             elif batches.end.can_continue:
                 continue
             else:
-                stop = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)
-            yield from _describe_tail(part, read_at, stop, next_offset, losses, skip)
+                scan_end = _Stop(window.batches.end.position, batches.end.reason, batches.end.status == TORN)
+            yield from _salvage_tail(part, read_at, scan_end, next_offset, losses, skip)
             return
 
 
@@ -105,19 +105,19 @@ class _Stop(NamedTuple):
     is_torn: bool = False
 
 
-def _good_until(window: SegmentWindow, part: SegmentPart, next_offset: int) -> int:
+def _count_valid_batches(window: SegmentWindow, part: SegmentPart, next_offset: int) -> int:
     """Return the number of valid batches before the first invalid one."""
     batches = window.batches_in_data()
     first, last = batches.column("base_offset"), batches.column("last_offset")
-    good = are_good(as_array(window.data), batches, part.base_offset, part.end_offset)
-    good &= first >= np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]
-    bad = np.flatnonzero(~good)
-    return int(bad[0]) if len(bad) else len(batches)
+    is_valid = check_batches(as_array(window.data), batches, part.base_offset, part.end_offset)
+    is_valid &= first >= np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]
+    invalid_batches = np.flatnonzero(~is_valid)
+    return int(invalid_batches[0]) if len(invalid_batches) else len(batches)
 
 
-def _describe_tail(
-    part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, losses: list[Lost], skip: bool
-) -> Iterator[SourceRun]:
+def _salvage_tail(
+    part: SegmentPart, read_at: ReadAt, stop: _Stop, next_offset: int, losses: list[LostBytes], skip: bool
+) -> Iterator[BatchRun]:
     """Yield the valid batches after the first damage."""
     if stop.position >= part.size_bytes:
         return
@@ -125,17 +125,18 @@ def _describe_tail(
     is_empty = not tail.any()
     if part.is_last and (stop.is_torn or is_empty):
         reason = "zeros: never written" if is_empty else "a batch that was not written to its end"
-        losses.append(Lost(part.path, stop.position, part.size_bytes, reason, is_tail=True))
+        losses.append(LostBytes(part.path, stop.position, part.size_bytes, reason, is_tail=True))
         return
     if not skip:
         raise LogDirError(f"{stop.reason}: nothing was restored", position=stop.position, file=part.path)
-    salvage_result = salvage(tail, base_offset=next_offset, end_offset=part.end_offset)
+    salvage_result = find_valid_batches(tail, base_offset=next_offset, end_offset=part.end_offset)
     losses += [
-        Lost(part.path, stop.position + one.start, stop.position + one.end, one.reason) for one in salvage_result.losses
+        LostBytes(part.path, stop.position + loss.start, stop.position + loss.end, loss.reason)
+        for loss in salvage_result.losses
     ]
-    for start, end in salvage_result.ranges():
+    for start, end in salvage_result.valid_ranges():
         chunk = tail[start:end]
-        yield SourceRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
+        yield BatchRun(chunk, scan_all(chunk, rules=FILE), stop.position + start)
 
 
 _TOPIC_RESOURCE = 2
@@ -162,7 +163,7 @@ class SourceMetadata:
     next_producer_id: int = 0
 
 
-def metadata_of(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
+def read_metadata(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
     """Read the sources' metadata logs. Records of later releases and damaged records are skipped.
 
     Raises:
@@ -172,28 +173,28 @@ def metadata_of(directories: tuple[LogDirectory, ...]) -> SourceMetadata:
     for directory in directories:
         for partition in directory.partitions:
             if partition.topic == names.CLUSTER_METADATA_TOPIC and partition.is_live:
-                read = _read_metadata(directory.filesystem, partition)
+                read = _read_log_metadata(directory.filesystem, partition)
                 metadata.topics |= read.topics
                 metadata.next_producer_id = max(metadata.next_producer_id, read.next_producer_id)
     return metadata
 
 
-def _read_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
-    metadata, by_id = SourceMetadata(), dict[object, str]()
+def _read_log_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
+    metadata, topics_by_id = SourceMetadata(), dict[object, str]()
     topics = metadata.topics
-    for value in _values(filesystem, partition):
+    for value in _read_values(filesystem, partition):
         try:
             record = decode_metadata_record(names.CLUSTER_METADATA_TOPIC, value)
         except DecodeError:
             continue
         metadata_value, kind = record.value, type(record.value).spec.name
         if kind == "TopicRecord":
-            by_id[metadata_value.topic_id] = metadata_value.name
+            topics_by_id[metadata_value.topic_id] = metadata_value.name
             topics.setdefault(metadata_value.name, TopicSettings()).partitions = 0
         elif kind == "RemoveTopicRecord":
-            topics.pop(by_id.pop(metadata_value.topic_id, ""), None)
-        elif kind == "PartitionRecord" and metadata_value.topic_id in by_id:
-            topic = topics[by_id[metadata_value.topic_id]]
+            topics.pop(topics_by_id.pop(metadata_value.topic_id, ""), None)
+        elif kind == "PartitionRecord" and metadata_value.topic_id in topics_by_id:
+            topic = topics[topics_by_id[metadata_value.topic_id]]
             topic.partitions = max(topic.partitions, metadata_value.partition_id + 1)
         elif kind == "ConfigRecord" and metadata_value.resource_type == _TOPIC_RESOURCE:
             configs = topics.setdefault(metadata_value.resource_name, TopicSettings()).configs
@@ -206,19 +207,21 @@ def _read_metadata(filesystem: FileSystem, partition: Partition) -> SourceMetada
     return metadata
 
 
-def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
+def _read_values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
     """Yield the values of records in the latest snapshot, and in the log after it."""
     snapshots = sorted(partition.kraft_snapshots, key=lambda file: (file.base_offset, file.log.name.leader_epoch or 0))
     start = 0
     for snapshot in snapshots[-1:]:
         start = snapshot.base_offset
-        yield from _in_file(SegmentPart(filesystem, snapshot.path, 0, snapshot.size_bytes), 0)
+        yield from _read_file_values(SegmentPart(filesystem, snapshot.path, 0, snapshot.size_bytes), 0)
     for segment in partition.segments:
-        yield from _in_file(SegmentPart(filesystem, segment.path, segment.base_offset, segment.size_bytes), start)
+        yield from _read_file_values(
+            SegmentPart(filesystem, segment.path, segment.base_offset, segment.size_bytes), start
+        )
 
 
-def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
-    for run in good_batches(part, [], skip=True):
+def _read_file_values(part: SegmentPart, start: int) -> Iterator[bytes]:
+    for run in read_valid_batches(part, [], skip=True):
         for content in decode_steps(run.data, run.batches):
             index, buf = content.index, content.sections.buf
             is_selected = (

@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.stored_settings import describe_changes
 from kafkaframes.jobs.export.task import OWN
-from kafkaframes.jobs.job import json_object
+from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
 from kafkaframes.jobs.tables.settings import LATEST, RAW
@@ -132,7 +132,7 @@ def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
         except BlockingIOError:
             yield None
             return
-        note = json_object(file.read())
+        note = parse_json_object(file.read())
         is_ours = note.get("host", socket.gethostname()) == socket.gethostname()
         age = time.time() - os.fstat(file.fileno()).st_mtime
         yield note if is_ours or age > FOREIGN_SECONDS else None

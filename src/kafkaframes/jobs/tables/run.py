@@ -24,7 +24,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, sum_results
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
-from kafkaframes.jobs.job import Runner, run_here, shares
+from kafkaframes.jobs.job import Runner, run_here, split_by_cost
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
@@ -118,7 +118,7 @@ class TableExport:
         state = self._open_table(incremental, overwrite)
         table_plan = plan(None if overwrite else state)
         whole = overwrite and state is not None
-        waves = shares(table_plan.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
+        waves = split_by_cost(table_plan.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
         for wave in [table_plan.tasks] if whole else waves:
             state = self._wave(wave, table_plan, state, replaces=whole)
         if whole and not table_plan.tasks:
@@ -285,7 +285,7 @@ def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
     """Group small segments of a topic partition, up to ``FILE_BYTES`` per file."""
     task_list = list(tasks)
     limit = part_bytes(sum(task.bytes_to_read for task in task_list), FILE_BYTES)
-    return map(tuple, shares(task_list, limit, attrgetter("bytes_to_read"), apart=_are_apart))
+    return map(tuple, split_by_cost(task_list, limit, attrgetter("bytes_to_read"), is_separate=_are_apart))
 
 
 def _are_apart(task: ExportTask, other: ExportTask) -> bool:

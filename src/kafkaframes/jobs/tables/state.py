@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.jobs.export.task import OWN, Settings
-from kafkaframes.jobs.job import json_object
+from kafkaframes.jobs.job import parse_json_object
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.scan.fingerprints import Fingerprint
 from kafkaframes.scan.ranges import nest_by_topic
@@ -204,7 +204,7 @@ def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
 
 def parse_note(value: Any) -> dict[str, Any] | None:
     """Parse a commit's note, which some libraries return as text. Return None if the value is not a note."""
-    values = json_object(value) if isinstance(value, str) else value
+    values = parse_json_object(value) if isinstance(value, str) else value
     return values if isinstance(values, dict) and "run" in values else None
 
 

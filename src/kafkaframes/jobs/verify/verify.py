@@ -90,7 +90,7 @@ def run_task(task: VerifyTask) -> SegmentFacts:
     return verify_segment(task.filesystem, task.segment, deep=task.deep, offsets=task.offsets)
 
 
-def tasks_of(
+def list_tasks(
     directories: Iterable[LogDirectory], *, deep: bool = False, ranges: Mapping[str, OffsetRange] = NO_RANGES
 ) -> Iterator[VerifyTask]:
     """Yield the segments to verify, in the order in which ``verify`` expects their results."""
@@ -124,25 +124,25 @@ def verify(
         run: runs the tasks.
     """
     directory_list = list(directories)
-    results = iter(run(run_task, list(tasks_of(directory_list, deep=deep, ranges=ranges))))
+    results = iter(run(run_task, list(list_tasks(directory_list, deep=deep, ranges=ranges))))
     report = VerifyReport()
     for directory in directory_list:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
-        report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
-        report.findings += [] if is_tiered else foreign_files(directory)
+        report.findings += [_finding_of_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
+        report.findings += [] if is_tiered else find_foreign_files(directory)
         for partition in directory.partitions:
             offsets = ranges.get(partition.directory, ALL_OFFSETS)
             segments = _segments_to_verify(partition, offsets)
             facts = [next(results) for _ in segments]
-            _count(report, facts)
+            _add_counts(report, facts)
             count = min(len(segments), len(partition.segments))
             verified_partition = replace(partition, segments=segments[:count])
-            report.findings += _find_left_over(partition)
+            report.findings += _find_leftover_files(partition)
             report.findings += _partition_findings(directory.filesystem, verified_partition, facts[:count], offsets)
     return report
 
 
-def _count(report: VerifyReport, facts: list[SegmentFacts]) -> None:
+def _add_counts(report: VerifyReport, facts: list[SegmentFacts]) -> None:
     report.partitions += 1
     report.segments += len(facts)
     for entry in facts:
@@ -152,7 +152,7 @@ def _count(report: VerifyReport, facts: list[SegmentFacts]) -> None:
         report.findings += entry.findings
 
 
-def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
+def _finding_of_problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
     severity, check = (Severity.ERROR, "tiered") if is_tiered else (Severity.WARNING, "small-file")
     return Finding(severity, check, problem.reason, problem.file or "", problem.position)
 
@@ -160,17 +160,17 @@ def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
 def _partition_findings(
     filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
 ) -> Iterator[Finding]:
-    yield from _order_across(facts)
-    yield from _epochs(partition, facts)
+    yield from _check_segment_order(facts)
+    yield from _check_epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:
-        yield from _sequences(facts)
-    yield from _transactions(filesystem, partition, facts, offsets)
-    yield from _snapshots(filesystem, partition)
+        yield from _check_sequences(facts)
+    yield from _check_transactions(filesystem, partition, facts, offsets)
+    yield from _check_snapshots(filesystem, partition)
     if not offsets.is_limited:
-        yield from _offsets_of_checkpoints(partition, facts)
+        yield from _check_checkpoint_offsets(partition, facts)
 
 
-def _find_left_over(partition: Partition) -> Iterator[Finding]:
+def _find_leftover_files(partition: Partition) -> Iterator[Finding]:
     segment_paths = {segment.path for segment in partition.segments}
     yield from swap_findings(partition)
     for file in (file for file in partition.temporary if file.path not in segment_paths):
@@ -182,7 +182,7 @@ def _find_left_over(partition: Partition) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "tiered-left-out", reason, path)
 
 
-def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_segment_order(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Check that segments do not overlap: all offsets of a segment are below the base offset of the next one."""
     for entry, following in pairwise(facts):
         if entry.last_offset >= following.base_offset:
@@ -190,7 +190,7 @@ def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, "segment-overlap", message, entry.path, offset=entry.last_offset)
 
 
-def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Check that leader epochs never decrease, and that the checkpoint has the start offset of each.
 
     A broker with message format 0 or 1 clears its checkpoint. After an upgrade, the checkpoint therefore starts later
@@ -198,7 +198,7 @@ def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
     first_kept = partition.log_start_offset
-    result = [(one.path, *epoch) for one in facts for epoch in one.epochs]
+    result = [(segment_facts.path, *epoch) for segment_facts in facts for epoch in segment_facts.epochs]
     ends = [offset for _, _, offset, _ in result[1:]] + [first_kept + 1]
     last = -1
     for (path, epoch, offset, position), end in zip(result, ends, strict=False):
@@ -214,14 +214,14 @@ def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding
         last = max(last, epoch)
 
 
-def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Check that sequence numbers of a producer and epoch have no gaps, if no batch can be missing.
 
     The first batch of a producer may have any number, because earlier batches may have been deleted. In a compacted log
     gaps prove nothing. A broker expires idle producers (``producer.id.expiration.ms``), so an id may be reused, for
     example if a restored log continues in a new cluster.
     """
-    if any(one.has_holes for one in facts):
+    if any(segment_facts.has_holes for segment_facts in facts):
         return
     expected_sequences: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in facts:
@@ -229,22 +229,23 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
             if sequence < 0 or attributes & CONTROL:
                 continue
             last_sequence, previous_time = expected_sequences.get((producer, epoch), (sequence, timestamp))
-            is_forgotten = sequence == 0 and timestamp - previous_time >= DEFAULT_EXPIRATION_MS
-            if sequence != last_sequence and not is_forgotten:
+            is_expired = sequence == 0 and timestamp - previous_time >= DEFAULT_EXPIRATION_MS
+            if sequence != last_sequence and not is_expired:
                 message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {last_sequence} was expected"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
             expected_sequences[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
 
 
-def _transactions(
+def _check_transactions(
     filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts], offsets: OffsetRange
 ) -> Iterator[Finding]:
     """Compare transaction indexes with the markers in their segments, and find open transactions."""
-    follow = OpenTransactions()
+    transaction_state = OpenTransactions()
     aborted_transactions: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
         result = {
-            ended_transaction.last_offset: ended_transaction for ended_transaction in _replay_aborted(item, follow)
+            ended_transaction.last_offset: ended_transaction
+            for ended_transaction in _replay_aborted(item, transaction_state)
         }
         aborted_transactions += result.values()
         file = segment.txn_index
@@ -263,29 +264,29 @@ def _transactions(
         except LogDirError as problem:
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
-        yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in entries}, item)
+        yield from _check_txn_index(file.path, result, {entry.last_offset: entry for entry in entries}, item)
     if offsets.end_offset == NO_END:  # otherwise markers may follow after the range
-        yield from _open_transactions(filesystem, partition, facts, aborted_transactions, follow)
+        yield from _find_open_transactions(filesystem, partition, facts, aborted_transactions, transaction_state)
 
 
-def _open_transactions(
+def _find_open_transactions(
     filesystem: FileSystem,
     partition: Partition,
     facts: list[SegmentFacts],
     aborted_transactions: list[AbortedTransaction],
-    follow: OpenTransactions,
+    transaction_state: OpenTransactions,
 ) -> Iterator[Finding]:
     """Yield a finding for each transaction without a marker. The first finding names the records that it hides."""
-    if not follow.first_offsets:
+    if not transaction_state.first_offsets:
         return
     end = max(entry.last_offset for entry in facts) + 1
     try:
-        state = TransactionState(tuple(aborted_transactions), dict(follow.first_offsets), end)
+        state = TransactionState(tuple(aborted_transactions), dict(transaction_state.first_offsets), end)
         hidden_records = find_hidden_records(filesystem, partition, state)
     except LogDirError:  # already reported as unreadable
         hidden_records = None
     paths = [(entry.base_offset, entry.path) for entry in facts]
-    for producer, first in sorted(follow.first_offsets.items(), key=lambda item: item[1]):
+    for producer, first in sorted(transaction_state.first_offsets.items(), key=lambda item: item[1]):
         path = max((row for row in paths if row[0] <= first), default=paths[0])[1]
         is_earliest = hidden_records is not None and producer == hidden_records.producer_id
         message = (
@@ -296,23 +297,23 @@ def _open_transactions(
         yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
 
 
-def _replay_aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+def _replay_aborted(facts: SegmentFacts, transaction_state: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
     for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:
-            follow.first_offsets.setdefault(producer, base)
+            transaction_state.first_offsets.setdefault(producer, base)
         elif base in kinds:
-            ended_transaction = follow.process_marker(
+            ended_transaction = transaction_state.process_marker(
                 TransactionMarker(base, kinds[base][0], epoch, kinds[base][1], -1)
             )
             if ended_transaction is not None:
                 yield ended_transaction
 
 
-def _txn_index_findings(
+def _check_txn_index(
     path: str, result: dict[int, AbortedTransaction], entries: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
     for offset, transaction in sorted(result.items()):
@@ -333,7 +334,7 @@ def _txn_index_findings(
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
 
 
-def _snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
+def _check_snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
     for file in partition.producer_snapshots:
         try:
             read_producer_snapshot(filesystem.read(file.path), file=file.path)
@@ -342,7 +343,7 @@ def _snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding
             yield Finding(Severity.WARNING, "snapshot-corrupt", message, file.path, problem.position)
 
 
-def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
+def _check_checkpoint_offsets(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Check that no checkpoint is above the log end offset."""
     if not facts:
         return
@@ -382,35 +383,35 @@ _PARTITION_FILES = frozenset(
 _INDEX_CACHE = "remote-log-index-cache"  # the only directory that LogManager skips when it loads partitions
 
 
-def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
+def find_foreign_files(directory: LogDirectory) -> Iterator[Finding]:
     """Yield a finding for each entry of a log directory and its partitions that no broker creates.
 
     A broker does not start if a directory is not named like a partition (``LogManager.loadLogs``,
     ``UnifiedLog.parseTopicPartitionName``). It ignores unknown files.
     """
     if directory.meta is not None:
-        yield from _in_directory(directory)
+        yield from _find_foreign_entries(directory)
     for partition in directory.partitions:
-        yield from _in_partition(directory.filesystem, partition)
+        yield from _find_foreign_partition_files(directory.filesystem, partition)
 
 
-def _in_directory(directory: LogDirectory) -> Iterator[Finding]:
+def _find_foreign_entries(directory: LogDirectory) -> Iterator[Finding]:
     for entry in directory.filesystem.list_directory(directory.path):
         if not entry.is_directory:
-            yield from _file(entry, _DIRECTORY_FILES)
+            yield from _check_file_name(entry, _DIRECTORY_FILES)
         elif entry.name != _INDEX_CACHE and DirectoryName.parse(entry.name) is None:
             message = "a directory that is not named topic-partition: a broker does not start with it"
             yield Finding(Severity.WARNING, "unexpected", message, entry.path)
 
 
-def _in_partition(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
+def _find_foreign_partition_files(filesystem: FileSystem, partition: Partition) -> Iterator[Finding]:
     for entry in filesystem.list_directory(partition.directory):
         if entry.is_directory:
             yield Finding(Severity.NOTE, "unexpected", "a directory in a partition's", entry.path)
         elif FileName.parse(entry.name) is None:
-            yield from _file(entry, _PARTITION_FILES)
+            yield from _check_file_name(entry, _PARTITION_FILES)
 
 
-def _file(entry: FileInfo, known_names: frozenset[str]) -> Iterator[Finding]:
+def _check_file_name(entry: FileInfo, known_names: frozenset[str]) -> Iterator[Finding]:
     if entry.name.removesuffix(".tmp") not in known_names:
         yield Finding(Severity.NOTE, "unexpected", "a file that no broker writes", entry.path)

@@ -44,7 +44,7 @@ UNKNOWN_TIMESTAMP = -(2**63)
 _MAX_REPORTED = 100  # reported inner CRC errors of a batch
 
 
-class Judged(NamedTuple):
+class RecordCheckResult(NamedTuple):
     """The results of checking batches.
 
     Attributes:
@@ -61,21 +61,21 @@ class Judged(NamedTuple):
     wrong_messages: dict[int, list[int]]
 
 
-def judge(data: bytes | Bytes, batches: Batches) -> Judged:
+def check_records(data: bytes | Bytes, batches: Batches) -> RecordCheckResult:
     """Parse the records of whole batches by columns.
 
     An uncompressed message of format 0 or 1 has no inner CRC.
     """
-    judgement = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
+    judgement = RecordCheckResult(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
     for chunk in split_chunk(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
         for part in decode.decode_steps(chunk.data, chunk.batches):
-            _judge_batches(part, first + part.first, judgement)
+            _check_batch_records(part, first + part.first, judgement)
         first += len(chunk.batches)
     return judgement
 
 
-def _judge_batches(part: Decoded, first: int, judgement: Judged) -> None:
+def _check_batch_records(part: Decoded, first: int, judgement: RecordCheckResult) -> None:
     batches, sections, index = part.batches, part.sections, part.index
     judgement.rows[first : first + len(batches)] = index.rows
     judgement.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
@@ -85,8 +85,8 @@ def _judge_batches(part: Decoded, first: int, judgement: Judged) -> None:
     judgement.first_offsets[first + wrapper_rows] = index.offsets[part.starts[wrapper_rows]]
     for row in wrapper_rows.tolist():
         record_range = slice(int(part.starts[row]), int(part.starts[row + 1]))
-        right = scan.check_message_crcs(sections.buf, index.headers_at[record_range])
-        wrong_offsets = index.offsets[record_range][right == 0][:_MAX_REPORTED].tolist()
+        is_valid = scan.check_message_crcs(sections.buf, index.headers_at[record_range])
+        wrong_offsets = index.offsets[record_range][is_valid == 0][:_MAX_REPORTED].tolist()
         if wrong_offsets:
             judgement.wrong_messages[first + row] = wrong_offsets
 
@@ -142,7 +142,7 @@ class SegmentFacts:
     has_holes: bool = False
     findings: list[Finding] = field(default_factory=list)
 
-    def error(self, check: str, message: str, *, position: int | None = None, offset: int | None = None) -> None:
+    def add_error(self, check: str, message: str, *, position: int | None = None, offset: int | None = None) -> None:
         """Add a finding about the ``.log`` file."""
         self.findings.append(Finding(Severity.ERROR, check, message, self.path, position, offset))
 
@@ -176,7 +176,7 @@ def verify_segment(
             kept_columns = _verify_batches(read_at, facts, start, end, deep, observe)
             _verify_indexes(filesystem, segment, facts, kept_columns)
     except LogDirError as problem:
-        facts.error("unreadable", problem.reason)
+        facts.add_error("unreadable", problem.reason)
     return facts
 
 
@@ -193,7 +193,7 @@ def _verify_batches(
         observe(window)
         _verify_crcs(window, facts)
         _read_records(window, facts, deep)
-        producers.append(_producers(window.batches))
+        producers.append(_select_producer_batches(window.batches))
         tables.append(window.batches.table[[COLUMN[name] for name in KEPT_COLUMNS]])
         facts.batches += len(window.batches)
         counts = window.batches.column("count")
@@ -203,7 +203,7 @@ def _verify_batches(
     facts.producers = np.concatenate(producers, axis=1) if producers else facts.producers
     _verify_end(read_at, facts, end, limit)
     _verify_offsets(facts, kept_columns)
-    facts.epochs = _epoch_runs(kept_columns)
+    facts.epochs = _find_epoch_starts(kept_columns)
     return kept_columns
 
 
@@ -211,7 +211,7 @@ def _verify_crcs(window: SegmentWindow, facts: SegmentFacts) -> None:
     wrong_batches = np.flatnonzero(scan.check_crcs(window.data, window.batches_in_data()) == 0)
     for row in wrong_batches.tolist():
         position, offset = (int(window.batches.column(name)[row]) for name in ("position", "base_offset"))
-        facts.error("crc", "the batch's CRC does not match its bytes", position=position, offset=offset)
+        facts.add_error("crc", "the batch's CRC does not match its bytes", position=position, offset=offset)
 
 
 def _read_records(window: SegmentWindow, facts: SegmentFacts, deep: bool) -> None:
@@ -221,43 +221,43 @@ def _read_records(window: SegmentWindow, facts: SegmentFacts, deep: bool) -> Non
     facts.records += int((~batches.is_v2 & ~is_opened).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(is_opened)
-    judgement = judge(window.data, window.batches_in_data().select(rows))
+    judgement = check_records(window.data, window.batches_in_data().select(rows))
     is_control = batches.is_control[rows]  # parsed for the markers, even if the batch is sound
     facts.records += int(judgement.rows[~batches.is_v2[rows]].sum())
     for index in sorted({*judgement.problems, *judgement.wrong_messages}):
         if not is_control[index]:
-            _note_damage(judgement, index, int(positions[rows[index]]), facts)
+            _add_damage_findings(judgement, index, int(positions[rows[index]]), facts)
     for row in rows[is_control].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
         for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MAX_CONTROL_BYTES):
-            _note_markers(batch, int(positions[row]), facts)
+            _collect_markers(batch, int(positions[row]), facts)
 
 
-def _note_damage(judgement: Judged, index: int, position: int, facts: SegmentFacts) -> None:
+def _add_damage_findings(judgement: RecordCheckResult, index: int, position: int, facts: SegmentFacts) -> None:
     if index in judgement.problems:
         first = int(judgement.first_offsets[index])
         offset = None if first == UNKNOWN_TIMESTAMP else first
-        facts.error("records", judgement.problems[index], position=position, offset=offset)
+        facts.add_error("records", judgement.problems[index], position=position, offset=offset)
     for offset in judgement.wrong_messages.get(index, []):
         message = "the CRC of a message inside a compressed message does not match its bytes"
-        facts.error("inner-crc", message, position=position, offset=offset)
+        facts.add_error("inner-crc", message, position=position, offset=offset)
 
 
-def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
+def _collect_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
     if batch.damage is not None:
-        facts.error("records", batch.damage.reason, position=position, offset=batch.base_offset)
+        facts.add_error("records", batch.damage.reason, position=position, offset=batch.base_offset)
     for record in batch.records:
         try:
             kind = record.control_type
         except CorruptRecordError as problem:
-            facts.error("control", str(problem), position=position, offset=record.offset)
+            facts.add_error("control", str(problem), position=position, offset=record.offset)
             continue
         if kind in END_MARKER_TYPES and kind is not None and batch.producer_id is not None:
             facts.markers.append((record.offset, batch.producer_id, kind))
 
 
-def _producers(batches: Batches) -> Ints:
+def _select_producer_batches(batches: Batches) -> Ints:
     idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
     return batches.table[[COLUMN[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
@@ -266,24 +266,24 @@ def _verify_end(read_at: ReadAt, facts: SegmentFacts, end: scan.ScanEnd, limit: 
     tail_bytes = limit - end.position
     if tail_bytes <= 0:
         return
-    if _is_zero(read_at, end.position, limit):
+    if _is_zero_filled(read_at, end.position, limit):
         message = f"{count_text(tail_bytes, 'byte')} of zeros at the end, as preallocation leaves them"
         facts.findings.append(Finding(Severity.NOTE, "zero-tail", message, facts.path, end.position))
     elif end.status == TORN:
-        facts.error(
+        facts.add_error(
             "torn-tail",
             f"the file ends with {count_text(tail_bytes, 'byte')} of an incomplete batch",
             position=end.position,
         )
     else:
-        facts.error(
+        facts.add_error(
             "framing",
             f"{END_REASONS[end.status]}; {count_text(tail_bytes, 'byte')} {verb_text(tail_bytes, 'follows', 'follow')}",
             position=end.position,
         )
 
 
-def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:
+def _is_zero_filled(read_at: ReadAt, position: int, end: int) -> bool:
     while position < end:
         chunk = read_at(position, min(1 << 20, end - position))
         if not chunk or chunk.count(0) != len(chunk):
@@ -293,27 +293,31 @@ def _is_zero(read_at: ReadAt, position: int, end: int) -> bool:
 
 
 def _verify_offsets(facts: SegmentFacts, kept_columns: dict[str, Ints]) -> None:
-    bases, lasts, positions = kept_columns["base_offset"], kept_columns["last_offset"], kept_columns["position"]
-    if len(lasts) == 0:
+    base_offsets, last_offsets, positions = (
+        kept_columns["base_offset"],
+        kept_columns["last_offset"],
+        kept_columns["position"],
+    )
+    if len(last_offsets) == 0:
         return
-    facts.first_offset, facts.last_offset = int(bases[0]), int(lasts.max())
-    is_later_start = bases[0] > facts.base_offset and facts.offsets.first_offset > facts.base_offset
-    before_first = int(bases[0]) if is_later_start else facts.base_offset
-    previous_lasts = np.concatenate(([before_first - 1], np.maximum.accumulate(lasts)[:-1]))
-    for row in np.flatnonzero((bases <= previous_lasts) | (lasts < bases)).tolist():
-        message = f"offsets {bases[row]} to {lasts[row]} do not lie above {previous_lasts[row]}"
-        facts.error("offset-order", message, position=int(positions[row]), offset=int(bases[row]))
-    for row in np.flatnonzero(lasts - facts.base_offset > MAX_INT32).tolist()[:1]:
-        message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
-        facts.error("offset-overflow", message, position=int(positions[row]), offset=int(bases[row]))
+    facts.first_offset, facts.last_offset = int(base_offsets[0]), int(last_offsets.max())
+    is_later_start = base_offsets[0] > facts.base_offset and facts.offsets.first_offset > facts.base_offset
+    before_first = int(base_offsets[0]) if is_later_start else facts.base_offset
+    previous_lasts = np.concatenate(([before_first - 1], np.maximum.accumulate(last_offsets)[:-1]))
+    for row in np.flatnonzero((base_offsets <= previous_lasts) | (last_offsets < base_offsets)).tolist():
+        message = f"offsets {base_offsets[row]} to {last_offsets[row]} do not lie above {previous_lasts[row]}"
+        facts.add_error("offset-order", message, position=int(positions[row]), offset=int(base_offsets[row]))
+    for row in np.flatnonzero(last_offsets - facts.base_offset > MAX_INT32).tolist()[:1]:
+        message = f"offset {last_offsets[row]} is too far above the segment's {facts.base_offset} for an index"
+        facts.add_error("offset-overflow", message, position=int(positions[row]), offset=int(base_offsets[row]))
     is_modern = kept_columns["magic"] >= 2
     for row in np.flatnonzero(kept_columns["leader_epoch"] < -1).tolist():
         message = f"leader epoch {kept_columns['leader_epoch'][row]}; it is outside the CRC"
-        facts.error("leader-epoch", message, position=int(positions[row]), offset=int(bases[row]))
-    facts.has_holes = bool((bases[is_modern] != previous_lasts[is_modern] + 1).any())
+        facts.add_error("leader-epoch", message, position=int(positions[row]), offset=int(base_offsets[row]))
+    facts.has_holes = bool((base_offsets[is_modern] != previous_lasts[is_modern] + 1).any())
 
 
-def _epoch_runs(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
+def _find_epoch_starts(kept_columns: dict[str, Ints]) -> list[tuple[int, int, int]]:
     epochs = kept_columns["leader_epoch"]
     rows = np.flatnonzero((epochs >= 0) & (kept_columns["magic"] >= 2))
     if len(rows) == 0:
@@ -333,13 +337,13 @@ def _verify_indexes(
         message = "the offset index is missing; a broker rebuilds it"
         facts.findings.append(Finding(Severity.WARNING, "index-missing", message, segment.path))
     else:
-        facts.findings += _index_findings(filesystem, segment.index.path, segment.base_offset, kept_columns, facts)
+        facts.findings += _check_offset_index(filesystem, segment.index.path, segment.base_offset, kept_columns, facts)
     if segment.time_index is not None:
         path = segment.time_index.path
-        facts.findings += _time_index_findings(filesystem, path, segment.base_offset, kept_columns, facts)
+        facts.findings += _check_time_index(filesystem, path, segment.base_offset, kept_columns, facts)
 
 
-def _index_findings(
+def _check_offset_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
     try:
@@ -356,19 +360,21 @@ def _index_findings(
         kept_columns["magic"], owner, np.full(len(owner), 2)
     )
     is_in_place = is_named & (owner >= rows) & before_next
-    is_verified = _is_verified(index.offsets, facts)
+    is_verified = _mask_verified_entries(index.offsets, facts)
     if facts.offsets.is_limited and len(positions):
         is_verified &= index.positions >= positions[0]
     for entry in np.flatnonzero(is_verified & ~is_start).tolist():
-        yield _entry(path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets)
+        yield _entry_position(
+            path, entry, f"no batch starts at byte {index.positions[entry]} of the segment", index.offsets
+        )
     for entry in np.flatnonzero(is_verified & is_start & ~is_in_place).tolist():
         message = (
             f"no batch from byte {index.positions[entry]} to the next entry ends with offset {index.offsets[entry]}"
         )
-        yield _entry(path, entry, message, index.offsets)
+        yield _entry_position(path, entry, message, index.offsets)
 
 
-def _is_verified(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np.bool_]:
+def _mask_verified_entries(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np.bool_]:
     """Return a flag for each index entry: whether its offset is among the verified batches, or no range is set."""
     if not facts.offsets.is_limited:
         return np.ones(len(offsets), np.bool_)
@@ -376,12 +382,12 @@ def _is_verified(offsets: Ints, facts: SegmentFacts) -> npt.NDArray[np.bool_]:
     return result
 
 
-def _entry(path: str, entry: int, message: str, offsets: Ints) -> Finding:
+def _entry_position(path: str, entry: int, message: str, offsets: Ints) -> Finding:
     position = entry * OFFSET_ENTRY.itemsize
     return Finding(Severity.WARNING, "index-mismatch", message, path, position, int(offsets[entry]))
 
 
-def _time_index_findings(
+def _check_time_index(
     filesystem: FileSystem, path: str, base_offset: int, kept_columns: dict[str, Ints], facts: SegmentFacts
 ) -> Iterator[Finding]:
     try:
@@ -392,15 +398,15 @@ def _time_index_findings(
     if len(index) == 0:
         return
     largest = np.maximum.accumulate(kept_columns["max_timestamp"])
-    owner = np.searchsorted(kept_columns["last_offset"], index.offsets)  # batch that contains the entry's offset
-    is_right = _contains_values(largest, owner, index.timestamps)
+    batch_rows = np.searchsorted(kept_columns["last_offset"], index.offsets)  # batch that contains the entry's offset
+    is_right = _contains_values(largest, batch_rows, index.timestamps)
     is_right |= _contains_values(
-        kept_columns["magic"], owner, np.zeros(len(owner), np.int64)
+        kept_columns["magic"], batch_rows, np.zeros(len(batch_rows), np.int64)
     )  # 0.10 indexed times that format 0 lacks
     if facts.offsets.first_offset > base_offset:  # an earlier batch, which is not read, may have the largest timestamp
-        inside = owner < len(largest)
-        is_right[inside] |= index.timestamps[inside] > largest[owner[inside]]
-    for entry in np.flatnonzero(_is_verified(index.offsets, facts) & ~is_right).tolist():
+        is_in_batch = batch_rows < len(largest)
+        is_right[is_in_batch] |= index.timestamps[is_in_batch] > largest[batch_rows[is_in_batch]]
+    for entry in np.flatnonzero(_mask_verified_entries(index.offsets, facts) & ~is_right).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
         position = entry * TIME_ENTRY.itemsize
         yield Finding(Severity.WARNING, "timeindex-mismatch", message, path, position, int(index.offsets[entry]))
@@ -409,6 +415,6 @@ def _time_index_findings(
 def _contains_values(values: Ints, rows: npt.NDArray[np.intp], expected_values: Ints) -> npt.NDArray[np.bool_]:
     """Return a flag for each row: whether the row exists in ``values`` and contains the given value."""
     result = np.zeros(len(rows), np.bool_)
-    inside = rows < len(values)
-    result[inside] = values[rows[inside]] == expected_values[inside]
+    is_in_table = rows < len(values)
+    result[is_in_table] = values[rows[is_in_table]] == expected_values[is_in_table]
     return result

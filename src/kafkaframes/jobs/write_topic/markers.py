@@ -1,4 +1,4 @@
-"""Read and check the markers that a sink writes for each micro-batch in the compacted topic ``MARKERS``. No pyspark.
+"""Read and check the markers that a sink writes for each micro-batch in the compacted topic ``MARKER_TOPIC``.
 
 A marker is a record whose key is the sink's transactional id. It is written in the same transaction as the rows. Its
 value is a JSON object with the fields of ``StreamBatch.as_json`` (``jobs/micro_batch.py``) and these: ``queryId``;
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client import Admin, Consumer, NewTopic, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError
-from kafkaframes.jobs.micro_batch import StreamBatch, behind, conflict, mark_for
+from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, find_mark, list_starting_offsets
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
-MARKERS: Final = "__kafkaframes_spark_sinks"
+MARKER_TOPIC: Final = "__kafkaframes_spark_sinks"
 
 
 class Marker(NamedTuple):
@@ -27,18 +27,18 @@ class Marker(NamedTuple):
     open_ms: int = 0
     topic_id: str = ""  # "" if the rows specify their topics, or if the brokers do not support topic ids
 
-    def value(self) -> str:
+    def to_record_value(self) -> str:
         """Return the value of the marker's record."""
         note = self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms}
         return json.dumps(note | ({"topicId": self.topic_id} if self.topic_id else {}))
 
 
-def make_topic(options: TopicWriteOptions) -> None:
+def create_marker_topic(options: TopicWriteOptions) -> None:
     """Create the topic of markers unless it exists."""
     configs = {"cleanup.policy": "compact"}
     with Admin(**options.connection) as admin:
         try:
-            admin.create_topics([NewTopic(name=MARKERS, num_partitions=1, configs=configs)])
+            admin.create_topics([NewTopic(name=MARKER_TOPIC, num_partitions=1, configs=configs)])
         except BrokerError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -46,7 +46,7 @@ def make_topic(options: TopicWriteOptions) -> None:
 
 def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
     """Return the newest committed marker of each transactional id."""
-    topic_partition = TopicPartition(MARKERS, 0)
+    topic_partition = TopicPartition(MARKER_TOPIC, 0)
     newest: dict[str, bytes] = {}
     with Consumer(**options.connection, isolation_level="read_committed", enable_auto_commit=False) as consumer:
         end = consumer.end_offsets([topic_partition])[topic_partition]
@@ -61,7 +61,7 @@ def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
     return newest
 
 
-def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: StreamBatch) -> Marker | None:
+def find_marker(markers: Mapping[str, bytes], transactional_id: str, batch: StreamBatch) -> Marker | None:
     """Return the marker that a micro-batch must continue: its sink's own, else the newest of the same checkpoint path.
 
     Raises:
@@ -72,19 +72,19 @@ def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: Strea
         try:
             note = json.loads(value)
             query_id = batch.query_id if key == transactional_id else note.get("queryId", key)
-            batch_of_it = StreamBatch.from_json(query_id, note)
-            marker = Marker(batch_of_it, int(note.get("openMs", 0)), str(note.get("topicId", "")))
+            newest_batch = StreamBatch.from_json(query_id, note)
+            marker = Marker(newest_batch, int(note.get("openMs", 0)), str(note.get("topicId", "")))
         except (ValueError, AttributeError, TypeError):
             if key == transactional_id:
-                raise KafkaframesError(f"the marker {key} in {MARKERS} cannot be read: {value[:80]!r}") from None
+                raise KafkaframesError(f"the marker {key} in {MARKER_TOPIC} cannot be read: {value[:80]!r}") from None
             continue
         if key == transactional_id or (query_id != batch.query_id and marker.batch.sink == batch.sink):
             markers_by_query[query_id] = marker
-    mark = mark_for(batch, {query_id: marker.batch for query_id, marker in markers_by_query.items()})
+    mark = find_mark(batch, {query_id: marker.batch for query_id, marker in markers_by_query.items()})
     return None if mark is None else markers_by_query[mark.query_id]
 
 
-def check_topic(marker: Marker, topic: str, topic_id: str) -> None:
+def check_marker_topic(marker: Marker, topic: str, topic_id: str) -> None:
     """Check that a topic is the one that has the rows of a marker's micro-batch. A topic id of "" is unknown.
 
     Raises:
@@ -105,13 +105,13 @@ def is_written(mark: StreamBatch, batch: StreamBatch, transactional_id: str) -> 
     Raises:
         KafkaframesError: the micro-batch neither equals nor follows the marked one. The message has the remedies.
     """
-    reason = conflict(mark, batch)
+    reason = explain_conflict(mark, batch)
     if reason is None:
         return mark.batch_id == batch.batch_id
-    offsets = next(behind(mark), "")
+    offsets = next(list_starting_offsets(mark), "")
     raise KafkaframesError(
         f"micro-batch {batch.batch_id} does not fit the marker of micro-batch {mark.batch_id} of {transactional_id} in "
-        f"{MARKERS}: {reason}. Nothing of it was written. Either give the option onForeignMarker=skip: the query goes "
-        f"on behind what the marker's micro-batch has written{offsets and ' ' + offsets}; or another sink name, "
-        "sink=...: all that the checkpoint has not done is written, what is in the topic already a second time"
+        f"{MARKER_TOPIC}: {reason}. The micro-batch was not written. Set onForeignMarker=skip, and the query continues "
+        f"after the offsets of the marker's micro-batch{offsets and ' ' + offsets}; or set another sink=NAME, "
+        "and the query writes everything after its checkpoint, which may repeat rows of the topic"
     )

@@ -25,19 +25,19 @@ from kafkaframes.records.partitioner import partitions_of_rows, split_by_partiti
 MIN_PACKED_BYTES: Final = 8 << 20  # size of rows that are built together: batches of few rows compress badly
 
 
-class Packed(NamedTuple):
+class PackedBatches(NamedTuple):
     """Finished batches for one partition, each with its number of records."""
 
     topic_partition: TopicPartition
     batches: list[tuple[bytes, int]]
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """The number of records in the batches."""
         return sum(count for _, count in self.batches)
 
 
-class Format(NamedTuple):
+class BatchFormat(NamedTuple):
     """The producer settings that determine how batches are built."""
 
     codec: str
@@ -60,11 +60,11 @@ class Packer:
 
     topic: str | None
     counts_of: Callable[[str], int]
-    form: Format
+    form: BatchFormat
     now_ms: Callable[[], int]
     turn: int
 
-    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Packed]]:
+    def pack_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[PackedBatches]]:
         """Yield finished batches for rows in the columns of ``kafka-topic``. The batches of a list can be sent at once.
 
         A list has at most one item for each partition.
@@ -73,45 +73,50 @@ class Packer:
             EncodeError: a row has no topic, or is too large for a batch.
             OptionError: the topic does not have the partition of a row.
         """
-        for rows in gather_batches(batches, MIN_PACKED_BYTES):
+        for rows in resize_batches(batches, MIN_PACKED_BYTES):
             if self.topic is not None:
                 yield list(self._pack_topic(self.topic, rows))
                 continue
             names = rows.column("topic")
-            check_topics(names)
+            check_row_topics(names)
             topics = pc.unique(names).to_pylist()
             yield [part for name in topics for part in self._pack_topic(name, rows.filter(pc.equal(names, name)))]
 
-    def _pack_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
-        partitions = self._partitions(topic, rows)
+    def _pack_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[PackedBatches]:
+        partitions = self._choose_partitions(topic, rows)
         for number, partition_rows in split_by_partition(add_timestamps(rows, self.now_ms()), partitions):
-            yield self._pack_rows(TopicPartition(topic, number), partition_rows)
+            yield self._pack_partition(TopicPartition(topic, number), partition_rows)
 
-    def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _choose_partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self.counts_of(topic)
         if "partition" in rows.schema.names and not pa.types.is_null(rows.column("partition").type):
-            check_partitions(rows.column("partition"))
+            check_row_partitions(rows.column("partition"))
         partitions, wrong_row = partitions_of_rows(rows, count)
         if wrong_row is not None:
             raise OptionError(f"topic {topic} has no partition {partitions[wrong_row]}, it has {count}")
-        free = partitions < 0
-        if free.any():
-            partitions[free] = self.turn % count  # one partition for all rows without key and partition (KIP-480)
+        is_unassigned = partitions < 0
+        if is_unassigned.any():
+            partitions[is_unassigned] = (
+                self.turn % count
+            )  # one partition for all rows without key and partition (KIP-480)
             self.turn += 1
         return partitions
 
-    def _pack_rows(self, index: TopicPartition, rows: pa.RecordBatch) -> Packed:
-        form = self.form
-        batches = list(build_apart(rows, codec=form.codec, level=form.level, batch_bytes=form.batch_bytes))
-        largest = max(len(data) for data, _ in batches)
-        if largest > form.max_bytes:
+    def _pack_partition(self, index: TopicPartition, rows: pa.RecordBatch) -> PackedBatches:
+        batch_format = self.form
+        batches = list(
+            build_apart(rows, codec=batch_format.codec, level=batch_format.level, batch_bytes=batch_format.batch_bytes)
+        )
+        max_record_bytes = max(len(data) for data, _ in batches)
+        if max_record_bytes > batch_format.max_bytes:
             raise EncodeError(
-                f"a record for {index} makes a batch of {largest} bytes; kafka.max.request.size is {form.max_bytes}"
+                f"a record for {index} needs a batch of {max_record_bytes} bytes, more than kafka.max.request.size="
+                f"{batch_format.max_bytes}; increase that option"
             )
-        return Packed(index, batches)
+        return PackedBatches(index, batches)
 
 
-def check_topics(names: pa.Array) -> None:
+def check_row_topics(names: pa.Array) -> None:
     """Check that each row specifies its topic.
 
     Raises:
@@ -122,7 +127,7 @@ def check_topics(names: pa.Array) -> None:
         raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
 
 
-def check_partitions(numbers: pa.Array) -> None:
+def check_row_partitions(numbers: pa.Array) -> None:
     """Check that each partition is null or not negative, as in Kafka's producer.
 
     Raises:
@@ -136,22 +141,22 @@ def check_partitions(numbers: pa.Array) -> None:
         ).within(row)
 
 
-def gather_batches(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Split and join batches into batches of about ``most_bytes`` bytes."""
-    waiting: list[pa.RecordBatch] = []
+def resize_batches(batches: Iterable[pa.RecordBatch], max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Split and join batches into batches of about ``max_bytes`` bytes."""
+    pending_batches: list[pa.RecordBatch] = []
     size = 0
-    for batch in chain.from_iterable(_slice_batch(batch, most_bytes) for batch in batches):
-        waiting.append(batch)
+    for batch in chain.from_iterable(_slice_batch(batch, max_bytes) for batch in batches):
+        pending_batches.append(batch)
         size += batch.nbytes
-        if size >= most_bytes:
-            yield from _join_batches(waiting)
-            waiting, size = [], 0
-    yield from _join_batches(waiting)
+        if size >= max_bytes:
+            yield from _join_batches(pending_batches)
+            pending_batches, size = [], 0
+    yield from _join_batches(pending_batches)
 
 
-def _slice_batch(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+def _slice_batch(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Split a batch. Spark's batches may have 10,000 rows of any size."""
-    rows = -(-batch.num_rows // max(batch.nbytes // most_bytes, 1))
+    rows = -(-batch.num_rows // max(batch.nbytes // max_bytes, 1))
     for first in range(0, batch.num_rows, rows or 1):
         yield batch.slice(first, rows)
 

@@ -39,7 +39,7 @@ from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 _MODULE: Final = "kafkaframes.jobs.write_topic.transaction_process"
@@ -57,7 +57,7 @@ class TransactionProcess:
     options: TopicWriteOptions
     checkpoint: str
 
-    def announce(self, attempt: str) -> Address:
+    def announce_tasks(self, attempt: str) -> TaskServerAddress:
         """Announce the tasks of a micro-batch. Start the process unless it is running.
 
         Returns:
@@ -69,9 +69,9 @@ class TransactionProcess:
         path = socket_path(self.checkpoint)
         question = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
         answer = control.ask_or_start(path, question, lambda: self._start(path))
-        return Address(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
+        return TaskServerAddress(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
 
-    def commit(self, attempt: str, batch_id: int, counts: Mapping[tuple[str, int], int]) -> None:
+    def commit_attempt(self, attempt: str, batch_id: int, counts: Mapping[tuple[str, int], int]) -> None:
         """Commit the transaction of an attempt.
 
         Args:
@@ -83,7 +83,7 @@ class TransactionProcess:
             KafkaframesError: the transaction was not committed, or its outcome is unknown. The micro-batch must be
                 written again.
         """
-        self._tell(
+        self._send_question(
             {
                 "commit": attempt,
                 "batch": batch_id,
@@ -91,11 +91,11 @@ class TransactionProcess:
             }
         )
 
-    def abort(self, attempt: str) -> None:
+    def abort_attempt(self, attempt: str) -> None:
         """Abort the transaction of an attempt, or the current one if the name is unknown (``""``)."""
-        self._tell({"abort": attempt})
+        self._send_question({"abort": attempt})
 
-    def _tell(self, question: Mapping[str, Any]) -> None:
+    def _send_question(self, question: Mapping[str, Any]) -> None:
         try:
             control.ask(socket_path(self.checkpoint), question)
         except control.SilentProcessError as error:

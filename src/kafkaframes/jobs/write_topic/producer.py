@@ -9,8 +9,8 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 if TYPE_CHECKING:
     from kafkaframes.client import Producer
 
-DEFAULT_BATCH: Final = 1 << 18  # batch.size, in bytes, if the options do not set it
-_DEFAULT_BATCH_SETTINGS: Final = {"batch_size": DEFAULT_BATCH}
+DEFAULT_BATCH_BYTES: Final = 1 << 18  # batch.size, in bytes, if the options do not set it
+_DEFAULT_BATCH_SETTINGS: Final = {"batch_size": DEFAULT_BATCH_BYTES}
 
 
 def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:

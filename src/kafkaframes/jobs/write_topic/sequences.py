@@ -5,7 +5,7 @@ already appended as a duplicate, and discards its records with success. Therefor
 before it sends. The lease is exclusive, and starts at the first unused sequence. It ends when the task reports that all
 its records were acknowledged. Then another task can get a lease of the partition.
 
-``Ledger`` detects the cases in which the driver must not commit. It does no I/O. These are the cases:
+``LeaseLedger`` detects the cases in which the driver must not commit. It does no I/O. These are the cases:
 
 * A task is repeated: Spark retries it, runs a speculative copy of it, or runs its stage again. Its first attempt may
   have written rows, and the second would write them again.
@@ -44,7 +44,7 @@ from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
 from kafkaframes.jobs.driver_process.task_server import (
     CONNECTION_ERRORS,
     GREETING_TIMEOUT_S,
@@ -69,7 +69,7 @@ _LEASE_DONE: Final = "done"
 _LEASE_LOST: Final = "lost"
 
 
-class Ledger:
+class LeaseLedger:
     """The tasks and leases of one micro-batch."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -81,17 +81,17 @@ class Ledger:
         self._failure: KafkaframesError | None = None
         self.since_ms: int | None = None  # time of the first lease: no task sends records before it
 
-    def enter(self, task: int) -> None:
+    def register_task(self, task: int) -> None:
         """Register a task by its number in the stage.
 
         Raises:
             KafkaframesError: a task with this number was registered before.
         """
         if task in self._tasks:
-            raise self.fail(repetition_refused(task))
+            raise self.mark_failed(repetition_error_text(task))
         self._tasks[task] = _LEASE_WRITING
 
-    def lease(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def lease_partitions(self, task: int, counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Lease a task the free ones of these partitions, perhaps none.
 
         Args:
@@ -103,15 +103,15 @@ class Ledger:
         Raises:
             KafkaframesError: the batch has failed.
         """
-        self.check()
+        self.raise_if_failed()
         if self._tasks.get(task) != _LEASE_WRITING:
-            raise self.fail(f"task {task} asks for sequences, and is not among those that write")
-        free = {index: records for index, records in counts.items() if index not in self._leases}
-        if free and self.since_ms is None:
+            raise self.mark_failed(f"task {task} asks for sequences, and is not among those that write")
+        free_indexes = {index: records for index, records in counts.items() if index not in self._leases}
+        if free_indexes and self.since_ms is None:
             self.since_ms = self._now_ms()
-        for index, records in free.items():
+        for index, records in free_indexes.items():
             self._leases[index] = Lease(task, records)
-        return {index: next_sequence(0, self._written_counts.get(index, 0)) for index in free}
+        return {index: next_sequence(0, self._written_counts.get(index, 0)) for index in free_indexes}
 
     def note_written(self, task: int, indexes: Iterable[TopicPartition]) -> None:
         """End leases after all their records were acknowledged.
@@ -122,18 +122,18 @@ class Ledger:
         for index in indexes:
             lease = self._leases.get(index)
             if lease is None or lease.task != task:
-                raise self.fail(f"task {task} wrote to {index} without a lease")
+                raise self.mark_failed(f"task {task} wrote to {index} without a lease")
             del self._leases[index]
             self._written_counts[index] = self._written_counts.get(index, 0) + lease.records
 
-    def leave(self, task: int) -> None:
+    def finish_task(self, task: int) -> None:
         """Record that a task has written everything."""
         for index, lease in self._leases.items():
             if lease.task == task:
-                raise self.fail(f"task {task} ended before {index} had acknowledged its records")
+                raise self.mark_failed(f"task {task} ended before {index} had acknowledged its records")
         self._tasks[task] = _LEASE_DONE
 
-    def lose(self, task: int) -> None:
+    def lose_task(self, task: int) -> None:
         """Record the end of a task's connection. The task is lost if it has not written everything."""
         if self._tasks.get(task) == _LEASE_WRITING:
             self._tasks[task] = _LEASE_LOST
@@ -143,7 +143,7 @@ class Ledger:
         leases = (self._leases.get(index) for index in counts)
         return any(lease is not None and self._tasks[lease.task] == _LEASE_LOST for lease in leases)
 
-    def fail(self, reason: str | KafkaframesError) -> KafkaframesError:
+    def mark_failed(self, reason: str | KafkaframesError) -> KafkaframesError:
         """Mark the batch as failed, and return the error to raise. The first reason is stored.
 
         A text becomes a ``LostTaskError``.
@@ -153,12 +153,12 @@ class Ledger:
             self._failure = error
         return error
 
-    def check(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise the stored reason if the batch has failed."""
         if self._failure is not None:
             raise self._failure
 
-    def settle(self, reported_counts: Mapping[TopicPartition, int]) -> int:
+    def verify_acknowledged(self, reported_counts: Mapping[TopicPartition, int]) -> int:
         """Check that the acknowledged records are those of Spark's successful tasks, and return their number.
 
         Args:
@@ -167,25 +167,25 @@ class Ledger:
         Raises:
             KafkaframesError: the numbers differ or a task was lost. The transaction must not be committed.
         """
-        self.check()
+        self.raise_if_failed()
         for index, lease in self._leases.items():
-            raise self.fail(
+            raise self.mark_failed(
                 f"task {lease.task} was lost while it wrote to {index}: it is not known how much was written"
             )
         for task, state in self._tasks.items():
             if state != _LEASE_DONE:
-                raise self.fail(f"task {task} was lost before it had written everything")
+                raise self.mark_failed(f"task {task} was lost before it had written everything")
         for index in {**self._written_counts, **reported_counts}:
             acknowledged_count, written_count = self._written_counts.get(index, 0), reported_counts.get(index, 0)
             if acknowledged_count != written_count:
-                raise self.fail(
+                raise self.mark_failed(
                     f"{index} has {count_text(acknowledged_count, 'record')} of this "
                     f"batch, and Spark's tasks report {written_count}"
                 )
         return sum(self._written_counts.values())
 
 
-def repetition_refused(task: int) -> str:
+def repetition_error_text(task: int) -> str:
     """Return the reason for rejecting a repeated task."""
     return (
         f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails and is "
@@ -197,11 +197,11 @@ def repetition_refused(task: int) -> str:
 
 
 POLL_TIMEOUT_S: Final = 10.0
-_ANSWER_S: Final = 90.0  # time-out of an answer. The server may take POLL_S, and a busy driver takes longer.
+_ANSWER_TIMEOUT_S: Final = 90.0  # time-out of an answer. The server may take POLL_S, and a busy driver takes longer.
 _SERVER_GONE_TEXT: Final = "is gone from"
 
 
-class Shared(NamedTuple):
+class SharedTransaction(NamedTuple):
     """A transaction that several tasks write in.
 
     Attributes:
@@ -209,7 +209,7 @@ class Shared(NamedTuple):
         identity: producer id and epoch of the transaction.
     """
 
-    ledger: Ledger
+    ledger: LeaseLedger
     add: Callable[[Iterable[TopicPartition]], None]
     transactional_id: str
     identity: ProducerIdentity
@@ -227,7 +227,7 @@ class LeaseServer:
 
     def __init__(
         self,
-        find: Callable[[Mapping[str, Any]], Shared | None],
+        find: Callable[[Mapping[str, Any]], SharedTransaction | None],
         *,
         listen: str,
         host: str,
@@ -239,13 +239,13 @@ class LeaseServer:
         self._port = port
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._loop = LoopThread("kafkaframes leases")
-        self._server = TaskServer(self._loop, self._serve, self._secret)
+        self._server = TaskServer(self._loop, self._answer_questions, self._secret)
         self._change, self._adding = asyncio.Condition(), asyncio.Lock()
-        self.address: Address
+        self.address: TaskServerAddress
 
     def __enter__(self) -> Self:
         try:
-            self.address = Address(self._host, self._server.open(self._listen, self._port), self._secret)
+            self.address = TaskServerAddress(self._host, self._server.open(self._listen, self._port), self._secret)
         except BaseException:
             self._loop.close()
             raise
@@ -259,11 +259,11 @@ class LeaseServer:
         finally:
             self._loop.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_questions(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the questions of one connection until it ends."""
         async with asyncio.timeout(GREETING_TIMEOUT_S):
-            first = json.loads(await reader.readline())
-        await self._serve_task(int(first["task"]), dict(first["batch"]), reader, writer)
+            first_question = json.loads(await reader.readline())
+        await self._serve_task(int(first_question["task"]), dict(first_question["batch"]), reader, writer)
 
     async def _serve_task(
         self, task: int, batch: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -271,7 +271,7 @@ class LeaseServer:
         try:
             shared_producer = await asyncio.to_thread(self._find, batch)
             if shared_producer is not None:
-                shared_producer.ledger.enter(task)
+                shared_producer.ledger.register_task(task)
         except KafkaframesError as error:
             await send_last_answer(reader, writer, {"refused": str(error)})
             return
@@ -283,47 +283,51 @@ class LeaseServer:
                 writer, {"id": shared_producer.transactional_id, "producer": list(shared_producer.identity)}
             )
             while line := await reader.readline():
-                await send_answer(writer, await self._answer(shared_producer, task, json.loads(line)))
+                await send_answer(writer, await self._answer_task(shared_producer, task, json.loads(line)))
         finally:
-            shared_producer.ledger.lose(task)
+            shared_producer.ledger.lose_task(task)
 
-    async def _answer(self, shared_producer: Shared, task: int, counts: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer_task(
+        self, shared_producer: SharedTransaction, task: int, counts: Mapping[str, Any]
+    ) -> dict[str, Any]:
         ledger = shared_producer.ledger
         try:
             if "wrote" in counts:
-                ledger.note_written(task, [TopicPartition(*one) for one in counts["wrote"]])
+                ledger.note_written(
+                    task, [TopicPartition(*partition_of_lease) for partition_of_lease in counts["wrote"]]
+                )
                 async with self._change:
                     self._change.notify_all()
             if counts.get("end"):
-                ledger.leave(task)
+                ledger.finish_task(task)
             if "want" not in counts:
                 return {}
-            got = await self._lease(
+            leases = await self._lease_for_task(
                 shared_producer,
                 task,
                 {TopicPartition(name, partition): count for name, partition, count in counts["want"]},
             )
         except KafkaframesError as error:
-            ledger.fail(error)
+            ledger.mark_failed(error)
             return {"refused": str(error)}
-        return {"got": [[index.topic, index.partition, first] for index, first in got.items()]}
+        return {"got": [[index.topic, index.partition, first_sequences] for index, first_sequences in leases.items()]}
 
-    async def _lease(
-        self, shared_producer: Shared, task: int, counts_by_partition: Mapping[TopicPartition, int]
+    async def _lease_for_task(
+        self, shared_producer: SharedTransaction, task: int, counts_by_partition: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         ledger = shared_producer.ledger
-        got = ledger.lease(task, counts_by_partition)
-        if not got:
+        leases = ledger.lease_partitions(task, counts_by_partition)
+        if not leases:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_TIMEOUT_S), self._change:
-                    while not (got := ledger.lease(task, counts_by_partition)):
+                    while not (leases := ledger.lease_partitions(task, counts_by_partition)):
                         await self._change.wait()
-        if not got and ledger.is_blocked(counts_by_partition):
-            raise ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
-        if got:
+        if not leases and ledger.is_blocked(counts_by_partition):
+            raise ledger.mark_failed("another task was lost while it wrote: the whole batch fails and is written anew")
+        if leases:
             async with self._adding:
-                await asyncio.to_thread(shared_producer.add, list(got))
-        return got
+                await asyncio.to_thread(shared_producer.add, list(leases))
+        return leases
 
 
 class TaskTransaction(NamedTuple):
@@ -333,7 +337,7 @@ class TaskTransaction(NamedTuple):
     identity: ProducerIdentity
 
 
-class Leases:
+class LeaseConnection:
     """A task's connection to the lease server.
 
     Attributes:
@@ -343,15 +347,15 @@ class Leases:
         KafkaframesError: raised by all methods if the server cannot be reached, has ended, or rejects the question.
     """
 
-    def __init__(self, address: Address, task: int, batch: Mapping[str, Any]) -> None:
+    def __init__(self, address: TaskServerAddress, task: int, batch: Mapping[str, Any]) -> None:
         """``batch`` describes the task's batch to the server."""
         self._name = f"{address.host}:{address.port}"
         with self._explain_errors("cannot be reached at"):
             self._connection = TaskConnection(address)
         try:
             with self._explain_errors("does not answer at"):
-                self._connection.greet(answer_timeout_s=_ANSWER_S)
-            answer = self._ask({"task": task, "batch": dict(batch)})
+                self._connection.greet(answer_timeout_s=_ANSWER_TIMEOUT_S)
+            answer = self._ask_server({"task": task, "batch": dict(batch)})
             self.transaction = (
                 None if "written" in answer else TaskTransaction(answer["id"], ProducerIdentity(*answer["producer"]))
             )
@@ -359,7 +363,7 @@ class Leases:
             self.close()
             raise
 
-    def take(
+    def take_leases(
         self, needed_counts: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
         """Return finished leases, and wait until at least one of the requested partitions is leased.
@@ -375,23 +379,23 @@ class Leases:
             "wrote": _as_names(wrote),
             "want": [[index.topic, index.partition, count] for index, count in needed_counts.items()],
         }
-        while not (got := self._ask(counts)["got"]):
+        while not (answer := self._ask_server(counts)["got"]):
             counts.pop("wrote", None)
-        return {TopicPartition(name, partition): first for name, partition, first in got}
+        return {TopicPartition(name, partition): first_sequence for name, partition, first_sequence in answer}
 
-    def give_back(self, wrote: Iterable[TopicPartition]) -> None:
+    def return_leases(self, wrote: Iterable[TopicPartition]) -> None:
         """Return leases of partitions whose records were all acknowledged."""
-        self._ask({"wrote": _as_names(wrote)})
+        self._ask_server({"wrote": _as_names(wrote)})
 
-    def end(self) -> None:
+    def report_end(self) -> None:
         """Report that this task has written everything."""
-        self._ask({"end": True})
+        self._ask_server({"end": True})
 
     def close(self) -> None:
         """Close the connection. If ``end`` was not called before, the server counts the task as lost."""
         self._connection.close()
 
-    def _ask(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask_server(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         with self._explain_errors(_SERVER_GONE_TEXT):
             answer = self._connection.ask(counts)
         if "refused" in answer:

@@ -2,11 +2,11 @@
 
 1. ``InitProducerId`` with a transactional id that contains the query's id returns the producer id and a new epoch. It
    fences an earlier writer of this query and aborts its open transaction.
-2. The newest marker of this sink is read from the compacted topic ``MARKERS`` (``markers.py``). If it describes this
-   batch and has the same offsets as the checkpoint, the batch was committed before the query could note it. Nothing is
-   written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink that
-   committed the previous batch itself and got the next epoch has the marker already, because no other writer can have
-   committed in the meantime.
+2. The newest marker of this sink is read from the compacted topic ``MARKER_TOPIC`` (``markers.py``). If it describes
+   this batch and has the same offsets as the checkpoint, the batch was committed before the query could note it.
+   It is not written again. If the batch does not fit the marker, the checkpoint has changed, which is an error. A sink
+   that committed the previous batch itself and got the next epoch has the marker already, because no other writer can
+   have committed in the meantime.
 3. The rows are sent. Several tasks can share the transaction (``sequences.py``).
 4. The marker is written in the same transaction, which is then committed. Rows and marker are committed together or
    not at all.
@@ -33,24 +33,24 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import ProducerIdentity
 from kafkaframes.client.shared_transaction import add_partitions, share_transaction
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
-from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, read_batch_offsets
 from kafkaframes.jobs.write_topic.markers import (
-    MARKERS,
+    MARKER_TOPIC,
     Marker,
-    check_topic,
+    check_marker_topic,
+    create_marker_topic,
+    find_marker,
     is_written,
-    make_topic,
-    marker_for,
     read_markers,
 )
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.jobs.write_topic.sequences import Ledger, Shared
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger, SharedTransaction
 from kafkaframes.jobs.write_topic.transaction_time import (
     BROKER_TIMEOUT_SETTING,
     TIMEOUT_OPTION,
-    TransactionTime,
-    is_end_of_transaction,
-    is_refused_timeout,
+    TransactionTimeouts,
+    is_timeout_rejection,
+    is_transaction_ended,
 )
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.wire.primitives import NIL_UUID
@@ -58,32 +58,35 @@ from kafkaframes.wire.primitives import NIL_UUID
 log = logging.getLogger("kafkaframes.jobs")
 
 
-def now_ms() -> int:
+def current_time_ms() -> int:
     """Return the time, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
-class Sent(NamedTuple):
+class SentRecords(NamedTuple):
     """The number of records in a transaction, and its start."""
 
     records: int
     since_ms: int  # time of the first lease, in milliseconds since 1970
 
     @classmethod
-    def of(cls, ledger: Ledger, reported_counts: Mapping[TopicPartition, int]) -> Self:
+    def from_reports(cls, ledger: LeaseLedger, reported_counts: Mapping[TopicPartition, int]) -> Self:
         """Return the records that the tasks report, after a check against the ledger.
 
         Raises:
             KafkaframesError: report and ledger differ. The transaction must not be committed.
         """
-        return cls(ledger.settle(reported_counts), now_ms() if ledger.since_ms is None else ledger.since_ms)
+        return cls(
+            ledger.verify_acknowledged(reported_counts),
+            current_time_ms() if ledger.since_ms is None else ledger.since_ms,
+        )
 
-    def open_ms(self) -> int:
+    def measure_open_ms(self) -> int:
         """Return how long the transaction has been open, in milliseconds."""
-        return max(now_ms() - self.since_ms, 0)
+        return max(current_time_ms() - self.since_ms, 0)
 
 
-Send = Callable[[Producer], Sent]  # sends the rows of a batch in the producer's transaction
+Send = Callable[[Producer], SentRecords]  # sends the rows of a batch in the producer's transaction
 
 
 def transactional_id_of(options: TopicWriteOptions, query_id: str) -> str:
@@ -108,24 +111,24 @@ def plan_batch(
     Raises:
         KafkaframesError: the checkpoint has not planned the micro-batch.
     """
-    begins, ends = offsets_in(read, batch_id)
+    begins, ends = read_batch_offsets(read, batch_id)
     if ends is None:
         raise KafkaframesError(f"the checkpoint {path} has no offsets of micro-batch {batch_id}")
     return StreamBatch(query_id, batch_id, path, target_of(options), begins, ends)
 
 
-class Committed(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The micro-batch that this sink committed last, and the producer id and epoch of its transaction."""
 
     identity: ProducerIdentity
     marker: Marker
 
 
-class Sink:
+class TopicSink:
     """Writes the micro-batches of one run of a query, or a single batch."""
 
     def __init__(
-        self, options: TopicWriteOptions, transactional_id: str, *, times: TransactionTime | None = None
+        self, options: TopicWriteOptions, transactional_id: str, *, times: TransactionTimeouts | None = None
     ) -> None:
         """Without ``times``, request the maximum transaction time-out from the cluster.
 
@@ -135,10 +138,10 @@ class Sink:
         """
         self.options = options
         self.transactional_id = transactional_id
-        self._times = TransactionTime.of(options) if times is None else times
-        self._last: Committed | None = None
+        self._times = TransactionTimeouts.from_options(options) if times is None else times
+        self._last: CommittedBatch | None = None
 
-    def write(self, batch: StreamBatch | None, send: Send) -> None:
+    def write_batch(self, batch: StreamBatch | None, send: Send) -> None:
         """Write one batch in one transaction. If its marker shows that it was committed, ``send`` is not called.
 
         Args:
@@ -149,35 +152,37 @@ class Sink:
             KafkaframesError: the batch does not fit the newest marker. Exceptions of ``send`` are raised too.
         """
         with self._open_producer() as producer:
-            newest_marker = None if batch is None else self._newest(producer.identity, batch)
-            is_there = (
+            newest_marker = None if batch is None else self._fetch_newest_marker(producer.identity, batch)
+            is_committed = (
                 batch is not None
                 and newest_marker is not None
                 and is_written(newest_marker.batch, batch, self.transactional_id)
             )
-            self._topic_id(producer, newest_marker)
-            if is_there:
+            self._fetch_topic_id(producer, newest_marker)
+            if is_committed:
                 return
-            if (warning := self._times.warning(0 if newest_marker is None else newest_marker.open_ms)) is not None:
-                log.warning("%s: %s", self.name_of(batch), warning)
-            began = time.time()
+            if (
+                warning := self._times.slow_transaction_warning(0 if newest_marker is None else newest_marker.open_ms)
+            ) is not None:
+                log.warning("%s: %s", self.name_of_batch(batch), warning)
+            start_ms = time.time()
             try:
                 self._write_transaction(batch, producer, newest_marker, send)
             except Exception as error:
-                reason = self._times.too_long((time.time() - began) * 1000)
-                if reason is None or not is_end_of_transaction(error):
+                reason = self._times.timeout_error_text((time.time() - start_ms) * 1000)
+                if reason is None or not is_transaction_ended(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
 
-    def share_transaction(self, producer: Producer, ledger: Ledger) -> Shared:
+    def share_transaction(self, producer: Producer, ledger: LeaseLedger) -> SharedTransaction:
         """Return the transaction of ``producer``, in the form in which tasks share it."""
-        return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer))
+        return SharedTransaction(ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer))
 
-    def name_of(self, batch: StreamBatch | None) -> str:
+    def name_of_batch(self, batch: StreamBatch | None) -> str:
         """Return the name of a batch for messages."""
         return self.transactional_id if batch is None else f"micro-batch {batch.batch_id}"
 
-    def _topic_id(self, producer: Producer, newest_marker: Marker | None) -> str:
+    def _fetch_topic_id(self, producer: Producer, newest_marker: Marker | None) -> str:
         """Return the topic's id; "" if it has no id yet, or if the rows specify their topics.
 
         Raises:
@@ -187,7 +192,7 @@ class Sink:
         topic_id_or_nil = NIL_UUID if topic is None else producer.topic_id(topic)
         topic_id = "" if topic_id_or_nil == NIL_UUID else str(topic_id_or_nil)
         if topic is not None and newest_marker is not None and self.options.on_foreign_marker != "skip":
-            check_topic(newest_marker, topic, topic_id)
+            check_marker_topic(newest_marker, topic, topic_id)
         return topic_id
 
     def _write_transaction(
@@ -201,36 +206,36 @@ class Sink:
         producer.begin_transaction()
         try:
             sent_rows = send(producer)
-            open_ms = sent_rows.open_ms()
+            open_ms = sent_rows.measure_open_ms()
             marker = None
             if batch is not None:
-                marker = Marker(batch, open_ms, self._topic_id(producer, newest_marker))
-                producer.send(MARKERS, marker.value(), key=self.transactional_id, partition=0).result()
+                marker = Marker(batch, open_ms, self._fetch_topic_id(producer, newest_marker))
+                producer.send(MARKER_TOPIC, marker.to_record_value(), key=self.transactional_id, partition=0).result()
             if sent_rows.records or batch is not None:
-                _commit(producer, is_repeated=batch is not None)
+                _commit_transaction(producer, is_repeated=batch is not None)
         except BaseException:
-            self._fence_off()
+            self._fence_writer()
             raise
-        self._times.add(open_ms)
-        self._last = None if marker is None else Committed(identity, marker)
+        self._times.add_duration(open_ms)
+        self._last = None if marker is None else CommittedBatch(identity, marker)
 
-    def _newest(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
+    def _fetch_newest_marker(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
         """Return the newest marker that this batch must continue, also if another writer committed it."""
         if self._last is not None:
             producer_id, epoch = self._last.identity
             if identity == (producer_id, epoch + 1):
                 return self._last.marker
-        make_topic(self.options)
-        return marker_for(read_markers(self.options), self.transactional_id, batch)
+        create_marker_topic(self.options)
+        return find_marker(read_markers(self.options), self.transactional_id, batch)
 
     @contextmanager
     def _open_producer(self) -> Iterator[Producer]:
         """Open the producer of the transaction, which fences an earlier writer."""
         with ExitStack() as stack:
             try:
-                producer = stack.enter_context(self._new_producer())
+                producer = stack.enter_context(self._create_producer())
             except BrokerError as error:
-                if not is_refused_timeout(error):
+                if not is_timeout_rejection(error):
                     raise
                 timeout_ms = self._times.timeout_ms
                 raise OptionError(
@@ -239,17 +244,17 @@ class Sink:
                 ) from error
             yield producer
 
-    def _new_producer(self) -> Producer:
+    def _create_producer(self) -> Producer:
         settings = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self._times.timeout_ms}
         return open_producer(self.options, **settings)
 
-    def _fence_off(self) -> None:
+    def _fence_writer(self) -> None:
         """Abort the open transaction with a newer epoch. If this fails, the next run or the time-out aborts it."""
-        with suppress(KafkaframesError), self._new_producer():
+        with suppress(KafkaframesError), self._create_producer():
             pass
 
 
-def _commit(producer: Producer, *, is_repeated: bool) -> None:
+def _commit_transaction(producer: Producer, *, is_repeated: bool) -> None:
     """Commit the transaction.
 
     Raises:

@@ -30,11 +30,11 @@ from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, transactional_id_of
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer, SharedTransaction
+from kafkaframes.jobs.write_topic.sink import SentRecords, TopicSink, current_time_ms, plan_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 
-MAX_IDLE_S: Final = 60.0
+MAX_IDLE_TIME_S: Final = 60.0
 _END_TIMEOUT_S: Final = 10.0
 _NEWER_ATTEMPT_TEXT: Final = "a newer attempt to write this micro-batch has begun"
 _ATTEMPT_ENDED_TEXT: Final = "the attempt to write the micro-batch that this task belongs to has ended"
@@ -44,16 +44,20 @@ _QUERY_ENDS_TEXT: Final = "the query ends, or restarts with other options"
 class WriteAttempt:
     """One try to write a micro-batch. Its own thread holds the transaction."""
 
-    def __init__(self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], Sink]):
+    def __init__(
+        self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], TopicSink]
+    ):
         """``make_batch`` reads the checkpoint, ``make_sink`` may query the cluster. Tasks get their exceptions."""
         self.name = name
         self.number = number
-        self.shared_transaction: Future[Shared | None] = Future()  # None: the micro-batch was committed before
+        self.shared_transaction: Future[SharedTransaction | None] = (
+            Future()
+        )  # None: the micro-batch was committed before
         self.end: Future[None] = Future()
         self._counts: Future[Mapping[TopicPartition, int]] = Future()
-        self._ledger = Ledger(now_ms)
+        self._ledger = LeaseLedger(current_time_ms)
         self._make_batch, self._make_sink = make_batch, make_sink
-        threading.Thread(target=self._run, name="kafkaframes transaction", daemon=True).start()
+        threading.Thread(target=self._write, name="kafkaframes transaction", daemon=True).start()
 
     def commit(self, counts: Mapping[TopicPartition, int]) -> None:
         """Commit the tasks' records unless the attempt was given up before, and wait for the end."""
@@ -61,17 +65,17 @@ class WriteAttempt:
             self._counts.set_result(counts)
         self.end.result()
 
-    def give_up(self, reason: str, timeout: float | None = None) -> None:
+    def abort_unless_committing(self, reason: str, timeout: float | None = None) -> None:
         """Abort unless the commit was requested before, and wait for the end of either."""
         with suppress(InvalidStateError):
             self._counts.set_exception(LostTaskError(reason))
         with suppress(TimeoutError):
             self.end.exception(timeout)
 
-    def _run(self) -> None:
+    def _write(self) -> None:
         try:
             batch, sink = self._make_batch(), self._make_sink()
-            sink.write(batch, partial(self._send, sink))
+            sink.write_batch(batch, partial(self._share_with_tasks, sink))
         except Exception as error:
             failure = error if isinstance(error, KafkaframesError) else KafkaframesError(repr(error))
             if not self.shared_transaction.done():
@@ -82,13 +86,13 @@ class WriteAttempt:
                 self.shared_transaction.set_result(None)
             self.end.set_result(None)
 
-    def _send(self, sink: Sink, producer: Producer) -> Sent:
+    def _share_with_tasks(self, sink: TopicSink, producer: Producer) -> SentRecords:
         """Let tasks write in the transaction until it is committed or given up."""
         self.shared_transaction.set_result(sink.share_transaction(producer, self._ledger))
-        return Sent.of(self._ledger, self._counts.result())
+        return SentRecords.from_reports(self._ledger, self._counts.result())
 
 
-class Holder:
+class AttemptRunner:
     """Runs the attempts of one sink, one after the other."""
 
     def __init__(self, process: TransactionProcess) -> None:
@@ -97,13 +101,13 @@ class Holder:
         self._lock = threading.Lock()
         self._announced_attempt = ""  # the attempt that the next new task may start
         self._attempt: WriteAttempt | None = None
-        self._sink: Sink | None = None
+        self._sink: TopicSink | None = None
         self._watched_pid = 0
         self._is_replaced = False
         self._has_ended = False
         self._since = time.monotonic()  # the last time at which there was work
         self._server = LeaseServer(
-            self._find,
+            self._find_transaction,
             listen=process.options.driver_host,
             host=process.options.driver_host,
             port=process.options.driver_port,
@@ -126,10 +130,10 @@ class Holder:
             return
         self._has_ended = True
         if self._attempt is not None:
-            self._attempt.give_up(_QUERY_ENDS_TEXT, _END_TIMEOUT_S)
+            self._attempt.abort_unless_committing(_QUERY_ENDS_TEXT, _END_TIMEOUT_S)
         self._server.__exit__(None, None, None)
 
-    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question of ``process_control.py``.
 
         Raises:
@@ -139,9 +143,9 @@ class Holder:
             return self._announce(question["announce"], question["watch"], question["options"])
         if "commit" in question:
             counts = {TopicPartition(topic, partition): records for topic, partition, records in question["counts"]}
-            self._commit(question["commit"], question["batch"], counts)
+            self._commit_attempt(question["commit"], question["batch"], counts)
         else:
-            self._abort(question["abort"])
+            self._abort_attempt(question["abort"])
         return {}
 
     def must_end(self) -> bool:
@@ -151,7 +155,7 @@ class Holder:
                 return True
             if self._announced_attempt or (self._attempt is not None and not self._attempt.end.done()):
                 self._since = time.monotonic()
-            return time.monotonic() - self._since > MAX_IDLE_S
+            return time.monotonic() - self._since > MAX_IDLE_TIME_S
 
     def _announce(self, name: str, watched_pid: int, options: str) -> dict[str, Any]:
         with self._lock:
@@ -163,7 +167,7 @@ class Holder:
         host, port, secret = self._server.address.host, self._server.address.port, self._server.address.secret
         return {"host": host, "port": port, "secret": secret.hex()}
 
-    def _find(self, request: Mapping[str, Any]) -> Shared | None:
+    def _find_transaction(self, request: Mapping[str, Any]) -> SharedTransaction | None:
         """Return the transaction of a task's attempt. The attempt's first task begins it.
 
         Raises:
@@ -177,9 +181,11 @@ class Holder:
                     raise LostTaskError(_ATTEMPT_ENDED_TEXT)
                 self._announced_attempt = ""
                 if attempt is not None:
-                    attempt.give_up(_NEWER_ATTEMPT_TEXT)
+                    attempt.abort_unless_committing(_NEWER_ATTEMPT_TEXT)
                 query, number = request["query"], request["batch"]
-                make_batch = partial(plan_batch, self._of.options, query, number, self._of.checkpoint, self._read)
+                make_batch = partial(
+                    plan_batch, self._of.options, query, number, self._of.checkpoint, self._read_checkpoint_file
+                )
                 attempt = self._attempt = WriteAttempt(name, number, make_batch, partial(self._sink_of, query))
         shared_producer = attempt.shared_transaction.result()
         if shared_producer is not None and attempt.end.done():
@@ -187,23 +193,23 @@ class Holder:
             raise LostTaskError(_ATTEMPT_ENDED_TEXT)
         return shared_producer
 
-    def _read(self, name: str) -> str | None:
-        top = self._of.checkpoint
-        path = join(top.removeprefix("file:"), name)
+    def _read_checkpoint_file(self, name: str) -> str | None:
+        checkpoint = self._of.checkpoint
+        path = join(checkpoint.removeprefix("file:"), name)
         try:
             store = store_of(path)
             return None if store.stat(path) is None else store.read(path).decode()
         except Exception as error:  # includes exceptions of the object store's library
-            reason = f"the checkpoint {top} cannot be read by a process on the driver's machine: {error}"
+            reason = f"the checkpoint {checkpoint} cannot be read by a process on the driver's machine: {error}"
             raise KafkaframesError(reason) from error
 
-    def _sink_of(self, query_id: str) -> Sink:
+    def _sink_of(self, query_id: str) -> TopicSink:
         transactional_id = transactional_id_of(self._of.options, query_id)
         if self._sink is None or self._sink.transactional_id != transactional_id:
-            self._sink = Sink(self._of.options, transactional_id)
+            self._sink = TopicSink(self._of.options, transactional_id)
         return self._sink
 
-    def _commit(self, name: str, number: int, counts: Mapping[TopicPartition, int]) -> None:
+    def _commit_attempt(self, name: str, number: int, counts: Mapping[TopicPartition, int]) -> None:
         """Commit an attempt.
 
         Raises:
@@ -217,12 +223,12 @@ class Holder:
         elif counts:
             raise KafkaframesError(f"the transaction of micro-batch {number} is gone: it must be written again")
 
-    def _abort(self, name: str) -> None:
+    def _abort_attempt(self, name: str) -> None:
         with self._lock:
             attempt = self._attempt
             self._announced_attempt = ""
         if attempt is not None and name in ("", attempt.name):
-            attempt.give_up("Spark has aborted the micro-batch")
+            attempt.abort_unless_committing("Spark has aborted the micro-batch")
 
 
 def main() -> None:
@@ -230,7 +236,7 @@ def main() -> None:
     (path,) = sys.argv[1:]
 
     try:
-        with Holder(pickle.load(sys.stdin.buffer)) as holder:
+        with AttemptRunner(pickle.load(sys.stdin.buffer)) as holder:
             serve(Path(path), holder, announce_ready)
     except (KafkaframesError, OSError) as error:
         print(error)

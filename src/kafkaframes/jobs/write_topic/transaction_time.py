@@ -23,7 +23,7 @@ BROKER_TIMEOUT_SETTING: Final = "transaction.max.timeout.ms"
 TIMEOUT_OPTION: Final = "transaction.timeout.ms"
 MIN_TIMEOUT_MS: Final = 60_000  # the default of Kafka's producers
 _MAX_DURATION_FACTOR: Final = 4
-_DURATION_COUNT: Final = 5
+_REMEMBERED_DURATIONS: Final = 5
 _WARNING_SHARE: Final = 0.5  # part of the time-out. A batch often takes twice as long as the longest batch before it.
 # Errors that a producer gets after brokers aborted its transaction. They depend on broker version and next request.
 _END_OF_TRANSACTION_ERRORS: Final = (
@@ -34,7 +34,7 @@ _END_OF_TRANSACTION_ERRORS: Final = (
 )
 
 
-class TransactionTime:
+class TransactionTimeouts:
     """The time-outs of a query's successive transactions."""
 
     def __init__(self, *, chosen_ms: int | None = None, limit_ms: int | None = None) -> None:
@@ -50,10 +50,10 @@ class TransactionTime:
             )
         self._chosen_ms = chosen_ms
         self._limit_ms = limit_ms
-        self._open_ms: deque[int] = deque(maxlen=_DURATION_COUNT)
+        self._open_ms: deque[int] = deque(maxlen=_REMEMBERED_DURATIONS)
 
     @classmethod
-    def of(cls, options: TopicWriteOptions) -> TransactionTime:
+    def from_options(cls, options: TopicWriteOptions) -> TransactionTimeouts:
         """Return time-outs with the options' time-out and the limit of the cluster.
 
         Raises:
@@ -65,13 +65,13 @@ class TransactionTime:
             if TIMEOUT_OPTION in options.client
             else None
         )
-        return cls(chosen_ms=values, limit_ms=limit_of(options))
+        return cls(chosen_ms=values, limit_ms=fetch_timeout_limit(options))
 
     @property
     def timeout_ms(self) -> int:
         """The time-out for the next transaction, in milliseconds.
 
-        >>> TransactionTime(limit_ms=900_000).timeout_ms, TransactionTime(chosen_ms=5_000).timeout_ms
+        >>> TransactionTimeouts(limit_ms=900_000).timeout_ms, TransactionTimeouts(chosen_ms=5_000).timeout_ms
         (900000, 5000)
         """
         if self._chosen_ms is not None:
@@ -81,47 +81,47 @@ class TransactionTime:
         chosen_ms = max(MIN_TIMEOUT_MS, _MAX_DURATION_FACTOR * max(self._open_ms))
         return chosen_ms if self._limit_ms is None else min(chosen_ms, self._limit_ms)
 
-    def add(self, open_ms: int) -> None:
+    def add_duration(self, open_ms: int) -> None:
         """Record how long a transaction was open."""
         self._open_ms.append(open_ms)
 
-    def warning(self, before_ms: int = 0) -> str | None:
+    def slow_transaction_warning(self, before_ms: int = 0) -> str | None:
         """Return a warning if previous transactions were open for more than half of the limit, else None.
 
         Args:
             before_ms: duration of the last transaction that an earlier run of the query committed.
         """
-        longest = max([*self._open_ms, before_ms])
+        max_ms = max([*self._open_ms, before_ms])
         allowed_ms = self._limit_ms if self._chosen_ms is None else self._chosen_ms
-        if allowed_ms is None or longest <= _WARNING_SHARE * allowed_ms:
+        if allowed_ms is None or max_ms <= _WARNING_SHARE * allowed_ms:
             return None
         return (
-            f"the longest transaction of the previous micro-batches was open for {longest / 1000:.0f} s; the limit is "
+            f"the longest transaction of the previous micro-batches was open for {max_ms / 1000:.0f} s; the limit is "
             f"{allowed_ms / 1000:.0f} s. A transaction that exceeds it fails, and its micro-batch is written again; "
-            f"{self._remedy}"
+            f"{self._remedy_text}"
         )
 
-    def too_long(self, took_ms: float) -> str | None:
+    def timeout_error_text(self, took_ms: float) -> str | None:
         """Return the reason of a batch's failure if its transaction has exceeded the time-out, else None."""
         if took_ms <= self.timeout_ms:
             return None
         return (
             f"the batch took {took_ms / 1000:.0f} s, and its transaction could be open for "
-            f"{self.timeout_ms / 1000:.0f} s: nothing of it is to be seen with read_committed; {self._remedy}"
+            f"{self.timeout_ms / 1000:.0f} s: nothing of it is to be seen with read_committed; {self._remedy_text}"
         )
 
     @property
-    def _remedy(self) -> str:
-        smaller = "limit micro-batches with maxOffsetsPerTrigger or maxBytesPerTrigger"
+    def _remedy_text(self) -> str:
+        lower_limit_text = "limit micro-batches with maxOffsetsPerTrigger or maxBytesPerTrigger"
         if self._chosen_ms is not None and (self._limit_ms is None or self._chosen_ms < self._limit_ms):
             limit_text = f"the brokers' {BROKER_TIMEOUT_SETTING}" + (
                 f", {self._limit_ms}" if self._limit_ms is not None else ""
             )
-            return f"kafka.{TIMEOUT_OPTION} may be as large as {limit_text}; {smaller}"
-        return f"this is the brokers' {BROKER_TIMEOUT_SETTING}; {smaller}"
+            return f"kafka.{TIMEOUT_OPTION} may be as large as {limit_text}; {lower_limit_text}"
+        return f"this is the brokers' {BROKER_TIMEOUT_SETTING}; {lower_limit_text}"
 
 
-def limit_of(options: TopicWriteOptions) -> int | None:
+def fetch_timeout_limit(options: TopicWriteOptions) -> int | None:
     """Return the brokers' maximum transaction time-out; None if it is not authorized or if old brokers omit it."""
     with Admin(**options.connection) as admin:
         node = admin.describe_cluster().brokers
@@ -133,11 +133,11 @@ def limit_of(options: TopicWriteOptions) -> int | None:
     return None if value is None else int(value)
 
 
-def is_refused_timeout(error: KafkaframesError) -> bool:
+def is_timeout_rejection(error: KafkaframesError) -> bool:
     """Return whether the brokers rejected a time-out above their limit."""
     return isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def is_end_of_transaction(error: Exception) -> bool:
+def is_transaction_ended(error: Exception) -> bool:
     """Return whether a batch failed because its transaction had ended. Spark's errors contain the text of a task's."""
     return any(code.name in str(error) for code in _END_OF_TRANSACTION_ERRORS)

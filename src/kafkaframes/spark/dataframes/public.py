@@ -85,13 +85,13 @@ def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **opt
         LogDirError: The path exists and ``mode`` is ``errorifexists``, or it is not a log directory.
         OptionError: The mode does not exist.
     """
-    from kafkaframes.jobs.restore.writing import Target
+    from kafkaframes.jobs.restore.writing import TargetState
     from kafkaframes.spark.sessions.builder import register
 
     if mode not in WRITE_MODES:
         raise OptionError(f"unknown mode {mode!r}; expected one of {', '.join(WRITE_MODES)}")
     if mode not in ("append", "overwrite"):
-        target = Target.look(path)
+        target = TargetState.inspect_target(path)
         if target.exists and mode == "ignore":
             return
         if target.exists:

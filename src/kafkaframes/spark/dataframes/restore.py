@@ -54,13 +54,13 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         KafkaframesError: A row cannot be written.
     """
     from kafkaframes.jobs.job import run_once, settings_as_json
-    from kafkaframes.jobs.restore.job import new_id
-    from kafkaframes.jobs.restore.parquet import check_columns, complete
+    from kafkaframes.jobs.restore.job import make_id
+    from kafkaframes.jobs.restore.parquet import check_columns, complete_directory
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.restore.settings import RestoreSettings
-    from kafkaframes.jobs.settings import settings_of
+    from kafkaframes.jobs.settings import create_settings
 
-    restore_settings = settings_of(RestoreSettings, settings)
+    restore_settings = create_settings(RestoreSettings, settings)
     check_columns(_select_arrow_schema(df), restore_settings)
     target = Path(to).absolute()
     report = RestoreReport(["DataFrame"], str(target), settings_as_json(restore_settings), str(df.semanticHash()))
@@ -71,9 +71,9 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
             raise OptionError("nothing to restore: the DataFrame contains no selected rows")
         ids = dict(restore_settings.topic_ids)
         for topic in sorted({partition_report.topic for partition_report in report.partitions}):
-            report.topic_ids[topic] = ids.get(topic) or new_id()
+            report.topic_ids[topic] = ids.get(topic) or make_id()
         _write_topic_ids(directory, report)
-        complete(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=new_id)
+        complete_directory(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, make_id=make_id)
 
     return run_once(report, write_directory)
 
@@ -165,7 +165,7 @@ class _WriteTask:
                         directory = attempts.enter_context(begin_attempt(self.directory, str(target)))
                         writer, current = RowsWriter(directory, target, self.settings, source=source), source
                     if writer is not None:
-                        writer.add(rows)
+                        writer.add_rows(rows)
                 if writer is not None:
                     yield finish_partition(writer)
                     writer = None
@@ -197,10 +197,10 @@ def _split_at_partition_changes(batches: Iterator[pa.RecordBatch]) -> Iterator[t
 
 
 def _write_topic_ids(directory: Path, report: RestoreReport) -> None:
-    from kafkaframes.jobs.restore.cluster import write_all
+    from kafkaframes.jobs.restore.cluster import write_files
     from kafkaframes.storage.files import names
     from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 
     for entry in report.partitions:
         raw = write_partition_metadata(PartitionMetadata(report.topic_ids[entry.topic]))
-        write_all(directory / f"{entry.topic}-{entry.partition}", iter([(names.PARTITION_METADATA, raw)]))
+        write_files(directory / f"{entry.topic}-{entry.partition}", iter([(names.PARTITION_METADATA, raw)]))

@@ -19,10 +19,10 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import SequencedBatches, join_transaction, send_sequenced_batches
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.driver_process.address import Address
-from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
-from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
-from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
+from kafkaframes.jobs.write_topic.packing import BatchFormat, PackedBatches, Packer
+from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH_BYTES, open_producer
+from kafkaframes.jobs.write_topic.sequences import LeaseConnection, repetition_error_text
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.runtime.worker import freeze_imports
 
@@ -44,7 +44,7 @@ class TaskArguments(NamedTuple):
     """
 
     options: TopicWriteOptions
-    address: Address
+    address: TaskServerAddress
     batch: Mapping[str, Any]
     is_written_anew: bool = False
 
@@ -65,7 +65,7 @@ def create_task_function(work: TaskArguments) -> Callable[[Rows], Rows]:
             if context is not None and context.attemptNumber():
                 if work.is_written_anew:  # rows that failed twice may be invalid; Spark then reports the error
                     deque(rows, maxlen=0)
-                raise LostTaskError(repetition_refused(task))
+                raise LostTaskError(repetition_error_text(task))
             counts = write_rows(work, task, rows)
         except KafkaframesError as error:
             results = [{"failure": str(error), "is_lost": isinstance(error, LostTaskError)}]
@@ -95,7 +95,7 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         return counts
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
-        leases = Leases(work.address, task, work.batch)
+        leases = LeaseConnection(work.address, task, work.batch)
         stack.callback(leases.close)
         if leases.transaction is None:
             deque(batches, maxlen=0)  # Spark requires that all rows are consumed
@@ -104,37 +104,39 @@ def write_rows(work: TaskArguments, task: int, rows: Rows) -> Counts:
         stack.callback(producer.close, flush=False)
         join_transaction(producer, leases.transaction.identity)
         under_way: Future[None] | None = None
-        for parts in _create_packer(work.options, producer, task).pack(chain([first], batches)):
+        for parts in _create_packer(work.options, producer, task).pack_rows(chain([first], batches)):
             if under_way is not None:
                 under_way.result()
             under_way = pool.submit(_send_batches, producer, leases, parts)
             for part in parts:
-                counts[part.topic_partition] = counts.get(part.topic_partition, 0) + part.records
+                counts[part.topic_partition] = counts.get(part.topic_partition, 0) + part.record_count
         if under_way is not None:
             under_way.result()
-        leases.end()
+        leases.report_end()
     return counts
 
 
-def _send_batches(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
+def _send_batches(producer: Producer, leases: LeaseConnection, parts: list[PackedBatches]) -> None:
     """Send finished batches to each partition as soon as this task has its lease."""
     waiting = {part.topic_partition: part for part in parts}
     write_counts: list[TopicPartition] = []
     while waiting:
-        granted_leases = leases.take({partition: part.records for partition, part in waiting.items()}, write_counts)
+        granted_leases = leases.take_leases(
+            {partition: part.record_count for partition, part in waiting.items()}, write_counts
+        )
         numbered_batches = [
             SequencedBatches(partition, first, waiting.pop(partition).batches)
             for partition, first in granted_leases.items()
         ]
         send_sequenced_batches(producer, numbered_batches)
         write_counts = list(granted_leases)
-    leases.give_back(write_counts)
+    leases.return_leases(write_counts)
 
 
 def _create_packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
     settings = ProducerSettings.from_options(options.client)
-    batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
-    form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
+    batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH_BYTES
+    form = BatchFormat(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
     partition_counts: dict[str, int] = {}
 
     def partition_count_of(topic: str) -> int:

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.micro_batch import StreamBatch, conflict, offsets_in, offsets_of
+from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, parse_offsets, read_batch_offsets
 from kafkaframes.spark.progress.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def find_next_batch(files: WritableFiles, target: str) -> StreamBatch:
     """Return the micro-batch with which a query continues: a planned one, or the next one."""
     planned_batch = _newest(files, "offsets")
     number = planned_batch if planned_batch > _newest(files, "commits") else planned_batch + 1
-    begins, ends = offsets_in(files.read_text, number)
+    begins, ends = read_batch_offsets(files.read_text, number)
     return StreamBatch(query_id_of(files) or "", number, files.path, target, begins, ends)
 
 
@@ -58,7 +58,7 @@ def skip_to_marker(files: WritableFiles, mark: StreamBatch) -> None:
         OptionError: The marker does not contain offsets, or the query has state that would miss rows.
     """
     batch = find_next_batch(files, mark.sink)
-    if conflict(mark, batch) is None:
+    if explain_conflict(mark, batch) is None:
         return
     if files.list_names("state"):
         raise OptionError(
@@ -69,7 +69,7 @@ def skip_to_marker(files: WritableFiles, mark: StreamBatch) -> None:
     if mark.ends is None and (batch.ends is None or batch.batch_id != mark.batch_id):
         raise OptionError(f"onForeignMarker=skip: the marker of version 0.1.0 contains no offsets; {_OTHER_REMEDIES}")
     if mark.ends is not None:
-        if not all(offsets_of(line) for line in mark.ends):
+        if not all(parse_offsets(line) for line in mark.ends):
             raise OptionError(
                 f"onForeignMarker=skip: some sources of the query have no topic offsets; {_OTHER_REMEDIES}"
             )

@@ -27,10 +27,17 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import LostTaskError, OptionError
 from kafkaframes.jobs.micro_batch import StreamBatch
-from kafkaframes.jobs.write_topic.markers import make_topic, marker_for, read_markers
+from kafkaframes.jobs.write_topic.markers import create_marker_topic, find_marker, read_markers
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, plan_batch, target_of, transactional_id_of
+from kafkaframes.jobs.write_topic.sequences import LeaseLedger, LeaseServer
+from kafkaframes.jobs.write_topic.sink import (
+    SentRecords,
+    TopicSink,
+    current_time_ms,
+    plan_batch,
+    target_of,
+    transactional_id_of,
+)
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.exactly_once.exactly_once_task import RESULT_COLUMNS, TaskArguments, create_task_function
 from kafkaframes.spark.exactly_once.marker_skip import check_stateless, find_next_batch, skip_to_marker
@@ -85,7 +92,7 @@ def write_frame_exactly_once(
     frame = frame.select(*select_columns_to_write(column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
-        write_in_transaction(Sink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
+        write_in_transaction(TopicSink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
         return None
     if checkpoint is None:
         raise OptionError("a stream requires the argument checkpoint")
@@ -113,8 +120,8 @@ def _skip_to_marker(frame: DataFrame, options: TopicWriteOptions, checkpoint: st
     transactional_id = transactional_id_of(options, batch.query_id)
     with open_producer(options, transactional_id=transactional_id):  # aborts an open transaction of an earlier run
         pass
-    make_topic(options)
-    marker = marker_for(read_markers(options), transactional_id, batch)
+    create_marker_topic(options)
+    marker = find_marker(read_markers(options), transactional_id, batch)
     if marker is not None:
         skip_to_marker(files, marker.batch)
 
@@ -137,7 +144,7 @@ class QueryBatches:
     """The micro-batches of a run of a query, as in its checkpoint."""
 
     def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
-        self._sink = Sink(options, transactional_id_of(options, query_id))
+        self._sink = TopicSink(options, transactional_id_of(options, query_id))
         self._query_id = query_id
         self._files = files
 
@@ -148,7 +155,7 @@ class QueryBatches:
         write_in_transaction(self._sink, frame, batch)
 
 
-def write_in_transaction(sink: Sink, frame: DataFrame, batch: StreamBatch | None) -> None:
+def write_in_transaction(sink: TopicSink, frame: DataFrame, batch: StreamBatch | None) -> None:
     """Write a batch in one transaction, and repeat it after lost tasks. ``batch`` is None for a write without a marker.
 
     Raises:
@@ -156,22 +163,22 @@ def write_in_transaction(sink: Sink, frame: DataFrame, batch: StreamBatch | None
     """
     for attempts in range(1, _MAX_ATTEMPTS):
         try:
-            sink.write(batch, partial(send_rows, frame, sink, is_retry=attempts > 1))
+            sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=attempts > 1))
         except LostTaskError as error:
-            log.warning("%s is written again: %s", sink.name_of(batch), error)
+            log.warning("%s is written again: %s", sink.name_of_batch(batch), error)
         else:
             return
-    sink.write(batch, partial(send_rows, frame, sink, is_retry=True))
+    sink.write_batch(batch, partial(send_rows, frame, sink, is_retry=True))
 
 
-def send_rows(frame: DataFrame, sink: Sink, producer: Producer, *, is_retry: bool) -> Sent:
+def send_rows(frame: DataFrame, sink: TopicSink, producer: Producer, *, is_retry: bool) -> SentRecords:
     """Send the rows from Spark's tasks in the transaction, and return the record counts if the tasks confirm them.
 
     Raises:
         LostTaskError: A task was lost, or repeated.
         KafkaframesError: A task failed.
     """
-    ledger = Ledger(now_ms)
+    ledger = LeaseLedger(current_time_ms)
     shared_producer = sink.share_transaction(producer, ledger)
     listen, host = _find_driver_address(frame.sparkSession)
     with (
@@ -183,18 +190,18 @@ def send_rows(frame: DataFrame, sink: Sink, producer: Producer, *, is_retry: boo
             results = frame.mapInArrow(create_task_function(work), RESULT_COLUMNS).collect()
         except Exception as error:  # the class depends on the type of the session
             if any(text in str(error) for text in _LOST_PROCESS_TEXTS):
-                ledger.check()
+                ledger.raise_if_failed()
                 raise LostTaskError(f"a worker or an executor was lost: {error}") from error
             raise
     if (failure := find_first_failure((row.is_lost, row.failure) for row in results)) is not None:
         if isinstance(failure, LostTaskError):
-            ledger.check()
+            ledger.raise_if_failed()
         raise failure
     reported_counts: dict[TopicPartition, int] = {}
     for topic, partition, records, _, _ in results:
         name = TopicPartition(topic, partition)
         reported_counts[name] = reported_counts.get(name, 0) + records
-    return Sent.of(ledger, reported_counts)
+    return SentRecords.from_reports(ledger, reported_counts)
 
 
 def _find_driver_address(spark: Any) -> tuple[str, str]:

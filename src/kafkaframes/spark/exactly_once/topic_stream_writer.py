@@ -69,7 +69,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._attempt = uuid.uuid4().hex
         self._process = TransactionProcess(options, _qualify_path(checkpoint))
-        self._address = self._process.announce(self._attempt)
+        self._address = self._process.announce_tasks(self._attempt)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task. An error is returned in the message, so that Spark does not repeat the task."""
@@ -98,17 +98,17 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         wrote = [message for message in messages if isinstance(message, TaskWriteResult)]
         failure = find_first_failure((each.is_lost, each.failure) for each in wrote)
         if failure is not None:
-            self._process.abort(wrote[0].attempt)
+            self._process.abort_attempt(wrote[0].attempt)
             raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
         counts: dict[tuple[str, int], int] = {}
         for each in wrote:
             for topic_partition, records in each.counts.items():
                 counts[topic_partition] = counts.get(topic_partition, 0) + records
-        self._process.commit(wrote[0].attempt if wrote else "", batchId, counts)
+        self._process.commit_attempt(wrote[0].attempt if wrote else "", batchId, counts)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Abort the transaction."""
-        self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWriteResult)), ""))
+        self._process.abort_attempt(next((each.attempt for each in messages if isinstance(each, TaskWriteResult)), ""))
 
 
 def _qualify_path(checkpoint: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.range_reader import PartitionSample, fetch_sample
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.micro_batch import offsets_of
+from kafkaframes.jobs.micro_batch import parse_offsets
 from kafkaframes.scan.ranges import flatten_topics
 
 SAMPLE_FETCH_BYTES = 1 << 16
@@ -118,7 +118,7 @@ def _parse_lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag
 
 def _parse_offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; an empty dict if a source's offsets have another form."""
-    return flatten_topics(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
+    return flatten_topics(parse_offsets(values if isinstance(values, str) else json.dumps(values)) or {})
 
 
 def estimate_lags(

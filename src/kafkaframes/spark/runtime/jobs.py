@@ -19,7 +19,7 @@ from kafkaframes.spark.runtime.worker import freeze_imports
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import SplitSettings
     from kafkaframes.jobs.job import Runner
 
 _Task = TypeVar("_Task")
@@ -94,11 +94,11 @@ def create_runner(spark: SparkSession, *, size_of: Callable[[Any], int] | None =
     return run_tasks
 
 
-def create_split(spark: SparkSession) -> Split:
+def create_split(spark: SparkSession) -> SplitSettings:
     """Return the function with which compaction divides large partitions."""
-    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.compact.staged_compaction import SplitSettings
 
-    return Split(secret=create_secret(), workers=spark.sparkContext.defaultParallelism)
+    return SplitSettings(secret=create_secret(), workers=spark.sparkContext.defaultParallelism)
 
 
 def create_secret() -> tuple[int, int]:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, read_batch_offsets
 from kafkaframes.jobs.restore.writing import RunCommitter
 from kafkaframes.spark.runtime.micro_batches import micro_batch_of_task
 from kafkaframes.spark.runtime.worker import hide_tracebacks
@@ -89,7 +89,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def _identify_batch(self, query_id: str, batch_id: int) -> StreamBatch:
         """Return the identity of a micro-batch, as far as this machine can read the checkpoint."""
-        begins, ends = offsets_in(self._read_checkpoint_file, batch_id) if self._checkpoint else (None, None)
+        begins, ends = read_batch_offsets(self._read_checkpoint_file, batch_id) if self._checkpoint else (None, None)
         return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
 
     def _read_checkpoint_file(self, name: str) -> str | None:

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings, WrittenRun
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings, WrittenRun
 from kafkaframes.spark.options.schemas import COLUMN_TYPES, column_types
 from kafkaframes.spark.options.write_options import check_columns
 from kafkaframes.spark.runtime.worker import hide_tracebacks
@@ -82,9 +82,9 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
 def inspect_target(
     path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool
-) -> tuple[Target, WriteSettings]:
+) -> tuple[TargetState, WriteSettings]:
     """Inspect the target log, and check the columns against the settings."""
-    target = Target.look(path)
+    target = TargetState.inspect_target(path)
     counts = {} if overwrite else dict(target.counts)
     settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
     check_columns(column_types(schema), settings)
@@ -103,7 +103,7 @@ def write_runs(
     try:
         writer = RunWriter(directory, settings, task=task)
         for batch in rows:
-            writer.add(_select_record_columns(batch))
+            writer.add_rows(_select_record_columns(batch))
         return writer.finish()
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)

@@ -130,11 +130,11 @@ def send_through_producer(
 
     While requests are in flight, the next rows are read from Spark and encoded, in order.
     """
-    from kafkaframes.jobs.write_topic.packing import gather_batches
+    from kafkaframes.jobs.write_topic.packing import resize_batches
 
     counts: dict[tuple[str, int], int] = {}
     pending_sends: deque[Future[pa.Table]] = deque()
-    for batch in gather_batches(prepare_rows(rows, options), _BYTES_PER_SEND):
+    for batch in resize_batches(prepare_rows(rows, options), _BYTES_PER_SEND):
         pending_sends.append(producer.queue_arrow(batch, topic=options.topic))
         while len(pending_sends) > _MAX_PENDING_SENDS:
             _count_records(pending_sends.popleft().result(), counts)
@@ -157,7 +157,7 @@ def prepare_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> 
 def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from kafkaframes.jobs.write_topic.packing import check_partitions, check_topics
+    from kafkaframes.jobs.write_topic.packing import check_row_partitions, check_row_topics
 
     arrays, names = [], []
     for name in batch.schema.names:
@@ -167,9 +167,9 @@ def _select_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Rec
         arrays.append(_to_milliseconds(column) if name == "timestamp" else column)
         names.append(name)
     if "topic" in names:
-        check_topics(batch.column("topic"))
+        check_row_topics(batch.column("topic"))
     if "partition" in names:
-        check_partitions(batch.column("partition"))
+        check_row_partitions(batch.column("partition"))
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 

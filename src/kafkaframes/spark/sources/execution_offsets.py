@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
-from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.address import TaskServerAddress
 
 if TYPE_CHECKING:
     from kafkaframes.scan.topic.options import TopicOptions
@@ -58,8 +58,8 @@ class DeferredOffsetWork:
     share: TaskShare
     plan: str
     digest: str
-    local: Address
-    remote: Address | None
+    local: TaskServerAddress
+    remote: TaskServerAddress | None
 
     def resolve_ranges(self, options: TopicOptions) -> list[PartitionRange]:
         """Return the offset ranges that this task reads in the current query execution.
@@ -96,7 +96,7 @@ class DeferredOffsetWork:
             {TopicPartition(name, number): (s, e) for name, number, s, e in answer["bounds"]}
         )
 
-    def _addresses(self, properties: Mapping[str, str | None], driver_host: str | None) -> Iterator[Address]:
+    def _addresses(self, properties: Mapping[str, str | None], driver_host: str | None) -> Iterator[TaskServerAddress]:
         """Yield the addresses at which the process may be reached, according to the task's Spark settings."""
         master = properties[_MASTER]
         is_local = master is not None and (master == "local" or master.startswith("local["))
@@ -111,7 +111,7 @@ class DeferredOffsetWork:
             yield self.local
 
 
-def _query_first_reachable(addresses: Sequence[Address], question: Mapping[str, Any]) -> dict[str, Any]:
+def _query_first_reachable(addresses: Sequence[TaskServerAddress], question: Mapping[str, Any]) -> dict[str, Any]:
     """Send a question to the first address that can be reached, and return the answer."""
     from kafkaframes.jobs.driver_process.task_server import CONNECTION_ERRORS, TaskConnection
 
@@ -148,8 +148,12 @@ def defer_offsets(options: TopicOptions, shares: Sequence[TaskShare]) -> list[De
         path, question, lambda: control.start_process(_PROCESS_MODULE, path, b"", purpose=_PROCESS_PURPOSE)
     )
     secret = bytes.fromhex(answer["secret"])
-    remote = None if answer["port"] is None else Address(host, answer["port"], secret)
-    local, plan, digest = Address(LOOPBACK, answer["loopbackPort"], secret), uuid.uuid4().hex, digest_options(options)
+    remote = None if answer["port"] is None else TaskServerAddress(host, answer["port"], secret)
+    local, plan, digest = (
+        TaskServerAddress(LOOPBACK, answer["loopbackPort"], secret),
+        uuid.uuid4().hex,
+        digest_options(options),
+    )
     return [DeferredOffsetWork(share, plan, digest, local, remote) for share in shares]
 
 

@@ -127,7 +127,7 @@ class OffsetService:
         if servers:
             self._loop.close()
 
-    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer_question(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ports at which tasks reach this process, and the secret that they need.
 
         Raises:

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.micro_batch import StreamBatch
-from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
 from kafkaframes.jobs.restore.writing import commit as commits
 from kafkaframes.jobs.restore.writing.marks import STREAM_MARKS_FILE, is_committed, read_marks
 from kafkaframes.jobs.verify.verify import verify
@@ -30,13 +30,13 @@ def batch(query: str, number: int, *, shift: int = 0) -> StreamBatch:
 
 def send(top: Path, task_results: StreamBatch, value: bytes, *, overwrite: bool = False) -> None:
     """Write one row as a micro-batch."""
-    target = Target.look(str(top))
+    target = TargetState.inspect_target(str(top))
     settings = WriteSettings(now_ms=5000, topic="t", partitions={} if overwrite else target.counts)
     staging = top.with_name("staging")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
     writer = RunWriter(staging, settings, task=0)
-    writer.add(pa.record_batch({"value": pa.array([value], pa.binary())}))
+    writer.add_rows(pa.record_batch({"value": pa.array([value], pa.binary())}))
     RunCommitter(target, settings, overwrite, lambda: "A" * 21 + "Q", map, task_results).commit(writer.finish())
 
 

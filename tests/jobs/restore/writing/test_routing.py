@@ -19,7 +19,7 @@ def rows(**columns) -> pa.RecordBatch:
 
 
 def route_batch(router: Router, batch: pa.RecordBatch) -> list[tuple[str, list[int]]]:
-    return [(str(one.partition), one.rows.tolist()) for one in router.route(batch)]
+    return [(str(one.partition), one.rows.tolist()) for one in router.route_rows(batch)]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_rows_without_a_key_stay_for_a_batch_then_go_to_the_next():
 
 def test_topics_of_their_own_and_partitions_that_are_known():
     settings = WriteSettings(now_ms=0, partitions={"known": 8}, num_partitions=2)
-    routes = Router(settings, task=0).route(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
+    routes = Router(settings, task=0).route_rows(rows(value=[b""] * 3, key=[b"k"] * 3, topic=["known", "new", "known"]))
     assert {str(route.partition) for route in routes} == {
         f"known-{partition_of(b'k', 8)}",
         f"new-{partition_of(b'k', 2)}",
@@ -85,4 +85,4 @@ def test_topics_of_their_own_and_partitions_that_are_known():
 def test_bad_rows_are_named(settings, columns, message):
     router = Router(WriteSettings(now_ms=0, **settings), task=4)
     with pytest.raises(EncodeError, match=message):
-        router.route(rows(**columns))
+        router.route_rows(rows(**columns))

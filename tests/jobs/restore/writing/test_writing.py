@@ -9,7 +9,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import RunCommitter, RunWriter, TargetState, WriteSettings
 from kafkaframes.jobs.restore.writing.commit import APPEND_JOURNAL_FILE
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_values
@@ -40,7 +40,7 @@ def rows(**columns) -> pa.RecordBatch:
 
 def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options):
     """Write as Spark does: a run writer for each task, then one commit."""
-    target = Target.look(str(path))
+    target = TargetState.inspect_target(str(path))
     settings = WriteSettings(**{"now_ms": 5000, "partitions": {} if overwrite else target.counts} | options)
     staging = path.with_name("staging")
     runs = []
@@ -51,7 +51,7 @@ def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options
             old.unlink()
         writer = RunWriter(directory, settings, task=number)
         for start in range(0, batch.num_rows, 100):
-            writer.add(batch.slice(start, 100))
+            writer.add_rows(batch.slice(start, 100))
         runs += writer.finish()
     return RunCommitter(target, settings, overwrite, new_id, map).commit(runs)
 
@@ -246,8 +246,8 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
 
         code = (
             "import sys; from pathlib import Path; sys.path[:0] = [sys.argv[2]]\n"
-            "from kafkaframes.jobs.restore.writing import RunCommitter, Target, WriteSettings\n"
-            "target = Target.look(sys.argv[1])\n"
+            "from kafkaframes.jobs.restore.writing import RunCommitter, TargetState, WriteSettings\n"
+            "target = TargetState.inspect_target(sys.argv[1])\n"
             "RunCommitter(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
         )
         source = Path(atomic.__file__).parents[4]
@@ -257,7 +257,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
     with pytest.raises(LogDirError, match="did not stop cleanly"):
         write(path, rows(value=[b"1"]), topic="t")
     with pytest.raises(OptionError, match="not into stores"):
-        Target.look("s3://bucket/logs")
+        TargetState.inspect_target("s3://bucket/logs")
 
 
 def test_offsets_that_are_kept(tmp_path):

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.job import broker_lock
+from kafkaframes.jobs.convert.job import hold_broker_lock
 from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
     STOPPED_CLEANLY,
     DirectoryNode,
-    Ends,
+    LogOffsets,
     TopicLayout,
-    bootstrap_checkpoint,
-    checkpoint_files,
-    layouts_of,
-    node_files,
-    write_all,
+    build_bootstrap_checkpoint,
+    build_checkpoint_files,
+    build_node_files,
+    make_layouts,
+    write_files,
 )
-from kafkaframes.jobs.restore.writing.marks import is_committed, mark_files
+from kafkaframes.jobs.restore.writing.marks import build_mark_files, is_committed
 from kafkaframes.jobs.restore.writing.routing import WriteSettings
 from kafkaframes.jobs.restore.writing.runs import PartitionTask, WrittenRun, write_partition
 from kafkaframes.storage.files import atomic, names
@@ -51,7 +51,7 @@ _UNLIMITED_RETENTION = {"retention.ms": "-1"}  # otherwise a broker deletes reco
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetState:
     """The state of the output directory when the write began.
 
     Attributes:
@@ -65,7 +65,7 @@ class Target:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def look(cls, path: str) -> Target:
+    def inspect_target(cls, path: str) -> TargetState:
         """Read the state of a path.
 
         Raises:
@@ -74,13 +74,13 @@ class Target:
         """
         if "://" in path and not path.startswith("file:"):
             raise OptionError(f"{path}: kafka-log writes to paths that all workers see as files, not into stores")
-        top = Path(path.removeprefix("file://").removeprefix("file:"))
-        if not top.exists() or (top.is_dir() and not any(top.iterdir())):
-            return cls(str(top), False)
+        target_path = Path(path.removeprefix("file://").removeprefix("file:"))
+        if not target_path.exists() or (target_path.is_dir() and not any(target_path.iterdir())):
+            return cls(str(target_path), False)
         counts: dict[str, int] = {}
-        for partition in _check_directory(top).partitions:
+        for partition in _check_directory(target_path).partitions:
             counts[partition.topic] = max(counts.get(partition.topic, 0), partition.partition + 1)
-        return cls(str(top), True, counts)
+        return cls(str(target_path), True, counts)
 
 
 def _check_directory(top: Path) -> LogDirectory:
@@ -91,7 +91,7 @@ def _check_directory(top: Path) -> LogDirectory:
     if not (top / names.CLEAN_SHUTDOWN_FILE).exists() and not (top / APPEND_JOURNAL_FILE).exists():
         reason = "the broker did not stop cleanly (no .kafka_cleanshutdown): start it and stop it, or recover the log"
         raise LogDirError(reason, file=str(top))
-    directories = [one for one in discover(str(top)) if Path(one.path) == top]
+    directories = [directory for directory in discover(str(top)) if Path(directory.path) == top]
     if directories:
         return directories[0]
     return LogDirectory(str(top), LocalFileSystem())
@@ -108,7 +108,7 @@ class RunCommitter:
         batch: micro-batch of a stream; None for other writes. A micro-batch that is already committed is skipped.
     """
 
-    target: Target
+    target: TargetState
     settings: WriteSettings
     overwrite: bool
     new_id: Callable[[], str]
@@ -125,15 +125,15 @@ class RunCommitter:
         top = Path(self.target.path)
         with atomic.hold_lock(top):
             finish_exchange(top)
-            if self._is_there(top):
+            if self._finish_earlier_commit(top):
                 return {}
             if not self.target.exists and not (top.exists() and any(top.iterdir())):
-                return self._anew(top, runs)
+                return self._write_new_directory(top, runs)
             if self.overwrite:
-                return self._over(top, runs)
-            return self._behind(top, runs)
+                return self._replace_directory(top, runs)
+            return self._append_to_directory(top, runs)
 
-    def _is_there(self, top: Path) -> bool:
+    def _finish_earlier_commit(self, top: Path) -> bool:
         """Return whether this micro-batch is already committed, after finishing a killed commit.
 
         A micro-batch that overwrites the directory is always written again, because it determines all contents.
@@ -141,61 +141,65 @@ class RunCommitter:
         if self.batch is None or self.overwrite:
             return False
         if (top / APPEND_JOURNAL_FILE).exists():
-            with broker_lock(top):
+            with hold_broker_lock(top):
                 finish_append(top)
         return is_committed(top, self.batch)
 
     # --------------------------------------------------------------------------------------------- a new directory
 
-    def _anew(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
+    def _write_new_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         with atomic.name_path_in_errors(top):
             if top.exists():
                 top.rmdir()  # the directory is empty
         with atomic.write_directory(top) as directory:
-            return self._fill(directory, runs, marks=top)
+            return self._write_directory(directory, runs, marks=top)
 
-    def _over(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
+    def _replace_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory next to the old one, exchange their names, and remove the old one."""
         _check_directory(top)
-        new, old = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
-        with atomic.name_path_in_errors(new), broker_lock(top):
-            if new.exists():  # output of a killed commit
-                shutil.rmtree(new)
-            with atomic.write_directory(new) as directory:
-                written_partitions = self._fill(directory, runs, marks=top)
-            top.rename(old)
-            new.rename(top)
+        new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
+        with atomic.name_path_in_errors(new_path), hold_broker_lock(top):
+            if new_path.exists():  # output of a killed commit
+                shutil.rmtree(new_path)
+            with atomic.write_directory(new_path) as directory:
+                written_partitions = self._write_directory(directory, runs, marks=top)
+            top.rename(old_path)
+            new_path.rename(top)
             flush_path(top.parent)
-            shutil.rmtree(old)
+            shutil.rmtree(old_path)
         return written_partitions
 
-    def _fill(
+    def _write_directory(
         self, directory: Path, runs: Sequence[WrittenRun], *, marks: Path
     ) -> dict[TopicPartition, WrittenPartition]:
         """Write a whole log directory. ``marks`` is the directory that it replaces."""
-        tasks = list(self._tasks(directory, runs, {}, {}))
+        tasks = list(self._make_tasks(directory, runs, {}, {}))
         written_partitions = self._write_partitions(tasks)
         ends = {
-            partition: Ends(one.log_start_offset, one.log_start_offset, one.log_end_offset)
-            for partition, one in written_partitions.items()
+            partition: LogOffsets(
+                written_partition.log_start_offset, written_partition.log_start_offset, written_partition.log_end_offset
+            )
+            for partition, written_partition in written_partitions.items()
         }
-        write_all(directory, checkpoint_files(ends))
+        write_files(directory, build_checkpoint_files(ends))
         node = DirectoryNode(
             node_id=self.settings.node_id,
             cluster_id=self.settings.cluster_id or self.new_id(),
             directory_id=self.new_id(),
         )
-        layouts = _layouts((task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in tasks)
-        write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
-        write_all(directory, mark_files(marks, self.batch))
-        write_all(directory, iter([(atomic.SUCCESS_FILE, b"")]))
+        layouts = _make_layouts(
+            (task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in tasks
+        )
+        write_files(directory, build_node_files(node, layouts, now_ms=self.settings.now_ms))
+        write_files(directory, build_mark_files(marks, self.batch))
+        write_files(directory, iter([(atomic.SUCCESS_FILE, b"")]))
         return written_partitions
 
-    def _tasks(
+    def _make_tasks(
         self,
         directory: Path,
         runs: Sequence[WrittenRun],
-        present: Mapping[TopicPartition, Partition],
+        existing_partitions: Mapping[TopicPartition, Partition],
         ids: Mapping[str, str],
     ) -> Iterator[PartitionTask]:
         """Yield the tasks of all partitions that have rows, and of the empty partitions of new topics."""
@@ -203,59 +207,69 @@ class RunCommitter:
         for run in runs:
             by_partition.setdefault(run.partition, []).append(run)
         known_ids = dict(ids)
-        for partition in sorted(self._all_of(by_partition)):
-            if partition in present and partition not in by_partition:
+        for partition in sorted(self._add_empty_partitions(by_partition)):
+            if partition in existing_partitions and partition not in by_partition:
                 continue
             topic = partition.topic
             known_ids.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
-            home = directory / str(partition)
-            with atomic.name_path_in_errors(home):
-                home.mkdir()
+            partition_path = directory / str(partition)
+            with atomic.name_path_in_errors(partition_path):
+                partition_path.mkdir()
             task = PartitionTask(
                 partition,
-                str(home),
+                str(partition_path),
                 tuple(by_partition.get(partition, ())),
                 self.settings,
                 topic_id=known_ids[topic],
                 leader_epoch=0,
             )
-            yield _continue_partition(task, present[partition], self.settings.now_ms) if partition in present else task
+            yield (
+                _continue_partition(task, existing_partitions[partition], self.settings.now_ms)
+                if partition in existing_partitions
+                else task
+            )
 
     def _write_partitions(self, tasks: Sequence[PartitionTask]) -> dict[TopicPartition, WrittenPartition]:
         return {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
 
-    def _all_of(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
-        topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
+    def _add_empty_partitions(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
+        topics = {topic_partition.topic for topic_partition in by_partition} | (
+            {self.settings.topic} if self.settings.topic else set()
+        )
         partitions = set(by_partition)
         for topic in topics:
-            min_count = 0 if any(one.topic == topic for one in by_partition) else 1
+            min_count = 0 if any(topic_partition.topic == topic for topic_partition in by_partition) else 1
             count = self.settings.partitions.get(topic, self.settings.num_partitions or min_count)
             partitions |= {TopicPartition(topic, number) for number in range(count)}
         return partitions
 
     # --------------------------------------------------------------------------------------- behind what is there
 
-    def _behind(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
-        with broker_lock(top):
+    def _append_to_directory(self, top: Path, runs: Sequence[WrittenRun]) -> dict[TopicPartition, WrittenPartition]:
+        with hold_broker_lock(top):
             finish_append(top)
             log = _check_directory(top)
-            present = {one.topic_partition: one for one in log.partitions if one.is_live}
+            existing_partitions = {
+                partition.topic_partition: partition for partition in log.partitions if partition.is_live
+            }
             ids = {
-                one.topic: one.metadata.topic_id for one in log.partitions if one.is_live and one.metadata is not None
+                partition.topic: partition.metadata.topic_id
+                for partition in log.partitions
+                if partition.is_live and partition.metadata is not None
             }
             with _prepare_directory(top / APPEND_JOURNAL_FILE) as directory:
-                tasks = list(self._tasks(directory, runs, present, ids))
+                tasks = list(self._make_tasks(directory, runs, existing_partitions, ids))
                 written_partitions = self._write_partitions(tasks)
-                write_all(directory, _move_checkpoints(log, written_partitions))
-                write_all(directory, self._metadata(log, present, tasks, written_partitions))
-                write_all(directory, mark_files(top, self.batch))
+                write_files(directory, _move_checkpoints(log, written_partitions))
+                write_files(directory, self._build_metadata(log, existing_partitions, tasks, written_partitions))
+                write_files(directory, build_mark_files(top, self.batch))
             finish_append(top)
         return written_partitions
 
-    def _metadata(
+    def _build_metadata(
         self,
         log: LogDirectory,
-        present: Mapping[TopicPartition, Partition],
+        existing_partitions: Mapping[TopicPartition, Partition],
         tasks: Sequence[PartitionTask],
         written_partitions: Mapping[TopicPartition, WrittenPartition],
     ) -> Iterator[tuple[str, bytes]]:
@@ -264,25 +278,31 @@ class RunCommitter:
         Raises:
             LogDirError: a node has started on it, and would treat the new directories as stray.
         """
-        new = [task for task in tasks if task.partition not in present]
-        if not new or (log.bootstrap is None and not _has_metadata(log)):
+        new_tasks = [task for task in tasks if task.partition not in existing_partitions]
+        if not new_tasks or (log.bootstrap is None and not _has_metadata(log)):
             return
         if _has_metadata(log) or log.meta is None:
-            reason = f"{new[0].partition} is unknown to the cluster of this directory: create it there, then append"
+            reason = (
+                f"{new_tasks[0].partition} is unknown to the cluster of this directory: create it there, then append"
+            )
             raise LogDirError(reason, file=log.path)
         committed_partitions = [
-            (one.topic_partition, one.metadata.topic_id if one.metadata else None, tuple(one.leader_epochs or ()))
-            for one in present.values()
+            (
+                partition.topic_partition,
+                partition.metadata.topic_id if partition.metadata else None,
+                tuple(partition.leader_epochs or ()),
+            )
+            for partition in existing_partitions.values()
         ]
         committed_partitions += [
-            (task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in new
+            (task.partition, task.topic_id, written_partitions[task.partition].epochs) for task in new_tasks
         ]
         names_of_node = ("node.id", "cluster.id", "directory.id")
         node_id, cluster_id, directory_id = (log.meta.values.get(name, "") for name in names_of_node)
         node = DirectoryNode(node_id=int(node_id), cluster_id=cluster_id, directory_id=directory_id)
         yield (
             BOOTSTRAP_CHECKPOINT,
-            bootstrap_checkpoint(_layouts(committed_partitions), node, now_ms=self.settings.now_ms),
+            build_bootstrap_checkpoint(_make_layouts(committed_partitions), node, now_ms=self.settings.now_ms),
         )
 
 
@@ -306,7 +326,7 @@ def _continue_partition(task: PartitionTask, partition: Partition, now_ms: int) 
     )
 
 
-def _layouts(
+def _make_layouts(
     partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
 ) -> list[TopicLayout]:
     """Return the topics to register with a controller. Their retention is unlimited."""
@@ -316,13 +336,13 @@ def _layouts(
         if topic_id is not None:
             ids[partition.topic] = topic_id
             latest[partition] = epochs[-1].leader_epoch if epochs else 0
-    return layouts_of(latest, ids, dict.fromkeys(ids, _UNLIMITED_RETENTION), {})
+    return make_layouts(latest, ids, dict.fromkeys(ids, _UNLIMITED_RETENTION), {})
 
 
 def _move_checkpoints(
     log: LogDirectory, written_partitions: Mapping[TopicPartition, WrittenPartition]
 ) -> Iterator[tuple[str, bytes]]:
-    ends = {partition: one.log_end_offset for partition, one in written_partitions.items()}
+    ends = {partition: written_partition.log_end_offset for partition, written_partition in written_partitions.items()}
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
     mark = Path(log.path, names.CLEAN_SHUTDOWN_FILE)
@@ -363,11 +383,11 @@ def finish_append(top: Path) -> None:
         (top / names.CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
         for source in sorted(committed_path.iterdir()):
             if source.is_dir():
-                home = top / source.name
-                home.mkdir(exist_ok=True)
+                final_path = top / source.name
+                final_path.mkdir(exist_ok=True)
                 for file in sorted(source.iterdir()):
-                    file.replace(home / file.name)
-                flush_path(home)
+                    file.replace(final_path / file.name)
+                flush_path(final_path)
                 source.rmdir()
         for source in sorted(committed_path.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN_FILE):
             source.replace(top / source.name)
@@ -381,10 +401,10 @@ def finish_exchange(top: Path) -> None:
     Raises:
         LogDirError: a directory cannot be renamed.
     """
-    new, old = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
+    new_path, old_path = (top.with_name(top.name + suffix) for suffix in (_NEW_SUFFIX, _OLD_SUFFIX))
     with atomic.name_path_in_errors(top):
-        if not top.exists() and old.exists():
-            (new if new.exists() else old).rename(top)
+        if not top.exists() and old_path.exists():
+            (new_path if new_path.exists() else old_path).rename(top)
             flush_path(top.parent)
-        if top.exists() and old.exists():
-            shutil.rmtree(old)
+        if top.exists() and old_path.exists():
+            shutil.rmtree(old_path)

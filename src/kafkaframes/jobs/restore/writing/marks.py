@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.micro_batch import StreamBatch, behind, conflict, mark_for
+from kafkaframes.jobs.micro_batch import StreamBatch, explain_conflict, find_mark, list_starting_offsets
 
 STREAM_MARKS_FILE: Final = ".kafkaframes-streams"
 
@@ -43,17 +43,17 @@ def is_committed(top: Path, batch: StreamBatch) -> bool:
     Raises:
         LogDirError: the micro-batch does not follow the committed one. The message contains a remedy.
     """
-    mark = mark_for(batch, read_marks(top))
+    mark = find_mark(batch, read_marks(top))
     if mark is None:
         return False
-    reason = conflict(mark, batch)
+    reason = explain_conflict(mark, batch)
     if reason is not None:
-        raise LogDirError(_refusal(mark, batch, reason), file=str(top / STREAM_MARKS_FILE))
+        raise LogDirError(_refusal_text(mark, batch, reason), file=str(top / STREAM_MARKS_FILE))
     return mark.batch_id == batch.batch_id
 
 
-def _refusal(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
-    offsets = next(behind(mark), "") or "JSON, the offsets behind what is there"
+def _refusal_text(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
+    offsets = next(list_starting_offsets(mark), "") or "JSON, the offsets behind what is there"
     return (
         f"micro-batch {batch.batch_id} does not fit micro-batch {mark.batch_id} that is noted here: {reason}. Nothing "
         f"of it was written. To go on behind what is there, start with a new checkpoint and startingOffsets={offsets}; "
@@ -61,7 +61,7 @@ def _refusal(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
     )
 
 
-def mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, bytes]]:
+def build_mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, bytes]]:
     """Yield the file with ``batch`` added. It keeps the micro-batches of other queries."""
     marks = read_marks(top)
     if batch is not None:

@@ -96,7 +96,7 @@ Ints = npt.NDArray[np.int64]
 _MAX_SHORT_LENGTH = 1 << 16
 
 
-class Routed(NamedTuple):
+class RoutedRows(NamedTuple):
     """Row numbers of one topic partition, in ascending order."""
 
     partition: TopicPartition
@@ -113,16 +113,16 @@ class Router:
         self._keyless_bytes = 0
         self._checked_topics: set[str] = set()
 
-    def route(self, rows: pa.RecordBatch) -> list[Routed]:
+    def route_rows(self, rows: pa.RecordBatch) -> list[RoutedRows]:
         """Assign rows to topic partitions.
 
         Raises:
             EncodeError: a row has no topic, or an invalid partition. ``path`` has the row number.
         """
-        topics, topic_of = self._topics(rows)
+        topics, topic_of = self._find_topics(rows)
         known_counts, default_count = self._settings.partitions, self._settings.num_partitions or 1
         counts = np.array([known_counts.get(name, default_count) for name in topics], np.int64)[topic_of]
-        partitions = self._partitions(rows, topics, topic_of, counts)
+        partitions = self._choose_partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
         if len(topics) * width <= _MAX_SHORT_LENGTH:  # few enough for numpy's counting sort
@@ -132,16 +132,16 @@ class Router:
         routed_rows = []
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             topic, partition = divmod(int(code[order[first]]), width)
-            routed_rows.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
+            routed_rows.append(RoutedRows(TopicPartition(topics[topic], partition), order[first:end]))
         return routed_rows
 
-    def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
+    def _find_topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
         """Return the topic names, and each row's index in them."""
         if self._settings.topic is not None:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
         if column.null_count:
-            row = _first(flag_values(column.is_null()))
+            row = _first_set_index(flag_values(column.is_null()))
             raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
         encoded_topics = column.dictionary_encode()
         names: list[str] = encoded_topics.dictionary.to_pylist()
@@ -151,43 +151,47 @@ class Router:
                 try:
                     check_topic_name(name)
                 except OptionError as error:
-                    raise _bad(_first(indices == index), str(error)) from None
+                    raise _bad(_first_set_index(indices == index), str(error)) from None
                 self._checked_topics.add(name)
         return names, indices
 
-    def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
+    def _choose_partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
         partitions: Ints = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
             partition_numbers = int64_values(column.cast(pa.int64()), null_value=NO_PARTITION).copy()
-            self._check(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
+            self._check_partitions(partition_numbers, flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = partition_numbers
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
             assign_by_key(keys, counts, partitions)
-        free = np.flatnonzero(partitions < 0)
-        if len(free):
-            partitions[free] = self._in_turn(rows, free, counts)
+        is_unassigned = np.flatnonzero(partitions < 0)
+        if len(is_unassigned):
+            partitions[is_unassigned] = self._choose_in_turn(rows, is_unassigned, counts)
         return partitions
 
-    def _check(
+    def _check_partitions(
         self, numbers: Ints, has_number: npt.NDArray[np.bool_], topics: list[str], topic_of: Ints, counts: Ints
     ) -> None:
-        has_count = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
-        limits = np.where(has_count | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
+        has_known_count = np.array([name in self._settings.partitions for name in topics], np.bool_)[topic_of]
+        limits = np.where(has_known_count | (self._settings.num_partitions is not None), counts, MAX_INT32 + 1)
         is_invalid = has_number & ((numbers < 0) | (numbers >= limits))
         if is_invalid.any():
             row = int(np.flatnonzero(is_invalid)[0])
-            has = f"has {counts[row]}" if limits[row] <= MAX_INT32 else "numbers them from 0 on"
-            raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has}")
+            has_partition = f"has {counts[row]}" if limits[row] <= MAX_INT32 else "numbers them from 0 on"
+            raise _bad(row, f"no partition {numbers[row]}: topic {topics[topic_of[row]]} {has_partition}")
 
-    def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
+    def _choose_in_turn(self, rows: pa.RecordBatch, unassigned_rows: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows without partition and key: the next partition after about a batch of rows."""
         values = blobs_of("value", rows.column("value")) if "value" in rows.schema.names else _NO_VALUES
-        lengths = np.maximum(values.lengths[free], 0) if len(values.lengths) else np.zeros(len(free), np.int64)
+        lengths = (
+            np.maximum(values.lengths[unassigned_rows], 0)
+            if len(values.lengths)
+            else np.zeros(len(unassigned_rows), np.int64)
+        )
         ends = self._keyless_bytes + np.cumsum(lengths + 1)
         self._keyless_bytes = int(ends[-1])
-        turns: Ints = (self._task + (ends - 1) // self._settings.batch_bytes) % counts[free]
+        turns: Ints = (self._task + (ends - 1) // self._settings.batch_bytes) % counts[unassigned_rows]
         return turns
 
 
@@ -195,7 +199,7 @@ def _bad(row: int, reason: str) -> EncodeError:
     return EncodeError(reason).within(row)
 
 
-def _first(flags: npt.NDArray[np.bool_]) -> int:
+def _first_set_index(flags: npt.NDArray[np.bool_]) -> int:
     """Return the index of the first flag that is set."""
     return int(np.flatnonzero(flags)[0])
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.errors.words import count_text
-from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
+from kafkaframes.jobs.restore.writing.routing import Ints, RoutedRows, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import add_timestamps
 from kafkaframes.records.build import build_rows
@@ -73,7 +73,7 @@ class RunWriter:
         self._pending_bytes = 0
         self._rows = 0
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add rows.
 
         Raises:
@@ -83,7 +83,7 @@ class RunWriter:
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         if self._pending_bytes >= MAX_PENDING_BYTES:
-            self._flush()
+            self._flush_rows()
 
     def finish(self) -> list[WrittenRun]:
         """Write the pending rows, and return all runs.
@@ -91,21 +91,21 @@ class RunWriter:
         Raises:
             EncodeError, LogDirError: as ``add``.
         """
-        self._flush()
+        self._flush_rows()
         return [run for _, run in sorted(self._runs.items())]
 
-    def _flush(self) -> None:
+    def _flush_rows(self) -> None:
         """Assign the pending rows to partitions, and write them."""
-        pending, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
+        pending, self._pending, self._pending_bytes = [batch for batch in self._pending if batch.num_rows], [], 0
         for rows in _join_batches(pending):
             try:
-                self._write_all(rows)
+                self._write_rows(rows)
             except EncodeError as error:
                 raise self._add_row_number(error) from error
             self._rows += rows.num_rows
 
-    def _write_all(self, rows: pa.RecordBatch) -> None:
-        partition_rows = self._router.route(rows)
+    def _write_rows(self, rows: pa.RecordBatch) -> None:
+        partition_rows = self._router.route_rows(rows)
         records = self._to_rows(rows)
         self._check_sizes(records, partition_rows)
         offsets = _read_offsets(rows) if self._settings.keep_offsets else None
@@ -117,8 +117,8 @@ class RunWriter:
             partition_offsets = self._assign_offsets(routed_rows, run, offsets)
             data = self._build_batches(records.take(routed_rows.rows, offsets=partition_offsets), routed_rows)
             path = Path(run.path)
-            with atomic.name_path_in_errors(path), path.open("ab") as out:
-                out.write(data)
+            with atomic.name_path_in_errors(path), path.open("ab") as file:
+                file.write(data)
             run.size_bytes += len(data)
             run.records += len(partition_offsets)
             run.next_offset = int(partition_offsets[-1]) + 1
@@ -130,10 +130,10 @@ class RunWriter:
             rows, names = add_timestamps(rows, self._settings.now_ms), (*names, "timestamp")
         columns = {name: rows.column(name) for name in names if name in rows.schema.names}
         if magic < 2 and "headers" in columns:
-            _refuse_headers(columns.pop("headers"), magic)
+            _reject_headers(columns.pop("headers"), magic)
         return rows_of(columns, negative_timestamps=True)  # a log may contain them, and restore writes them, too
 
-    def _check_sizes(self, records: Rows, routed_rows: list[Routed]) -> None:
+    def _check_sizes(self, records: Rows, routed_rows: list[RoutedRows]) -> None:
         """Reject a record that exceeds the largest batch."""
         limit = self._settings.max_message_bytes
         sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
@@ -143,22 +143,24 @@ class RunWriter:
             sizes += header_starts[records.header_starts[1:]] - header_starts[records.header_starts[:-1]]
         if sizes.max(initial=0) > limit:
             row = int(np.flatnonzero(sizes > limit)[0])
-            partition = next(one.partition for one in routed_rows if row in one.rows)
+            partition = next(
+                routed_partition.partition for routed_partition in routed_rows if row in routed_partition.rows
+            )
             reason = (
                 f"a record of about {count_text(sizes[row], 'byte')} for {partition} "
                 f"is larger than maxMessageBytes ({limit})"
             )
             raise EncodeError(reason).within(row)
 
-    def _assign_offsets(self, routed_rows: Routed, run: WrittenRun, offsets: Ints | None) -> Ints:
+    def _assign_offsets(self, routed_rows: RoutedRows, run: WrittenRun, offsets: Ints | None) -> Ints:
         """Return the offsets of a partition's rows."""
         if offsets is None:
             return np.arange(run.next_offset, run.next_offset + len(routed_rows.rows))
         row_offsets: Ints = offsets[routed_rows.rows]
         previous_offset = run.next_offset - 1
-        falls = np.flatnonzero(np.diff(row_offsets, prepend=previous_offset) <= 0)
-        if len(falls):
-            index = int(falls[0])
+        decreases = np.flatnonzero(np.diff(row_offsets, prepend=previous_offset) <= 0)
+        if len(decreases):
+            index = int(decreases[0])
             last = row_offsets[index - 1] if index else previous_offset
             reason = (
                 f"offset {row_offsets[index]} follows {last} in {routed_rows.partition}; "
@@ -169,9 +171,9 @@ class RunWriter:
             run.first_offset = int(row_offsets[0])
         return row_offsets
 
-    def _build_batches(self, records: Rows, routed_rows: Routed) -> bytes:
+    def _build_batches(self, records: Rows, routed_rows: RoutedRows) -> bytes:
         try:
-            return _batches_of(records, self._settings, "none" if self._settings.compresses_late else None)
+            return _build_batch_list(records, self._settings, "none" if self._settings.compresses_late else None)
         except EncodeError as error:
             row = _row_of(error)
             raise EncodeError(error.reason).within(int(routed_rows.rows[row])) if row is not None else error from error
@@ -182,7 +184,7 @@ class RunWriter:
         return error if row is None else EncodeError(f"task {self._task}, row {self._rows + row}: {error.reason}")
 
 
-def _batches_of(records: Rows, settings: WriteSettings, codec: str | None = None) -> bytes:
+def _build_batch_list(records: Rows, settings: WriteSettings, codec: str | None = None) -> bytes:
     """Build batches. ``codec`` overrides the codec of the settings."""
     return build_rows(
         records,
@@ -215,10 +217,10 @@ def _read_offsets(rows: pa.RecordBatch) -> Ints:
     return offsets
 
 
-def _refuse_headers(column: pa.Array, magic: int) -> None:
-    has_some = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
-    if pc.any(has_some).as_py():
-        row = int(np.flatnonzero(np.asarray(has_some))[0])
+def _reject_headers(column: pa.Array, magic: int) -> None:
+    has_headers = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
+    if pc.any(has_headers).as_py():
+        row = int(np.flatnonzero(np.asarray(has_headers))[0])
         raise EncodeError(f"format {magic} has no headers").within(row)
 
 
@@ -263,15 +265,15 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
         keeps = task.settings.keep_offsets
         for run in sorted(task.runs, key=lambda run: run.first_offset) if keeps else task.runs:
             if keeps:
-                _check_above(task.partition, run, end)
+                _check_after_log_end(task.partition, run, end)
             shift = 0 if keeps else end
-            for data in _assign_run(run, shift, task):
+            for data in _read_run_batches(run, shift, task):
                 writer.append(data)
             end = shift + run.next_offset
         return writer.close()
 
 
-def _check_above(partition: TopicPartition, run: WrittenRun, end: int) -> None:
+def _check_after_log_end(partition: TopicPartition, run: WrittenRun, end: int) -> None:
     if run.first_offset < end:
         raise LogDirError(
             f"{partition}: a task has offsets from {run.first_offset} on, but others, or the log, go up to {end - 1}; "
@@ -279,7 +281,7 @@ def _check_above(partition: TopicPartition, run: WrittenRun, end: int) -> None:
         )
 
 
-def _assign_run(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
+def _read_run_batches(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
     """Yield a run's batches with their final offsets, about a window at a time."""
     with LocalFileSystem().open(run.path) as read_at:
         for window in scan_segment(read_at, size_bytes=run.size_bytes, includes_data=True, file=run.path):
@@ -292,16 +294,16 @@ def _assign_run(run: WrittenRun, shift: int, task: PartitionTask) -> Iterator[by
 
 
 def _patch_window(window: SegmentWindow, shift: int, task: PartitionTask) -> memoryview:
-    out, batches = bytearray(window.data), window.batches_in_data()
-    set_offsets(out, batches, batches.column("last_offset") + shift)
+    output, batches = bytearray(window.data), window.batches_in_data()
+    set_offsets(output, batches, batches.column("last_offset") + shift)
     if task.settings.record_format == 2:
-        set_leader_epoch(out, batches, task.leader_epoch)
+        set_leader_epoch(output, batches, task.leader_epoch)
     size = int((batches.column("position") + batches.column("size"))[-1])
-    return memoryview(out)[:size]
+    return memoryview(output)[:size]
 
 
 def _compress_window(window: SegmentWindow, shift: int, settings: WriteSettings) -> bytes:
     data, batches = as_array(window.data), window.batches_in_data()
     sections = open_sections(data, batches)
     index = index_records(batches, sections)
-    return _batches_of(rows_of_index(sections, index, offsets=index.offsets + shift, headers=False), settings)
+    return _build_batch_list(rows_of_index(sections, index, offsets=index.offsets + shift, headers=False), settings)
