@@ -69,7 +69,9 @@ def transaction(options):
     ledger = LeaseLedger(sink.current_time_ms)
     with producer:
         producer.begin_transaction()
-        shared_work = SharedTransaction(ledger, partial(add_partitions, producer), options.topic, share_transaction(producer))
+        shared_work = SharedTransaction(
+            ledger, partial(add_partitions, producer), options.topic, share_transaction(producer)
+        )
         with LeaseServer(lambda _: shared_work, listen="127.0.0.1", host="127.0.0.1") as server:
             yield producer, ledger, TaskArguments(options, server.address, {})
 

@@ -90,7 +90,9 @@ def read_valid_batches(part: SegmentPart, losses: list[LostBytes], *, skip: bool
                 next_offset = int(batches.column("last_offset")[valid_count - 1]) + 1
                 yield BatchRun(as_array(window.data), batches.part(0, valid_count), window.start)
             if valid_count < len(batches):
-                scan_end = _Stop(int(window.batches.column("position")[valid_count]), "a batch whose CRC or offsets are wrong")
+                scan_end = _Stop(
+                    int(window.batches.column("position")[valid_count]), "a batch whose CRC or offsets are wrong"
+                )
             elif batches.end.can_continue:
                 continue
             else:

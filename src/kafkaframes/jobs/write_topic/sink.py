@@ -176,7 +176,9 @@ class TopicSink:
 
     def share_transaction(self, producer: Producer, ledger: LeaseLedger) -> SharedTransaction:
         """Return the transaction of ``producer``, in the form in which tasks share it."""
-        return SharedTransaction(ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer))
+        return SharedTransaction(
+            ledger, partial(add_partitions, producer), self.transactional_id, share_transaction(producer)
+        )
 
     def name_of_batch(self, batch: StreamBatch | None) -> str:
         """Return the name of a batch for messages."""
