@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import escape_unprintable, print_table, say, size_text
+from kafkaframes.cli.text import escape_unprintable, format_size, print_table, say
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.settings import (

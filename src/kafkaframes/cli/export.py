@@ -20,7 +20,7 @@ from kafkaframes.cli.options import (
     workers_option,
 )
 from kafkaframes.cli.outcome_text import WIDTH_IN_A_PIPE, say_problems, tables_of
-from kafkaframes.cli.text import console, escape_unprintable, note, size_text
+from kafkaframes.cli.text import console, escape_unprintable, format_size, note
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.export.settings import ExportSettings

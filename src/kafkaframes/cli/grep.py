@@ -20,7 +20,7 @@ from kafkaframes.cli.options import (
     selection_options,
     with_options,
 )
-from kafkaframes.cli.text import base64_text, escape_unprintable, say, time_text
+from kafkaframes.cli.text import base64_text, escape_unprintable, format_time, say
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED_FIELDS, VALUE
 

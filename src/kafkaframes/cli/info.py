@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, escape_unprintable, show, size_text, time_text
+from kafkaframes.cli.text import console, escape_unprintable, format_size, format_time, show
 from kafkaframes.errors.words import count_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from kafkaframes.cli.text import escape_unprintable, say, size_text, time_text
+from kafkaframes.cli.text import escape_unprintable, format_size, format_time, say
 from kafkaframes.errors.words import count_text
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.outcome_text import lines_of, say_problems
 from kafkaframes.cli.sources import are_topics, check_source_flags, topic_read, topic_settings
-from kafkaframes.cli.text import escape_unprintable, note, say, size_text
+from kafkaframes.cli.text import escape_unprintable, format_size, note, say
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors.words import count_text, verb_text
 from kafkaframes.jobs.tables.settings import TableSettings, TopicTableSettings

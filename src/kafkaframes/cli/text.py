@@ -33,6 +33,8 @@ __all__ = [
     "base64_text",
     "console",
     "escape_unprintable",
+    "format_size",
+    "format_time",
     "if_anybody_reads",
     "is_quiet",
     "milliseconds",
@@ -42,8 +44,6 @@ __all__ = [
     "records_out",
     "say",
     "show",
-    "size_text",
-    "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own
 _QUIET = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
