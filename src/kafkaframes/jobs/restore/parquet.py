@@ -102,7 +102,9 @@ def restore_parquet(
     if not targets:
         raise OptionError(f"nothing to restore: {source} has no rows that are selected")
     for setting, limit in zip(("start", "end"), settings.selection.log_range, strict=True):
-        expand_bound(setting, limit, {(topic_partition.topic, topic_partition.partition) for topic_partition in targets})
+        expand_bound(
+            setting, limit, {(topic_partition.topic, topic_partition.partition) for topic_partition in targets}
+        )
     report = RestoreReport([source], str(destination), settings_as_json(settings), table.fingerprint, dry_run=dry_run)
     topic_ids = dict(settings.topic_ids)
     for topic in sorted({target.topic for target in targets.values()}):

@@ -92,7 +92,9 @@ def write_frame_exactly_once(
     frame = frame.select(*select_columns_to_write(column_types(frame.schema), write_options))
     check_speculation(frame.sparkSession.conf.get(SPECULATION_SETTING, "false"))
     if not frame.isStreaming:
-        write_in_transaction(TopicSink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None)
+        write_in_transaction(
+            TopicSink(write_options, transactional_id_of(write_options, str(uuid.uuid4()))), frame, None
+        )
         return None
     if checkpoint is None:
         raise OptionError("a stream requires the argument checkpoint")
