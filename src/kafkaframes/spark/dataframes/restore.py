@@ -73,7 +73,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         for topic in sorted({partition_report.topic for partition_report in report.partitions}):
             report.topic_ids[topic] = ids.get(topic) or make_id()
         _write_topic_ids(directory, report)
-        complete_directory(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, make_id=make_id)
+        complete_directory(directory, report, restore_settings, now_ms=time.time_ns() // 1_000_000, new_id=make_id)
 
     return run_once(report, write_directory)
 
