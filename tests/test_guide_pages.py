@@ -24,6 +24,7 @@ PAGES = [
     "client-connections.md",
     "client-interceptors.md",
     "admin.md",
+    "admin-access.md",
     "clients.md",
 ]
 

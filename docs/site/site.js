@@ -8,5 +8,6 @@ const nested = () => document.querySelectorAll(".md-nav .md-nav[aria-labelledby]
   nav.setAttribute("aria-label", `Pages: ${nav.querySelector(":scope > .md-nav__title").textContent.trim()}`);
   nav.removeAttribute("aria-labelledby");
 });
-addEventListener("load", () => { name(); nested(); new MutationObserver(name).observe(document.body, { childList: true, subtree: true }); });
+const search = () => document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
+addEventListener("load", () => { search(); name(); nested(); new MutationObserver(name).observe(document.body, { childList: true, subtree: true }); });
 addEventListener("resize", name);
