@@ -377,6 +377,38 @@ def test_an_old_consumer_reads_up_to_the_first_batch_that_it_does_not_support(se
         assert len(consumer.poll(60_000)) == 2
 
 
+@pytest.mark.parametrize(
+    "read",
+    [lambda consumer: consumer.poll(60_000), lambda consumer: consumer.fetch_arrow(60_000)["value"].to_pylist()],
+    ids=["poll", "fetch_arrow"],
+)
+def test_rows_of_a_partition_are_returned_although_the_next_one_has_another_format(servers, topic, read):
+    with Admin(servers) as admin, Producer(servers, record_format=1) as old, Producer(servers) as new:
+        new.send(topic, b"2", partition=0).result()
+        admin.alter_configs("topic", topic, {"message.format.version": "0.10.0"})
+        old.send(topic, b"1", partition=1).result()
+    with Consumer(servers, formats=(2,), max_poll_records=10) as consumer:
+        consumer.assign({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
+        assert len(read(consumer)) == 1
+        for _ in range(2):
+            with pytest.raises(UnsupportedFormatError, match=f"format 1 in {topic}-1 at offset 0"):
+                read(consumer)
+
+
+def test_a_table_waits_for_the_records_after_an_aborted_transaction(servers, topic):
+    """A fetch of aborted records has no rows, and does not end the call."""
+    with Producer(servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"aborted", partition=0).result()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"committed", partition=0)
+        producer.commit_transaction()
+    with Consumer(servers, isolation_level="read_committed", max_partition_fetch_bytes=1) as consumer:
+        consumer.assign({TopicPartition(topic, 0): 0})
+        assert consumer.fetch_arrow(60_000)["value"].to_pylist() == [b"committed"]
+
+
 def test_admin_makes_and_unmakes(servers, topic):
     with Admin(servers) as admin:
         with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):

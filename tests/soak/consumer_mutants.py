@@ -159,8 +159,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "looks for new partitions only once": (
         POSITIONS,
-        "        self.states[partition] = state\n        self._may_have_new = True\n",
-        "        self.states[partition] = state\n        self._may_have_new = len(self.states) == 1\n",
+        "        self.states[partition] = state\n        self.may_have_new = True\n",
+        "        self.states[partition] = state\n        self.may_have_new = len(self.states) == 1\n",
     ),
     "forgets that a partition is stuck": (POSITIONS, "self._may_be_stuck = bool(stuck)", "self._may_be_stuck = False"),
     "hands out records of a partition that is being revoked": (

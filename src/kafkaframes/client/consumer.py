@@ -54,7 +54,6 @@ from kafkaframes.client.telemetry.reporter import TelemetryMethods, TelemetryRep
 from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
     BrokerError,
-    CorruptRecordError,
     ErrorCode,
     KafkaframesError,
     NetworkError,
@@ -120,6 +119,7 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         self._polls = PollMetrics(self._cluster.metrics)
         self._add_gauges()
         self._memory = Recycler()
+        self._commits_by_itself = self.settings.enable_auto_commit and self.settings.group_id is not None
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
         self._reading_task: asyncio.Task[Any] | None = None
@@ -548,10 +548,11 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
             reason = f"{method} of {self.settings.client} was called in {caller}"
             raise OptionError(f"{reason}; read from a consumer in one task, or create a consumer for each task")
         self._reading_task = task = asyncio.current_task()
+        times = self._polls.begin()
         try:
-            with self._polls.measure():
-                yield
+            yield
         finally:
+            self._polls.end(*times)
             if self._reading_task is task:
                 self._reading_task = None
 
@@ -631,32 +632,34 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
         record_schema, schema = schema_of(tuple(columns))
         record_columns = record_schema if "offset" in record_schema else ("offset", *record_schema)
         rows: list[pa.RecordBatch] = []
-        size = held_bytes = 0
-        while (
-            size < max_bytes
-            and held_bytes < current_budget()
-            and (next_buffer := await self._wait_for_buffer(deadline)) is not None
-        ):
+        size = held_bytes = row_count = 0
+        next_buffer = await self._wait_for_buffer(deadline)
+        while next_buffer is not None:
             state, entry = next_buffer
-            entry.select_formats(self.settings.formats)
-            entry.undo_decoding()
-            size += entry.size_bytes
             first = len(rows)
             try:
+                entry.select_formats(self.settings.formats)
+                entry.undo_decoding()
+                size += entry.size_bytes
                 for batch in entry.decode_columns(
                     record_columns, current_budget() - held_bytes, **self._reading_options
                 ):
                     rows.append(select_output_columns(batch, state.partition, columns, schema))
-            except CorruptRecordError:
-                if not rows:
+            except KafkaframesError:
+                if not any(batch.num_rows for batch in rows):
                     raise
                 break  # the next call raises it
             finally:
                 held_bytes += entry.decoded_bytes
                 state.release_read_buffer()
-                self._count_returned_records(state, sum(batch.num_rows for batch in rows[first:]))
+                count = sum(batch.num_rows for batch in rows[first:])
+                self._count_returned_records(state, count)
+                row_count += count
                 self._task.wake()
-            deadline = 0.0
+            if size >= max_bytes or held_bytes >= current_budget():
+                break
+            # A fetch of control records and aborted transactions has no rows, and the caller waits for the next one.
+            next_buffer = self._next_buffer() if row_count else await self._wait_for_buffer(deadline)
         return pa.Table.from_batches(rows, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
@@ -778,10 +781,6 @@ class AsyncConsumer(AsyncTopicLookupClient, TelemetryMethods):
                 await asyncio.sleep(0)  # lets heartbeats and other tasks run
 
     # --------------------------------------------------------------------------------------------------- committing
-
-    @property
-    def _commits_by_itself(self) -> bool:
-        return self.settings.enable_auto_commit and self.settings.group_id is not None
 
     def group_metadata(self) -> GroupMember:
         """Return the identity of this consumer for ``Producer.send_offsets_to_transaction`` (KIP-447).

@@ -236,6 +236,8 @@ class ConsumerMachine:
         revoked_partitions = self._partitions_to_revoke()
         if revoked_partitions:
             return RebalanceCallback(CallbackKind.REVOKE, tuple(revoked_partitions))
+        if not self.positions.may_have_new:
+            return None
         assigned_partitions = self._partitions_to_assign()
         return RebalanceCallback(CallbackKind.ASSIGN, tuple(assigned_partitions)) if assigned_partitions else None
 

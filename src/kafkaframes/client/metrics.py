@@ -264,20 +264,21 @@ class PollMetrics:
         self._polled_at: float | None = None  # start of the last poll
         metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._polled_at))
 
-    @contextlib.contextmanager
-    def measure(self) -> Iterator[None]:
-        """Measure a poll."""
+    def begin(self) -> tuple[float, float]:
+        """Record the start of a poll. Return its time and the seconds since the poll before, for ``end``."""
         start_s = time.monotonic()
         before_s = 0.0 if self._polled_at is None else start_s - self._polled_at
         if self._polled_at is not None:
             self._client["poll"].record(before_s * 1000, start_s)
         self._polled_at = start_s
-        try:
-            yield
-        finally:
-            idle_s = time.monotonic() - start_s
-            if idle_s > 0:
-                self._client["poll-idle"].record(idle_s / (idle_s + before_s))
+        return start_s, before_s
+
+    def end(self, start_s: float, before_s: float) -> None:
+        """Record the end of a poll."""
+        now = time.monotonic()
+        idle_s = now - start_s
+        if idle_s > 0:
+            self._client["poll-idle"].record(idle_s / (idle_s + before_s), now)
 
 
 class NodeMetrics:

@@ -16,7 +16,7 @@ changes for another reason than reading. Responses to requests of older versions
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -242,6 +242,7 @@ class Positions:
         stale_topics: topics that need fresh metadata.
         busy_nodes: ids of nodes with a Fetch in flight.
         is_subscribed: whether the group assigns the partitions.
+        may_have_new: whether ``new_states`` may return partitions.
     """
 
     def __init__(
@@ -280,8 +281,8 @@ class Positions:
         self.busy_nodes: set[int] = set()
         self.is_subscribed = False
         self._arrivals: deque[tuple[PartitionState, BatchBuffer]] = deque()
-        # Every poll asks for these partitions, so it looks through all of them only after an event that adds one.
-        self._may_have_new = self._may_be_stuck = False
+        # Every poll asks for new and stuck partitions, and looks through all only after an event that may add one.
+        self.may_have_new = self._may_be_stuck = False
 
     # -------------------------------------------------------------------------------------------------- the caller
 
@@ -310,7 +311,7 @@ class Positions:
         else:
             self._reset_position(state, f"{partition} has no offset to begin from")
         self.states[partition] = state
-        self._may_have_new = True
+        self.may_have_new = True
         return state
 
     def remove(self, partition: TopicPartition) -> PartitionState | None:
@@ -339,10 +340,8 @@ class Positions:
 
     def new_states(self) -> list[PartitionState]:
         """Return the states of the partitions with an ``on_assign`` that has not returned."""
-        if not self._may_have_new:
-            return []
         new = [entry for entry in self.states.values() if entry.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
-        self._may_have_new = bool(new)
+        self.may_have_new = bool(new)
         return new
 
     def next_buffer(self) -> tuple[PartitionState, BatchBuffer] | None:
@@ -363,26 +362,23 @@ class Positions:
 
     def next_requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
         """Return the requests to send now."""
-        due_states: list[PartitionState] = []
+        due: dict[PartitionStep, list[PartitionState]] = {}
         for state in self.states.values():
             if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
                 self._check_leader(state, cluster)
                 if state.not_before <= now and not state.is_requested:
-                    due_states.append(state)
+                    due.setdefault(state.step, []).append(state)
         result: list[PositionRequest] = []
-        if committed_states := [state for state in due_states if state.step is PartitionStep.COMMITTED]:
+        if committed_states := due.get(PartitionStep.COMMITTED):
             result.append(FetchCommitted(_versions_of(committed_states)))
-        for node, states in self._group_by_leader(
-            [state for state in due_states if state.step is PartitionStep.RESET], cluster
-        ):
+        for node, states in self._group_by_leader(due.get(PartitionStep.RESET, ()), cluster):
             timestamps = {state.partition: state.reset_timestamp for state in states}
             result.append(ListOffsets(node, _versions_of(states), timestamps))
-        for node, states in self._group_by_leader(
-            [state for state in due_states if state.step is PartitionStep.VALIDATE], cluster
-        ):
+        for node, states in self._group_by_leader(due.get(PartitionStep.VALIDATE, ()), cluster):
             epochs = {state.partition: EpochQuery((state.leader or (0, NO_EPOCH))[1], state.epoch) for state in states}
             result.append(FetchEpochEnds(node, _versions_of(states), epochs))
-        for node, states in self._group_by_replica([state for state in due_states if state.is_selected], now, cluster):
+        selected_states = [state for state in due.get(PartitionStep.FETCH, ()) if state.is_selected]
+        for node, states in self._group_by_replica(selected_states, now, cluster):
             if node.node_id not in self.busy_nodes:
                 self.busy_nodes.add(node.node_id)
                 result.append(FetchRecords(node, _versions_of(states)))
@@ -436,7 +432,7 @@ class Positions:
 
     def _group_by_leader(
         self, states: Iterable[PartitionState], cluster: Cluster
-    ) -> Iterator[tuple[Node, list[PartitionState]]]:
+    ) -> Iterable[tuple[Node, list[PartitionState]]]:
         groups: dict[Node, list[PartitionState]] = {}
         for state in states:
             leader = None if state.partition.topic in self.stale_topics else cluster.leader(state.partition)
@@ -444,11 +440,11 @@ class Positions:
                 self.stale_topics.add(state.partition.topic)
             else:
                 groups.setdefault(leader, []).append(state)
-        yield from groups.items()
+        return groups.items()
 
     def _group_by_replica(
         self, states: Iterable[PartitionState], now: float, cluster: Cluster
-    ) -> Iterator[tuple[Node, list[PartitionState]]]:
+    ) -> Iterable[tuple[Node, list[PartitionState]]]:
         """Group partitions by the node to fetch from: the preferred replica or the leader."""
         groups: dict[Node, list[PartitionState]] = {}
         for state in states:
@@ -460,7 +456,7 @@ class Positions:
                 self.stale_topics.add(state.partition.topic)
             else:
                 groups.setdefault(node, []).append(state)
-        yield from groups.items()
+        return groups.items()
 
     # -------------------------------------------------------------------------------------------------- answers
 

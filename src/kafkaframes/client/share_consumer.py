@@ -235,20 +235,21 @@ class AsyncShareConsumer(TelemetryMethods):
         self._cluster.context.check_context()
         deadline = time.monotonic() + timeout_ms / 1000
         machine.begin_poll(time.monotonic())
+        times = self._polls.begin()
         try:
-            with self._polls.measure():
-                while True:
-                    task.change_event.clear()
-                    task.send_due_requests()
-                    error = task.failure or machine.take_error()
-                    if error is not None:
-                        raise error
-                    acquired_batches = machine.take_records()
-                    remaining_s = deadline - time.monotonic()
-                    if acquired_batches or remaining_s <= 0:
-                        break
-                    await wait_for_event(task.change_event, remaining_s)
+            while True:
+                task.change_event.clear()
+                task.send_due_requests()
+                error = task.failure or machine.take_error()
+                if error is not None:
+                    raise error
+                acquired_batches = machine.take_records()
+                remaining_s = deadline - time.monotonic()
+                if acquired_batches or remaining_s <= 0:
+                    break
+                await wait_for_event(task.change_event, remaining_s)
         finally:
+            self._polls.end(*times)
             machine.end_poll(time.monotonic())
         self._collect_results()
         self._report_results()
